@@ -1,6 +1,7 @@
 # Every target does the set-up that it needs, and nothing when there is nothing to do.
 # Variables: PYTHON (which interpreter makes the environment), VENV (where it goes), DOCKER_HOST (an engine of yours),
-# ENGINE=oci (run and serve start no container engine, but crun or runc itself; needs root), IMAGES (for images: which).
+# ENGINE=oci (run and serve start no container engine, but crun or runc itself; as root, or see docs/operating/rootless.md),
+# IMAGES (for images: which).
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash

@@ -25,6 +25,7 @@ files=(
     systemd/assayd.tmpfiles usr/lib/tmpfiles.d/assayd.conf
     systemd/egress.conf $doc/examples/egress.conf
     systemd/oci.conf $doc/examples/oci.conf
+    systemd/assayd-user.service $doc/examples/assayd-user.service
     etc/assayd.toml $doc/examples/assayd.toml
     grafana/assayd.json $doc/examples/grafana/assayd.json
     grafana/cluster.json $doc/examples/grafana/cluster.json

@@ -32,6 +32,10 @@ install() {
 }
 
 run() {
+    # An ordinary user's service manager gives a group of control groups of the command's own.
+    if [ "$(id -u)" -ne 0 ] && [ -S "${XDG_RUNTIME_DIR:-/nowhere}/systemd/private" ]; then
+        exec systemd-run --user --scope --quiet --property=Delegate=yes -- "$@"
+    fi
     # The controllers that containers are limited by; a machine that systemd has booted has them mounted.
     if [ "$(id -u)" -ne 0 ] || cgroups_are_mounted memory pids cpu; then exec "$@"; fi
     exec unshare --mount --propagation slave -- bash "$here/oci.sh" _mounted "$@"

@@ -31,6 +31,7 @@ from support.engines import engine_image, podman_service
 from support.engines.oci import IMAGES, PYTHON, derive, needs_oci, oci_engine
 from support.fakes.engine import FakeEngine
 from support.guests.scripted_guest import PROGRAM, READY, play
+from support.slowness import SLOWER_BY
 
 IMAGE = f"assayd-test/scripted-{os.getpid()}"
 FAKE_IMAGE = ImageFacts(name=IMAGE, digest="sha256:" + "0" * 64, size_bytes=1, labels={})
@@ -133,7 +134,7 @@ async def started(engine: Engine, spec: ContainerSpec, command: bytes) -> tuple[
 
 async def read(stream: Duplex, size: int) -> bytes:
     data = b""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(20 * SLOWER_BY):
         while len(data) < size and (piece := await stream.read()):
             data += piece
     return data
@@ -141,7 +142,7 @@ async def read(stream: Duplex, size: int) -> bytes:
 
 async def ended(engine: Engine, ref: ContainerRef) -> EndFacts:
     """Ask until the engine has seen the end, which it sees a little later than we do."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(20 * SLOWER_BY):
         while (facts := await engine.facts(ref)).running:
             await asyncio.sleep(0)
     return facts
@@ -254,7 +255,7 @@ async def test_flood_that_nobody_reads_blocks_neither_kill_nor_remove(
 ) -> None:
     ref, stream = await started(engine, spec, b"flood")
     assert await read(stream, 2**20)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(10 * SLOWER_BY):
         await engine.kill(ref)
         await engine.remove(ref)
     assert await stream.read() == b""
@@ -265,7 +266,7 @@ async def test_flood_that_nobody_reads_can_be_removed_while_it_runs(
 ) -> None:
     ref, stream = await started(engine, spec, b"flood")
     assert await read(stream, 2**20)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(10 * SLOWER_BY):
         await engine.remove(ref)
     assert await engine.list_owned(spec.labels[LABEL_DAEMON]) == []
 

@@ -15,6 +15,7 @@ from assayd.attempts.lifecycle import run_attempt
 from assayd.attempts.selftest import SelfTest
 from assayd.attempts.verdicts import Verdicts
 from assayd.metrics import Metrics
+from assayd.ports.driving import ALONE, Driving
 from assayd.ports.elsewhere import Elsewhere
 from assayd.ports.service import HealthRow
 
@@ -74,13 +75,14 @@ class Execution:
     """Where attempts run.
 
     `selftest` runs samples of kinds there; None where each host does that itself. `elsewhere` is what other
-    processes carry out; None where there is no other.
+    processes carry out; None where there is no other. `driving` is who carries on what takes long.
     """
 
     execute: Execute
     readiness: Readiness
     selftest: SelfTest | None
     elsewhere: Elsewhere | None = None
+    driving: Driving = ALONE
 
 
 class LocalExecution:

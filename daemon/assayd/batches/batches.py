@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Container, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -20,6 +20,7 @@ from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch, BatchState, Item, Received
 from assayd.model.submission import Peer
 from assayd.ports.batches import BatchPage, BatchRequest, Progress
+from assayd.ports.driving import Driven
 
 log = structlog.get_logger()
 
@@ -77,18 +78,39 @@ class DaemonBatches:
         for feeder in self._feeders.values():
             feeder.stop()
 
-    async def recover(self, unfinished: Sequence[Attempt]) -> None:
-        """Go on with the batches of a previous run, after the attempts that it has left were started."""
+    async def recover(self, unfinished: Sequence[Attempt], only: Container[str] | None = None) -> None:
+        """Go on with the batches of a previous run, after the attempts that it has left were started.
+
+        Args:
+            unfinished: those attempts.
+            only: the batches to go on with, by id; None for all.
+        """
         named = {attempt.batch_id for attempt in unfinished if attempt.batch_id is not None}
         stopped = await self._store.cancelled(sorted(named)) if named else frozenset()
         for attempt in unfinished:
             if attempt.batch_id in stopped:
                 self._deps.scheduler.cancel(attempt.id)
-        batches = await self._store.unfinished()
+        batches = [each for each in await self._store.unfinished() if only is None or each.id in only]
         for batch in batches:
             self._feed(batch)
         if batches:
             log.warning("batches.recovered", count=len(batches))
+
+    async def _drive(self, batch: Batch) -> None:
+        """Feed a batch, here or wherever it is fed."""
+        if await self._deps.driving.take(Driven.BATCH, batch.id):
+            self._feed(batch)
+
+    async def look(self, batch_id: str) -> None:
+        """Look at a batch that is fed here: another process has added to it, or cancelled it."""
+        batch = await self._store.get(batch_id)
+        feeder = self._feeders.get(batch_id)
+        if batch is None or batch.state is BatchState.FINISHED:
+            return
+        if batch.state is not BatchState.CANCELLED:
+            self._feed(batch)
+        elif feeder is not None:
+            feeder.cancel()
 
     def _feed(self, batch: Batch) -> None:
         feeder = self._feeders.get(batch.id)
@@ -124,7 +146,7 @@ class DaemonBatches:
         )
         opened = await self._store.open(batch, most_unfinished=self._limits.per_uid)
         if opened.state is not BatchState.FINISHED:
-            self._feed(opened)
+            await self._drive(opened)
         return opened
 
     def _concurrency(self, wanted: int | None) -> int | None:
@@ -154,14 +176,14 @@ class DaemonBatches:
             async for received in receiver.take(body):
                 total += received
                 if received.added:
-                    self._feed(batch)
+                    await self._drive(batch)
             if not batch.complete:
                 await self._complete(batch)
         return total
 
     async def _complete(self, batch: Batch) -> None:
         await self._store.complete(batch.id)
-        self._feed(replace(batch, complete=True))
+        await self._drive(replace(batch, complete=True))
 
     async def _end_silent_uploads(self) -> NoReturn:
         """Look from time to time for uploads that broke off; a store in trouble is tried again."""
@@ -217,8 +239,11 @@ class DaemonBatches:
             changed = feeder.changed.next if feeder is not None else None
             progress = await self.progress(batch_id)
             yield progress
-            if progress.is_over or feeder is None or changed is None:
+            if progress.is_over or (feeder is None and self._deps.driving.alone):
                 return
+            if feeder is None or changed is None:  # it is fed elsewhere
+                await pause(self._limits.published_every_s, unless=self._stopping)
+                continue
             await changed.wait()
             await pause(self._limits.published_every_s, unless=feeder.over)
 
@@ -233,3 +258,5 @@ class DaemonBatches:
         feeder = self._feeders.get(batch.id)
         if feeder is not None:
             feeder.cancel()
+        else:
+            await self._deps.driving.take(Driven.BATCH, batch.id)

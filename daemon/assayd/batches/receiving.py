@@ -21,6 +21,7 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.submission import Submission
 from assayd.ports.batches import BatchStore
 from assayd.ports.clock import Clock, Ids
+from assayd.ports.driving import ALONE, Driving
 from assayd.ports.store import JobStore
 from assayd.ports.validator import Validator, image_of
 
@@ -55,6 +56,7 @@ class BatchDependencies:
     image_digest: Callable[[str], Awaitable[str]]
     documents: ReadDocuments
     uploads: Uploads
+    driving: Driving = ALONE
 
 
 class Receiver:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -17,6 +17,7 @@ from assayd.generations.loop import GenerationCourse, GenerationDependencies, ru
 from assayd.model.generation import Generation, GenerationOutcome, Grant
 from assayd.model.repair import Repair
 from assayd.model.submission import Peer
+from assayd.ports.driving import ELSEWHERE_S, Driven
 from assayd.ports.generatable import Generatable
 from assayd.ports.generations import GenerationRequest, GenerationView
 from assayd.ports.llm import ProviderStep
@@ -62,9 +63,9 @@ class DaemonGenerations:
                 for running in self._running.values():
                     running.task.cancel()
 
-    async def recover(self) -> None:
-        """Go on with what a previous run has left; repairs have to be recovered before."""
-        unfinished = await self._store.unfinished()
+    async def recover(self, only: Container[str] | None = None) -> None:
+        """Go on with what a previous run has left, or `only` those; repairs have to be recovered before."""
+        unfinished = [each for each in await self._store.unfinished() if only is None or each.id in only]
         for generation in unfinished:
             self._start(generation)
         if unfinished:
@@ -100,7 +101,7 @@ class DaemonGenerations:
             webhook=request.webhook,
         )
         await self._store.save(generation)
-        self._start(generation)
+        await self._drive(generation)
         return GenerationView(generation=generation)
 
     def _generatable(self, name: str) -> Generatable:
@@ -128,7 +129,20 @@ class DaemonGenerations:
             raise RequestError("generation.provider", f"{what}; {known}", field="provider")
         return name
 
+    async def _drive(self, generation: Generation) -> None:
+        if await self._deps.driving.take(Driven.GENERATION, generation.id):
+            self._start(generation)
+
+    def end(self, generation_id: str) -> None:
+        """End a generation that is carried on here, if it is: another process was asked to."""
+        running = self._running.get(generation_id)
+        if running is not None:
+            running.cancelled = True
+            running.task.cancel()
+
     def _start(self, generation: Generation) -> None:
+        if generation.id in self._running:
+            return
         task = self._tasks.create_task(self._carry(generation), name=f"generation-{generation.id}")
         self._running[generation.id] = _Running(generation, task)
 
@@ -223,29 +237,32 @@ class DaemonGenerations:
             ends_at=now + self._deps.timeout,
         )
         await self._store.save(goes_on)
-        self._start(goes_on)
+        await self._drive(goes_on)
         return await self._view(goes_on)
 
     async def cancel(self, view: GenerationView) -> None:
         """End a generation, and what it has under way."""
-        running = self._running.get(view.generation.id)
-        if running is None:
+        found = view.generation
+        if found.id in self._running:
+            self.end(found.id)
+        elif found.outcome is not None or not await self._deps.driving.cancel(Driven.GENERATION, found.id):
             raise RequestError("generation.finished", "the generation has ended")
-        running.cancelled = True
-        running.task.cancel()
 
     async def follow(self, generation_id: str) -> AsyncGenerator[GenerationView, None]:
         """Return a generation each time that it changes, up to its end."""
+        shown: GenerationView | None = None
         while True:
             running = self._running.get(generation_id)
             changed = running.changed.next if running is not None else None
             view = await self.get(generation_id)
             if view is None:
                 return
-            yield view
-            if running is None or changed is None:
+            if running is not None or view != shown:
+                yield view
+            shown = view
+            if running is None and (self._deps.driving.alone or view.generation.outcome is not None):
                 return
-            await changed.wait()
+            await (changed.wait() if changed is not None else asyncio.sleep(ELSEWHERE_S))
 
     async def _view(self, generation: Generation) -> GenerationView:
         repairs = await self._repairs_of(generation)

@@ -28,6 +28,7 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.repair import Repair
 from assayd.model.report import Verdict
 from assayd.ports.clock import Clock, Ids
+from assayd.ports.driving import ALONE, Driving
 from assayd.ports.generatable import Proposal
 from assayd.ports.generations import GenerationStore
 from assayd.ports.llm import FixRequest, Provider, ProviderStep
@@ -65,6 +66,7 @@ class GenerationDependencies:
     webhooks: WebhookGate
     publish: Callable[[Generation], None] = lambda _: None
     hear: Callable[[str, str], None] = lambda _, __: None
+    driving: Driving = ALONE
 
 
 async def run_generation(generation: Generation, deps: GenerationDependencies) -> Generation:

@@ -25,6 +25,7 @@ from assayd.errors import ProviderError, RequestError
 from assayd.model.repair import Fix, Repair, RepairOutcome, Strategy
 from assayd.model.report import Verdict
 from assayd.ports.clock import Clock, Ids
+from assayd.ports.driving import ALONE, Driving
 from assayd.ports.generatable import Proposal
 from assayd.ports.llm import FixRequest, Provider, ProviderStep, Reply
 from assayd.ports.repairs import Attempts, RepairStore, Subject
@@ -63,6 +64,7 @@ class RepairDependencies:
     source_bytes: int = 2**20
     publish: Callable[[Repair], None] = lambda _: None
     hear: Callable[[str, str], None] = lambda _, __: None
+    driving: Driving = ALONE
 
 
 async def run_repair(repair: Repair, deps: RepairDependencies) -> Repair | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Container, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -18,6 +18,7 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.repair import Repair, RepairOutcome
 from assayd.model.report import Verdict
 from assayd.model.submission import RepairWish
+from assayd.ports.driving import ELSEWHERE_S, Driven
 from assayd.ports.llm import ProviderStep
 from assayd.ports.repairs import RepairTerms
 from assayd.repairs.chain import diffs_of
@@ -97,11 +98,11 @@ class DaemonRepairs:
 
     async def _start_requested(self) -> None:
         while True:
-            self._start(await self._requests.recorded.get())
+            await self._drive(await self._requests.recorded.get())
 
-    async def recover(self) -> None:
-        """Go on with what a previous run has left."""
-        unfinished = await self._store.unfinished()
+    async def recover(self, only: Container[str] | None = None) -> None:
+        """Go on with what a previous run has left; `only` those of these ids, unless it is None."""
+        unfinished = [each for each in await self._store.unfinished() if only is None or each.id in only]
         for repair in unfinished:
             self._start(repair)
         if unfinished:
@@ -136,14 +137,14 @@ class DaemonRepairs:
         if request.code is not None:
             repair = await self._edited(repair, request.code)
         await self._store.save(repair)
-        self._start(repair)
+        await self._drive(repair)
         return repair
 
     async def begin(self, repair: Repair) -> None:
         """Carry out a repair that somebody else has decided on; beginning it again changes nothing."""
         if repair.id not in self._running and await self._store.get(repair.id) is None:
             await self._store.save(repair)
-            self._start(repair)
+            await self._drive(repair)
 
     def _provider(self, request: RepairTerms) -> str:
         """Return who is asked; a hint goes to nobody who cannot read it.
@@ -195,6 +196,17 @@ class DaemonRepairs:
         except (FixUnusable, WorkerDied) as problem:
             raise RequestError("invalid", f"the code cannot be used: {problem}", field="code") from problem
         return course.repair
+
+    async def _drive(self, repair: Repair) -> None:
+        if await self._deps.driving.take(Driven.REPAIR, repair.id):
+            self._start(repair)
+
+    def end(self, repair_id: str) -> None:
+        """End a repair that is carried on here, if it is: another process was asked to."""
+        running = self._running.get(repair_id)
+        if running is not None:
+            running.cancelled = True
+            running.task.cancel()
 
     def _start(self, repair: Repair) -> None:
         if repair.id in self._running:  # recovered while its request was on its way here
@@ -300,11 +312,10 @@ class DaemonRepairs:
 
     async def cancel(self, repair: Repair) -> None:
         """End a repair, and the attempt that it has under way. Raises: RequestError ``repair.finished``."""
-        running = self._running.get(repair.id)
-        if running is None:
+        if repair.id in self._running:
+            self.end(repair.id)
+        elif repair.outcome is not None or not await self._deps.driving.cancel(Driven.REPAIR, repair.id):
             raise RequestError("repair.finished", "the repair has ended")
-        running.cancelled = True
-        running.task.cancel()
 
     async def accept_fallback(self, repair: Repair) -> Repair:
         """Take the rules that a repair offers. Raises: RequestError ``repair.no_fallback``."""
@@ -320,13 +331,16 @@ class DaemonRepairs:
 
     async def follow(self, repair_id: str) -> AsyncGenerator[Repair, None]:
         """Return a repair each time that it changes, up to its end."""
+        shown: Repair | None = None
         while True:
             running = self._running.get(repair_id)
             changed = running.changed.next if running is not None else None
             repair = await self.get(repair_id)
             if repair is None:
                 return
-            yield repair
-            if running is None or changed is None:
+            if running is not None or repair != shown:
+                yield repair
+            shown = repair
+            if running is None and (self._deps.driving.alone or repair.outcome is not None):
                 return
-            await changed.wait()
+            await (changed.wait() if changed is not None else asyncio.sleep(ELSEWHERE_S))

@@ -21,6 +21,7 @@ from pydantic import (
 from assayd.model.policy import Bounds, Range
 from assayd.model.run import Limits
 from assayd.ports.egress import EgressLimits
+from assayd.settings import default_places
 from assayd.settings.values import known_group, loopback, no_bool, octal, parted
 from assayd.settings.webhooks import WebhookSettings
 
@@ -67,8 +68,9 @@ class EngineSettings(_Section):
         description="Clone containers from a warm one per kind (oci), where that holds; else start each.",
     )
     run_dir: Path = Field(
-        Path("/run/assayd-oci"),
-        description="What lives no longer than containers do (oci); one for the host.",
+        default_factory=default_places.run_dir,
+        description="What lives no longer than containers do (oci); one for all daemons of a user.",
+        examples=["/run/assayd-oci"],
     )
     threads: Count = Field(8, description="Blocking engine calls that may run at once.")
     timeout_s: Seconds = Field(30.0, description="Longest that one engine call may take.")
@@ -311,22 +313,6 @@ class LogSettings(_Section):
     )
 
 
-def _default_state_dir() -> Path:
-    if os.environ.get("STATE_DIRECTORY"):  # the service manager has made it: systemd.exec(5)
-        return Path(os.environ["STATE_DIRECTORY"])
-    if os.geteuid() == 0:
-        return Path("/var/lib/assayd")
-    base = os.environ.get("XDG_STATE_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "state") / "assayd"
-
-
-def _default_socket() -> Path:
-    base = os.environ.get("XDG_RUNTIME_DIR")
-    if os.geteuid() == 0 or not base:
-        return Path("/run/assayd/assayd.sock")
-    return Path(base) / "assayd" / "assayd.sock"
-
-
 class RootSettings(_Section):
     """All settings of a program, with where each was set."""
 
@@ -348,7 +334,7 @@ class Settings(RootSettings):
     """All settings. ``pool.enabled`` is ``[pool] enabled`` in the file, ``ASSAYD_POOL__ENABLED`` outside."""
 
     socket: Path = Field(
-        default_factory=_default_socket,
+        default_factory=default_places.socket,
         description="Where the API listens; a socket unit's own socket goes before it.",
         examples=["/run/assayd/assayd.sock"],
     )
@@ -357,7 +343,7 @@ class Settings(RootSettings):
     )
     socket_mode: Mode = Field(0o660, description="Permissions of the socket, octal.")
     state_dir: Path = Field(
-        default_factory=_default_state_dir,
+        default_factory=default_places.state_dir,
         description="Database and artifacts.",
         examples=["/var/lib/assayd"],
     )

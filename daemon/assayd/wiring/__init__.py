@@ -2,9 +2,10 @@
 
 from assayd.wiring.api import ApiConfigs, access_of, application, configure_api
 from assayd.wiring.basics import Basics, PartOverrides
-from assayd.wiring.build import Assembly, build
+from assayd.wiring.build import OWN, Assembly, build
 
 __all__ = [
+    "OWN",
     "ApiConfigs",
     "access_of",
     "application",

@@ -16,6 +16,7 @@ from assayd.metrics import Metrics
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.batches import BatchStore
 from assayd.ports.clock import Clock
+from assayd.ports.driving import ALONE, Driving
 from assayd.ports.generations import GenerationStore, Library
 from assayd.ports.repairs import RepairStore
 from assayd.ports.validator import Validator
@@ -83,6 +84,7 @@ class Basics:
     hub: EventHub
     sender: Sender
     stopping: asyncio.Event
+    driving: Driving = ALONE
 
 
 BuildExecution = Callable[[Basics, AsyncExitStack], Awaitable[Execution]]

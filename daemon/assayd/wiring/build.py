@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -87,6 +87,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
     basics = await _basics(settings, overrides, providers, receivers, stack)
     shared, limits = basics.shared, basics.limits
     execution = await (overrides.execution or local_execution)(basics, stack)
+    basics = replace(basics, driving=execution.driving)
     scheduler = _build_scheduler(basics, execution)
     await stack.enter_async_context(basics.sender.running())
     await stack.enter_async_context(scheduler.running())
@@ -260,6 +261,7 @@ def _build_batches(
         image_digest=service.image_digest,
         documents=service.read_documents,
         uploads=uploads,
+        driving=basics.driving,
     )
     return DaemonBatches(deps, basics.limits.batch)
 
@@ -277,6 +279,7 @@ def _build_repairs(
         ids=basics.shared.ids,
         timeout=basics.requests.timeout,
         source_bytes=basics.settings.caps.source_bytes,
+        driving=basics.driving,
     )
     return DaemonRepairs(deps, basics.requests, basics.limits.repair, basics.metrics)
 
@@ -297,6 +300,7 @@ def _build_generations(
         timeout=basics.requests.timeout,
         source_bytes=basics.settings.caps.source_bytes,
         webhooks=basics.sender,
+        driving=basics.driving,
     )
     limits = basics.limits.repair
     return DaemonGenerations(deps, at_once=limits.at_once, max_attempts=limits.max_attempts)

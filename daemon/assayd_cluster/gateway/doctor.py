@@ -12,7 +12,7 @@ from assayd.errors import StoreError
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.service import Health, HealthRow
 from assayd.store.access import DatabaseAccess
-from assayd_cluster.gateway.publisher import Publisher
+from assayd_cluster.gateway.publisher import Publishing
 from assayd_cluster.nodes import DatabaseNodes, Node, Outbox
 
 SLOW_S = 0.25
@@ -26,7 +26,7 @@ class ClusterDoctor:
     """Examines what a gateway stands on."""
 
     def __init__(
-        self, access: DatabaseAccess, nodes: DatabaseNodes, publisher: Publisher, artifacts: ArtifactStore
+        self, access: DatabaseAccess, nodes: DatabaseNodes, publisher: Publishing, artifacts: ArtifactStore
     ) -> None:
         self._artifacts = artifacts
         self._access = access

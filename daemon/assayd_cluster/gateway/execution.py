@@ -26,7 +26,7 @@ from assayd.ports.clock import Clock
 from assayd.ports.store import Event, JobStore
 from assayd_cluster.documents import LIVE_S
 from assayd_cluster.gateway.dispatches import Dispatches
-from assayd_cluster.gateway.publisher import Publisher
+from assayd_cluster.gateway.publisher import Publishing
 from assayd_cluster.gateway.watching import RunWatch
 
 log = structlog.get_logger()
@@ -55,7 +55,7 @@ class RemoteDependencies:
     """What attempts are carried out with where a node runs them."""
 
     dispatches: Dispatches
-    publisher: Publisher
+    publisher: Publishing
     watch: RunWatch
     jobs: JobStore
     artifacts: ArtifactStore

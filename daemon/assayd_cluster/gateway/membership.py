@@ -17,6 +17,7 @@ from sqlalchemy import Connection, bindparam, delete, exists, insert, literal, n
 
 from assayd import __version__
 from assayd.errors import StoreError
+from assayd.ports.driving import Driven
 from assayd.store import tables
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.clock import LIVE_SINCE, NOW
@@ -25,6 +26,9 @@ from assayd_cluster.gateway.dispatches import new_ticket, ticket_digest
 from assayd_cluster.tables import dispatches, drivers, gateways, uploads
 
 log = structlog.get_logger()
+
+TIDIED_EVERY = 12
+"""Beats between two looks for what has ended, or is nobody's."""
 
 _JOIN = insert(gateways).values(id=bindparam("gateway"), beat_at=NOW, version=__version__)
 _BEAT = update(gateways).where(gateways.c.id == bindparam("gateway")).values(beat_at=NOW)
@@ -50,6 +54,30 @@ _UNLISTED = insert(dispatches).from_select(
         not_(exists().where(dispatches.c.attempt_id == tables.attempts.c.id)),
     ),
 )
+_DRIVEN = (
+    (Driven.BATCH, tables.batches, tables.batches.c.created_at),
+    (Driven.REPAIR, tables.repairs, tables.repairs.c.started_at),
+    (Driven.GENERATION, tables.generations, tables.generations.c.started_at),
+)
+_FORGET_ENDED = [
+    delete(drivers).where(
+        drivers.c.kind == kind.value,
+        not_(exists().where(table.c.id == drivers.c.subject, table.c.finished_at.is_(None))),
+    )
+    for kind, table, _ in _DRIVEN
+]
+# Of a gateway that died between making it and taking it.
+_LIST_UNDRIVEN = [
+    insert(drivers).from_select(
+        ["kind", "subject", "gateway_id"],
+        select(literal(kind.value), table.c.id, literal("")).where(
+            table.c.finished_at.is_(None),
+            began_at < LIVE_SINCE,
+            not_(exists().where(drivers.c.kind == kind.value, drivers.c.subject == table.c.id)),
+        ),
+    )
+    for kind, table, began_at in _DRIVEN
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +123,11 @@ class Membership:
 
     async def keep(self, inherit: Inherit) -> None:
         """Beat, and take over what the dead have left, until this one is taken for dead itself."""
+        beats = 0
         while True:
             try:
+                if beats % TIDIED_EVERY == 0:
+                    await self.tidy()
                 if not await self.beat():
                     log.critical("gateway.superseded", gateway_id=self._gateway_id)
                     self.superseded()
@@ -108,6 +139,7 @@ class Membership:
             except StoreError as trouble:
                 log.error("gateway.not_beaten", code=trouble.code)
             await asyncio.sleep(BEAT_S)
+            beats += 1
 
     async def beat(self) -> bool:
         """Say that this gateway lives; False when it was taken for dead."""
@@ -116,13 +148,22 @@ class Membership:
             lambda connection: connection.execute(_BEAT, own).rowcount == 1, durable=False
         )
 
+    async def tidy(self) -> None:
+        """Forget who carried on what has ended, and have what nobody carries on taken over."""
+
+        def apply(connection: Connection) -> None:
+            connection.execute(_FORGET_UPLOADS)
+            for statement in (*_FORGET_ENDED, *_LIST_UNDRIVEN):
+                connection.execute(statement)
+
+        await self._access.write(apply, durable=False)
+
     async def take_over(self) -> Estate:
         """Take over what belongs to no gateway that lives."""
         own = {"gateway": self._gateway_id}
 
         def apply(connection: Connection) -> Estate:
             connection.execute(_BURY)
-            connection.execute(_FORGET_UPLOADS)
             return Estate(
                 attempts=list(connection.execute(_TAKE, own).scalars()),
                 driven=[(row.kind, row.subject) for row in connection.execute(_TAKE_DRIVEN, own)],

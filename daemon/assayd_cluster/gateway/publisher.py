@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Protocol
 
 import structlog
 from amqp.exceptions import AMQPError
@@ -28,6 +29,23 @@ ONCE_MORE = {"max_retries": 1, "interval_start": 0}
 """On a fresh connection: the one before may have been lost while nothing was sent."""
 NOTED_EVERY_S = 0.25
 """How often it is noted what was published; what is not noted at a crash is published twice."""
+
+
+class Publishing(Protocol):
+    """What brings messages to nodes."""
+
+    problem: str
+    """What keeps messages from there; empty while they get there."""
+    count: Callable[[str], None]
+    """Told of each try: `published` or `failed`."""
+
+    def running(self, dispatches: Dispatches) -> AbstractAsyncContextManager[object]:
+        """Note what was published while the body runs."""
+        ...
+
+    async def publish(self, message: Message) -> None:
+        """Return once a message is safe, however long that takes."""
+        ...
 
 
 class Publisher:

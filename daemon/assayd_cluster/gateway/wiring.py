@@ -5,22 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
+import structlog
+
+from assayd.aio import task_group
 from assayd.attempts.execution import Execution
+from assayd.errors import StoreError
 from assayd.ids import Ulids
 from assayd.policies import PolicySet
 from assayd.ports.artifacts import BundleAttachments
+from assayd.ports.driving import Driven
 from assayd.repairs.attempt_gateway import stored_submission
 from assayd.repairs.chain import repair_attachments
 from assayd.store.jobs import BUNDLES
-from assayd.wiring import Assembly, Basics, PartOverrides, build
+from assayd.wiring import OWN, Assembly, Basics, PartOverrides, build
 from assayd_cluster.broker import make_celery
 from assayd_cluster.bundles import open_bundles
 from assayd_cluster.bundles.sweeping import sweeping
 from assayd_cluster.gateway.dispatches import Dispatches, OutboxHooks
 from assayd_cluster.gateway.doctor import ClusterDoctor
+from assayd_cluster.gateway.driving import GatewayDriving
 from assayd_cluster.gateway.elsewhere import OtherGateways
 from assayd_cluster.gateway.execution import RemoteDependencies, RemoteExecution
 from assayd_cluster.gateway.live import LiveRuns, noticed_event
@@ -28,7 +34,7 @@ from assayd_cluster.gateway.membership import Estate, Membership
 from assayd_cluster.gateway.metrics import ClusterMetrics
 from assayd_cluster.gateway.nodes import Nodes
 from assayd_cluster.gateway.notices import Notice, Notices
-from assayd_cluster.gateway.publisher import Publisher
+from assayd_cluster.gateway.publisher import Publisher, Publishing
 from assayd_cluster.gateway.readiness import ClusterReadiness
 from assayd_cluster.gateway.routes import NodeDoor
 from assayd_cluster.gateway.runs import Runs
@@ -37,6 +43,8 @@ from assayd_cluster.gateway.watching import RunWatch
 from assayd_cluster.nodes import DatabaseNodes
 from assayd_cluster.settings import GatewaySettings, read_secret
 from assayd_cluster.tables import ALL
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +56,9 @@ class Cluster:
     membership: Membership
     readiness: ClusterReadiness
     execution: RemoteExecution
-    publisher: Publisher
+    publisher: Publishing
     door: NodeDoor
+    driving: GatewayDriving
     metrics: ClusterMetrics
 
 
@@ -69,35 +78,71 @@ class Gateway:
         )
         self.cluster.metrics.inherited.inc(len(unfinished))
         await self.parts.admission.recover(unfinished, renumbered=False)
+        of = {kind: {subject for name, subject in estate.driven if name == kind} for kind in Driven}
+        await self.parts.batches.recover(unfinished, of[Driven.BATCH])
+        await self.parts.repairs.recover(of[Driven.REPAIR])
+        await self.parts.generations.recover(of[Driven.GENERATION])
+
+    async def look(self, kind: Driven, subject: str) -> None:
+        """Look at what this gateway carries on, and another was told of."""
+        match kind:
+            case Driven.BATCH:
+                await self.parts.batches.look(subject)
+            case Driven.REPAIR:
+                await self.parts.repairs.recover({subject})
+            case Driven.GENERATION:
+                await self.parts.generations.recover({subject})
+
+    def end(self, kind: Driven, subject: str) -> None:
+        """End what this gateway carries on, and another was asked to end."""
+        if kind is Driven.REPAIR:
+            self.parts.repairs.end(subject)
+        elif kind is Driven.GENERATION:
+            self.parts.generations.end(subject)
 
 
-async def build_gateway(settings: GatewaySettings, stack: AsyncExitStack) -> Gateway:
+async def build_gateway(
+    settings: GatewaySettings,
+    stack: AsyncExitStack,
+    publish: Publishing | None = None,
+    overrides: PartOverrides = OWN,
+) -> Gateway:
     """Build every part; each that has a life of its own is entered into the stack.
+
+    `publish` is in the place of the broker, and `overrides` of other parts, for tests.
 
     Raises: ConfigError, for settings that cannot be used.
     """
     chosen = settings.cluster
     database_url = read_secret(chosen.database_url_file, "cluster.database_url_file")
-    broker_url = read_secret(chosen.broker_url_file, "cluster.broker_url_file")
     gateway_id = Ulids().new()
     notices = Notices(database_url, gateway_id)
     hooks = OutboxHooks(gateway_id, notices)
-    publisher = Publisher(make_celery(broker_url, queue=chosen.queue, ca_file=chosen.broker_ca_file))
+    publisher = publish or _open_broker(settings)
     building = _Building(gateway_id, notices, hooks, publisher)
     bundles = open_bundles(chosen.bundles, settings.state_dir / BUNDLES)
-    overrides = PartOverrides(execution=building.execution, artifacts=bundles, hooks=hooks)
+    overrides = replace(overrides, execution=building.execution, artifacts=bundles, hooks=hooks)
     settings = settings.model_copy(update={"database_url": database_url})
     parts = await build(settings, stack, overrides)
     cluster = building.built()
     await stack.enter_async_context(sweeping(bundles, cluster.basics.access))
     cluster.readiness.resize = parts.scheduler.resize
-    return Gateway(parts=parts, cluster=cluster)
+    gateway = Gateway(parts=parts, cluster=cluster)
+    tasks = await stack.enter_async_context(task_group())
+    _listen_to_drivers(notices, gateway, tasks)
+    return gateway
+
+
+def _open_broker(settings: GatewaySettings) -> Publishing:
+    chosen = settings.cluster
+    url = read_secret(chosen.broker_url_file, "cluster.broker_url_file")
+    return Publisher(make_celery(url, queue=chosen.queue, ca_file=chosen.broker_ca_file))
 
 
 class _Building:
     """Builds the cluster's parts when the daemon's first ones are there."""
 
-    def __init__(self, gateway_id: str, notices: Notices, hooks: OutboxHooks, publisher: Publisher) -> None:
+    def __init__(self, gateway_id: str, notices: Notices, hooks: OutboxHooks, publisher: Publishing) -> None:
         self._gateway_id = gateway_id
         self._notices = notices
         self._hooks = hooks
@@ -149,6 +194,7 @@ class _Building:
         remote.on_cancelled = live.cancels.give
         _listen(self._notices, remote, others, live)
         await stack.enter_async_context(self._notices.running())
+        driving = GatewayDriving(access, self._gateway_id, self._notices)
         nodes = Nodes(access, partial(_digests, shared.policies))
         seen = DatabaseNodes(access)
         metrics = ClusterMetrics(basics.metrics.registry)
@@ -163,9 +209,30 @@ class _Building:
             execution=remote,
             publisher=self._publisher,
             door=NodeDoor(nodes=nodes, runs=live, metrics=metrics),
+            driving=driving,
             metrics=metrics,
         )
-        return Execution(execute=remote, readiness=readiness, selftest=None, elsewhere=others)
+        return Execution(
+            execute=remote, readiness=readiness, selftest=None, elsewhere=others, driving=driving
+        )
+
+
+def _listen_to_drivers(notices: Notices, gateway: Gateway, tasks: asyncio.TaskGroup) -> None:
+    """Have what other gateways tell of batches, repairs and generations reach those of this one."""
+    driving = gateway.cluster.driving
+
+    async def look(kind: Driven, subject: str) -> None:
+        try:
+            if await driving.is_mine(kind, subject):
+                await gateway.look(kind, subject)
+        except StoreError as trouble:  # it is looked at again when it is taken over, or added to
+            log.error("driven.not_looked_at", code=trouble.code, kind=kind, subject=subject)
+
+    def heard_look(notice: Notice) -> None:
+        tasks.create_task(look(Driven(notice["what"]), notice["subject"]), name="look")
+
+    notices.on("look", heard_look)
+    notices.on("end", lambda notice: gateway.end(Driven(notice["what"]), notice["subject"]))
 
 
 def _digests(policies: PolicySet) -> Mapping[str, str]:

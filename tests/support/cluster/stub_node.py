@@ -72,7 +72,7 @@ def verdict_of(attempt: str, claimed: dict[str, Any], **changes: object) -> dict
     text = claimed["document"]
     if text not in _DIGESTS:
         _DIGESTS[text] = read_submission(text.encode(), _KINDS).input_digest
-    said = {"attempt_id": attempt, "kind": claimed["kind"], "verdict": "validated"}
+    said = {"attempt_id": attempt, "kind": claimed["kind"], "status": "VALIDATED"}
     report = canonical({**said, "input_digest": _DIGESTS[text], "stages": [], "cases": None})
     files = {f"validation_{STAMP}.json": report, f"execution_{STAMP}.json": b"null"}
     files |= {f"{name}_{STAMP}.log": b"" for name in ("stdout", "stderr")}

@@ -15,10 +15,11 @@ from assayd.engines.docker import DockerEngine
 from assayd.engines.oci import OciEngine
 from assayd.engines.oci.images import ImageStore
 from assayd.ports.engine import Engine
+from support.slowness import SLOWER_BY
 
 ROOT = Path(__file__).resolve().parents[3]
 IMAGES = Path(os.environ.get("ASSAYD_ENGINE__IMAGES_DIR", ROOT / ".run/images"))
-RUN = Path("/run/assayd-oci")
+RUN = Path(os.environ.get("ASSAYD_ENGINE__RUN_DIR", "/run/assayd-oci"))
 PYTHON = ("/usr/bin/python3.11", "-I", "-S", "-c")
 
 needs_oci = pytest.mark.engine if os.geteuid() == 0 else pytest.mark.system
@@ -27,7 +28,7 @@ needs_oci = pytest.mark.engine if os.geteuid() == 0 else pytest.mark.system
 
 def oci_engine(images: Path = IMAGES, *, templates: bool = False) -> OciEngine:
     """Return an engine as the daemon has it."""
-    return OciEngine(images=images, run=RUN, templates=templates)
+    return OciEngine(images=images, run=RUN, timeout_s=20 * SLOWER_BY, templates=templates)
 
 
 def made_engine(request: pytest.FixtureRequest, kind: str) -> Engine:

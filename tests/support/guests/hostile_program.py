@@ -30,6 +30,7 @@ from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, U
 from assayd.package_data import share
 from assayd.policies import load_policies
 from support.guests import hostile_module
+from support.slowness import SLOWER_BY
 
 _MIB = 2**20
 _FIRST_LINE = re.compile(r"# expect: (?P<cause>\w+)(?P<facts>[^|]*)(?:\| run:(?P<settings>.*))?")
@@ -118,8 +119,8 @@ class HostileProgram:
     def _limits(self) -> Limits:
         said = {name: float(text) for name, text in self.settings.items() if text.replace(".", "").isdigit()}
         return Limits(
-            timeout_s=said["timeout_s"],
-            unit_timeout_s=said["deadline_s"],
+            timeout_s=said["timeout_s"] * SLOWER_BY,
+            unit_timeout_s=said["deadline_s"] * SLOWER_BY,
             memory_bytes=int(said["memory_mb"] * _MIB),
             max_processes=int(said["processes"]),
             work_bytes=int(said["work_mb"] * _MIB),
@@ -146,7 +147,7 @@ class HostileProgram:
             name=f"unit-{index}",
             program=Program.PYTHON if as_script else Program(said["program"]),
             arguments=by_program[said["program"]],
-            deadline_s=float(said["deadline_s"]),
+            deadline_s=float(said["deadline_s"]) * SLOWER_BY,
             stdin=b"x" * 1024 * int(said["stdin_kb"]),
             fresh_cwd=said["fresh"] == "yes",
             status_decides=as_script and said["policy"] == "observe",

@@ -92,6 +92,14 @@ def test_drop_in_for_containers_without_an_engine_lists_what_root_keeps() -> Non
     assert service["Environment"] == "ASSAYD_ENGINE__KIND=oci"
 
 
+def test_unit_of_an_ordinary_user_leaves_newuidmap_its_rights() -> None:
+    service = dict(read(SYSTEMD / "assayd-user.service")["Service"])
+    assert (service["Delegate"], service["Environment"]) == ("yes", "ASSAYD_ENGINE__KIND=oci")
+    # systemd.exec(5): of these each implies NoNewPrivileges= in a user's service manager.
+    implying = ("NoNew", "Private", "Protect", "Restrict", "SystemCall", "Lock", "MemoryDeny", "DynamicUser")
+    assert [key for key in service if key.startswith(implying) and key != "RestartPreventExitStatus"] == []
+
+
 def test_service_may_not_take_the_whole_machine_unless_containers_are_part_of_it() -> None:
     service = dict(read(SERVICE)["Service"])
     assert (service["MemoryMax"], service["TasksMax"]) == ("4G", "512")

@@ -236,6 +236,7 @@ def _delegated(root: Path, own: str) -> Path:
     if base.name == DAEMON_GROUP:
         base = base.parent
     with _told(f"use the controllers of {base}; run the daemon in a delegated group (systemd: Delegate=yes)"):
+        _see_controllers(base)
         if base != root:
             (base / DAEMON_GROUP).mkdir(exist_ok=True)
             for pid in (base / "cgroup.procs").read_text(encoding="ascii").split():
@@ -245,6 +246,19 @@ def _delegated(root: Path, own: str) -> Path:
             if name not in handed:
                 _write(f"{base}/cgroup.subtree_control", f"+{name}")
     return base
+
+
+def _see_controllers(base: Path) -> None:
+    """Raises: EngineError ``engine.cgroup``, naming what a group was not given."""
+    given = (base / "cgroup.controllers").read_text(encoding="ascii").split()
+    if absent := [name for name in CONTROLLERS if name not in given]:
+        message = (
+            f"control group {base} has no controller {' and no '.join(absent)}, "
+            f"only {' '.join(given) or 'none'}; "
+            "run the daemon in a delegated group (systemd: Delegate=yes; below the service manager of a user "
+            "its own unit user@.service needs Delegate=cpu memory pids, too)"
+        )
+        raise EngineError("engine.cgroup", message)
 
 
 @contextmanager

@@ -60,6 +60,8 @@ class HostShare:
     """What `first_uid`, its only one then, is in the template that it is cloned from; 0: it is not cloned."""
     children: int = 0
     """How many further user ids a template has for what is cloned from it; 0: it is none."""
+    less: int = 0
+    """By how much user ids are less for the runtime, which is root of a namespace of an ordinary user's."""
 
     @property
     def program_uid(self) -> int:
@@ -122,7 +124,10 @@ def rlimits(spec: ContainerSpec) -> dict[str, int]:
 
 def id_mappings(place: HostShare) -> list[dict[str, int]]:
     """Map the container's root and its guest, and nobody else, to ids that nobody else has."""
-    return [{"containerID": inside, "hostID": outside, "size": size} for inside, outside, size in place.ids]
+    return [
+        {"containerID": inside, "hostID": outside - place.less, "size": size}
+        for inside, outside, size in place.ids
+    ]
 
 
 def mounts(spec: ContainerSpec, cgroups: Mapping[str, str]) -> list[dict[str, object]]:

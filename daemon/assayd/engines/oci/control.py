@@ -71,6 +71,7 @@ class Control:
         self._loop = asyncio.get_running_loop()
         self._starting: dict[str, asyncio.Future[Process]] = {}
         self._running: dict[str, Process] = {}
+        self._borrowing: dict[str, asyncio.Future[int]] = {}
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self.gone = False
         self._loop.add_reader(control, self._take)
@@ -92,6 +93,21 @@ class Control:
         finally:
             self._starting.pop(name, None)
 
+    async def borrow(self, name: str, request: Mapping[str, object]) -> int:
+        """Return the descriptor that a request is answered with.
+
+        Raises: StartFailed; EngineError ``engine.launcher`` when the other end died.
+        """
+        if self.gone:
+            raise self._has_died()
+        waiting: asyncio.Future[int] = self._loop.create_future()
+        try:
+            self._control.send(json.dumps(request).encode())
+        except OSError as problem:
+            raise self._has_died() from problem
+        self._borrowing[name] = waiting  # until it is answered, also where nobody waits for it any more
+        return await waiting
+
     def forget(self, name: str) -> None:
         """Forget a container that is gone."""
         process = self._running.pop(name, None)
@@ -107,7 +123,8 @@ class Control:
         self._control.close()
         if not self.ready.done():
             self.ready.set_exception(self._has_died())
-        for waiting in self._starting.values():
+        either: list[asyncio.Future[Process] | asyncio.Future[int]] = [*self._starting.values()]
+        for waiting in (*either, *self._borrowing.values()):
             if not waiting.done():
                 waiting.set_exception(self._has_died())
         if not self.ready.cancelled():
@@ -116,6 +133,7 @@ class Control:
             process.kill()
             process.end(None)
         self._running.clear()
+        self._borrowing.clear()
         self._on_lost()
 
     def _take(self) -> None:
@@ -141,6 +159,8 @@ class Control:
         name = str(reply["id"])
         if not name:
             return self._hear_ready(reply)
+        if name in self._borrowing:
+            return self._hear_of_borrowed(self._borrowing.pop(name), reply, descriptors)
         waiting = self._starting.get(name)
         if "code" in reply:
             code = int(str(reply["code"]))
@@ -168,6 +188,21 @@ class Control:
                 self.ready.set_exception(EngineError("engine.launcher", str(reply["failed"])))
             else:
                 self.ready.set_result(None)
+        return True
+
+    def _hear_of_borrowed(
+        self, waiting: asyncio.Future[int], reply: Mapping[str, object], descriptors: list[int]
+    ) -> bool:
+        if waiting.done():
+            for descriptor in descriptors:
+                os.close(descriptor)
+        elif "failed" in reply:
+            waiting.set_exception(StartFailed(str(reply["failed"])))
+        elif descriptors:
+            waiting.set_result(descriptors.pop())
+        else:
+            waiting.set_exception(self._has_died())
+            return False
         return True
 
     def _has_died(self) -> EngineError:

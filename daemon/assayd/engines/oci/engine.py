@@ -39,7 +39,7 @@ _TRANSFER_TIMEOUT_S = 600.0
 
 
 class OciEngine:
-    """Containers by crun or runc on this host, as root.
+    """Containers by crun or runc on this host, as root or, by crun, as an ordinary user.
 
     Args:
         images: folder with unpacked images; engines may share it.
@@ -74,6 +74,7 @@ class OciEngine:
         Raises: EngineError, naming what is missing.
         """
         host = await self._maker.known_host()
+        rights = "" if host.is_root else f", without root on {host.ids.count} user ids"
         return EngineInfo(
             name="oci",
             version=host.runtime.version,
@@ -81,7 +82,7 @@ class OciEngine:
             kernel=platform.release(),
             cgroup_version=host.hierarchy.version,
             warnings=host.warnings,
-            mode=f"templates {self.templates}",
+            mode=f"templates {self.templates}{rights}",
         )
 
     @property
@@ -134,7 +135,7 @@ class OciEngine:
         if claimed is not None:
             self._templates.hold(claimed[0], container)
         try:
-            await finish(self._threads.run(self._maker.make, container), timeout_s=self._threads.timeout_s)
+            await finish(self._maker.make(container), timeout_s=self._threads.timeout_s)
         except BaseException:
             await finish(self._discard(container), timeout_s=self._threads.timeout_s)
             raise

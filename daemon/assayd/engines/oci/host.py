@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assayd.engines.oci.cgroup import ROOT, Hierarchy, find_hierarchy
+from assayd.engines.oci.ranges import HOST_IDS, IdRange
 from assayd.engines.oci.runtime import CANDIDATES, Runtime, find_runtime
+from assayd.engines.oci.user import own_user, place_for_images, user_ids
 from assayd.errors import EngineError
 from assayd.vulnerabilities import known_vulnerabilities
 
@@ -24,27 +26,36 @@ class Host:
     hierarchy: Hierarchy
     hugetlb: str
     warnings: tuple[str, ...]
+    ids: IdRange = HOST_IDS
+    """The user ids that containers may have."""
+    is_root: bool = True
+    shown_at: str = ""
+    """Where the launcher shows images to the runtime; "" = below the folder of what runs."""
 
 
-def find_host(runtimes: Sequence[tuple[str, str]] = CANDIDATES) -> Host:
-    """Return what this host has. Args: `runtimes` are names and paths, in the order in which they are taken.
+def find_host(runtimes: Sequence[tuple[str, str]] = CANDIDATES, folders: Sequence[Path] = ()) -> Host:
+    """Return what this host has for whom the daemon runs as.
+
+    Args:
+        runtimes: names and paths, in the order in which they are taken.
+        folders: those with which the runtime works.
 
     Raises: EngineError ``engine.rights``, ``engine.runtime``, ``engine.cgroup``, ``engine.namespaces``.
     """
-    if os.geteuid() != 0:
-        message = (
-            "the OCI engine needs root, to give each container user ids of its own; use a container engine"
-        )
-        raise EngineError("engine.rights", message)
     if not Path("/proc/self/ns/user").exists():
         raise EngineError("engine.namespaces", "the kernel has no user namespaces (CONFIG_USER_NS)")
-    runtime = find_runtime(runtimes)
+    is_root = os.geteuid() == 0
+    ids = HOST_IDS if is_root else user_ids(own_user())
+    runtime = find_runtime(runtimes if is_root else [each for each in runtimes if each[0] == "crun"])
     hierarchy = find_hierarchy(Path("/proc/self/cgroup").read_text(encoding="ascii"))
     return Host(
         runtime=runtime,
         hierarchy=hierarchy,
         hugetlb=_missing_hugetlb(hierarchy, runtime, Path("/proc/cgroups").read_text(encoding="ascii"), ROOT),
         warnings=known_vulnerabilities({runtime.name: runtime.version}),
+        ids=ids,
+        is_root=is_root,
+        shown_at="" if is_root else place_for_images(folders),
     )
 
 

@@ -7,6 +7,11 @@ imports the standard library alone and is run by its path.
     daemon ──{"id", "argv", "join", "pidfile"} + stdin, stdout, stderr──>  launcher
            <─{"id", "pid"} + pidfd ──  or  ──{"id", "failed": status}───
            <─{"id", "code"}, once the container's first process has ended
+           ──{"id", "tree"}──>
+           <─{"id", "tree"} + a mount of that folder ──  or  ──{"id", "failed": error number}──
+
+Started by an ordinary user, it is root of a user namespace of its own, in which the user ids are that were
+given to that user; containers' namespaces are made below it.
 """
 
 from __future__ import annotations
@@ -18,15 +23,22 @@ import os
 import select
 import signal
 import socket
+import struct
 import sys
 from contextlib import suppress
 
 MESSAGE_BYTES = 64 * 1024
-_CLONE_NEWNS = 0x00020000
+_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
+_ID_PROGRAMS = ("/usr/bin/newuidmap", "/usr/bin/newgidmap")
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SLAVE = 0x1, 0x20, 0x1000, 0x4000, 0x80000
 _MS_NOSUID, _MS_NODEV = 0x2, 0x4
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_OPEN_TREE, _MOUNT_SETATTR = 428, 442
+_AT_FDCWD, _AT_EMPTY_PATH = -100, 0x1000
+_TREE_CLONE, _TREE_CLOEXEC = 0x1, 0o2000000
+_ATTR_RDONLY, _ATTR_HIDDEN = 0x1, 0x2 | 0x4 | 0x8
+_PRIVATE = 0x40000
 
 Reply = dict[str, str | int]
 
@@ -70,8 +82,12 @@ class Launcher:
             return False
         if not data:
             return False
+        request = json.loads(data)
         try:
-            self._start(json.loads(data), descriptors)
+            if "tree" in request:
+                self._lend(request["id"], request["tree"])
+            else:
+                self._start(request, descriptors)
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -90,6 +106,15 @@ class Launcher:
                 self._become(request, streams)
         finally:
             os._exit(127)
+
+    def _lend(self, name: str, path: str) -> None:
+        try:
+            tree = read_only_tree(self._libc, path)
+        except OSError as problem:
+            self._say({"id": name, "failed": problem.errno or 0})
+            return
+        self._say({"id": name, "tree": path}, tree)
+        os.close(tree)
 
     def _become(self, request: dict[str, object], streams: list[int]) -> None:
         signal.set_wakeup_fd(-1)
@@ -174,6 +199,63 @@ def _code(status: int) -> int:
     return 128 - code if code < 0 else code
 
 
+def read_only_tree(libc: ctypes.CDLL, path: str) -> int:
+    """Return a descriptor of a mount of this folder that is mounted nowhere yet, and can never be written.
+
+    Source: open_tree(2), Linux 5.2; mount_setattr(2), Linux 5.12.
+
+    Raises: OSError.
+    """
+    name, nothing = ctypes.create_string_buffer(os.fsencode(path)), ctypes.create_string_buffer(b"")
+    tree = _call(libc, _OPEN_TREE, _AT_FDCWD, ctypes.addressof(name), _TREE_CLONE | _TREE_CLOEXEC)
+    wanted = struct.pack("QQQQ", _ATTR_RDONLY | _ATTR_HIDDEN, 0, _PRIVATE, 0)
+    attributes = ctypes.create_string_buffer(wanted, len(wanted))
+    places = (ctypes.addressof(nothing), _AT_EMPTY_PATH, ctypes.addressof(attributes))
+    try:
+        _call(libc, _MOUNT_SETATTR, tree, *places, len(wanted))
+    except OSError:
+        os.close(tree)
+        raise
+    return tree
+
+
+def _call(libc: ctypes.CDLL, *numbers: int) -> int:
+    done = int(libc.syscall(*map(ctypes.c_long, numbers)))
+    if done < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return done
+
+
+def _become_root_of_a_namespace(libc: ctypes.CDLL, first: str, count: str) -> None:
+    """Enter a user namespace of our own: its root is our user, what follows are the ids from `first` on.
+
+    Only a process outside may say so, and for ids that are not its own only by programs with more rights.
+    """
+    ids = [(str(os.getpid()), "0", str(own), "1", "1", first, count) for own in (os.getuid(), os.getgid())]
+    waiting, going = os.pipe()
+    outside = os.fork()
+    if not outside:
+        try:
+            os.close(going)
+            told = os.read(waiting, 1)
+            done = told and all(
+                os.spawnv(os.P_WAIT, program, [program, *each]) == 0  # noqa: S606 - as meant
+                for program, each in zip(_ID_PROGRAMS, ids, strict=True)
+            )
+        finally:
+            os._exit(0 if done else 1)
+    try:
+        _check(libc, libc.unshare(_CLONE_NEWUSER), "make a user namespace")
+        os.write(going, b"1")
+    finally:
+        os.close(going)
+        os.close(waiting)
+        _, status = os.waitpid(outside, 0)
+    if status:
+        raise OSError(f"{' and '.join(_ID_PROGRAMS)} do not hand over the user ids {first}+{count}")
+    os.setgroups([])
+
+
 def _prepare_mounts(libc: ctypes.CDLL, images: str, target: str, hugetlb: str) -> None:
     """Make, in a mount namespace of our own, what the machine lacks; the host sees none of it.
 
@@ -213,8 +295,12 @@ def _check(libc: ctypes.CDLL, result: int, what: str) -> None:
 
 
 def main() -> int:
-    """Serve. Arguments: descriptor, folder of images, where to show it ("" = not at all), hugetlb."""
-    number, images, target, hugetlb = sys.argv[1:5]
+    """Serve.
+
+    Arguments: descriptor, folder of images, where to show it ("" = not at all), hugetlb; of an ordinary user,
+    the first of the user ids for containers, and how many there are.
+    """
+    number, images, target, hugetlb, *ids = sys.argv[1:]
     libc = ctypes.CDLL(None, use_errno=True)
     control = socket.socket(fileno=int(number))
     control.set_inheritable(False)
@@ -222,6 +308,8 @@ def main() -> int:
         signal.signal(ignored, signal.SIG_IGN)
     try:
         _check(libc, libc.prctl(_PR_SET_CHILD_SUBREAPER, 1), "prctl")
+        if ids:
+            _become_root_of_a_namespace(libc, *ids)
         if target:
             _prepare_mounts(libc, images, target, hugetlb)
     except OSError as problem:

@@ -72,7 +72,10 @@ class ContainerMaker:
     async def known_host(self) -> Host:
         """Return what this host has. Raises: EngineError, naming what is missing."""
         if self._host is None:
-            self._host = await self._threads.run(find_host, self._runtimes)
+            host = await self._threads.run(find_host, self._runtimes, (self._run, self._images.roots))
+            if self._host is None:  # nobody else has looked meanwhile
+                self.ranges = Ranges(self._run / "ids", host.ids)
+                self._host = host
             await self._threads.run(self._images.prepare)
             await self._threads.run(self.records.sweep, time.time())
             await self._threads.run(self._sweep_vanished)
@@ -110,7 +113,7 @@ class ContainerMaker:
             daemon=own_mark(),
         )
         place = HostShare(
-            root=str(self._run / "images" / image.folder.name / image.root.name),
+            root=str(self._shown_at(host) / image.folder.name / image.root.name),
             arguments=image.arguments,
             environment=image.environment,
             first_uid=ids.first_uid,
@@ -118,23 +121,46 @@ class ContainerMaker:
             children=ids.children,
             cgroups=group.folders,
             machine=platform.machine(),
+            less=0 if host.is_root else host.ids.first - 1,
             joins="" if host.runtime.leaves_cgroups else f"assayd-{name}",
         )
         folder = self.records.folder_of(name)
         return OciContainer(spec=spec, record=record, group=group, place=place, image=image, folder=folder)
 
-    def make(self, container: OciContainer) -> None:
+    async def make(self, container: OciContainer) -> None:
         """Write its record, make its control group, and its bundle where the runtime is to start it.
 
         Raises: EngineError.
         """
+        host = await self.known_host()
+        await self._threads.run(self._make, container, host.is_root)
+        if container.cloned and not host.is_root:
+            for folder in container.group.folders.values():
+                container.handed.append(await self.read_only_tree(container.record.name, folder))
+
+    async def read_only_tree(self, name: str, folder: str) -> int:
+        """Return a mount of a folder for a container: see `mounts`.
+
+        Raises: EngineError ``engine.template``, ``engine.launcher``.
+        """
+        host = await self.known_host()
+        if host.is_root:
+            return await self._threads.run(read_only_tree, folder)
+        launcher = await self._ready_launcher(host)
+        try:
+            async with asyncio.timeout(self._threads.timeout_s):
+                return await launcher.read_only_tree(name, folder)
+        except TimeoutError as problem:
+            raise timed_out() from problem
+
+    def _make(self, container: OciContainer, with_trees: bool) -> None:
         limits = resources(container.spec)
         try:
             folder = self.records.write(container.record)
             container.claimed = True
             container.group.make(limits if container.cloned else while_starting(limits))
             if container.cloned:
-                _open_groups(container)
+                _open_groups(container, with_trees)
             else:
                 bundle = json.dumps(document(container.spec, container.place))
                 (folder / "config.json").write_text(bundle, encoding="utf-8")
@@ -218,12 +244,21 @@ class ContainerMaker:
             if self._launcher is None or self._launcher.gone:
                 if self._launcher is not None:
                     self._launcher.close()
-                shown_at = self._run / "images"
-                await self._threads.run(partial(_make_shown, shown_at))
+                shown_at = self._shown_at(host)
+                if host.is_root:
+                    await self._threads.run(partial(_make_shown, shown_at))
                 self._launcher = await LauncherProcess.start(
-                    images=str(self._images.roots), shown_at=str(shown_at), hugetlb=host.hugetlb
+                    images=str(self._images.roots),
+                    shown_at=str(shown_at),
+                    hugetlb=host.hugetlb,
+                    timeout_s=self._threads.timeout_s,
+                    ids=None if host.is_root else host.ids,
                 )
             return self._launcher
+
+    def _shown_at(self, host: Host) -> Path:
+        """Return where the runtime finds the images; folders of a user's may be closed to containers."""
+        return Path(host.shown_at) if host.shown_at else self._run / "images"
 
 
 def group_of(record: Record) -> ControlGroup:
@@ -231,11 +266,11 @@ def group_of(record: Record) -> ControlGroup:
     return ControlGroup(version=record.cgroup_version, folders=record.cgroups, others=record.other_cgroups)
 
 
-def _open_groups(container: OciContainer) -> None:
-    """Open what a clone joins, and what it is shown of it."""
+def _open_groups(container: OciContainer, with_trees: bool) -> None:
+    """Open what a clone joins, and what it is shown of it where that is ours to mount."""
     for path in container.group.members():
         container.handed.append(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
-    for folder in container.group.folders.values():
+    for folder in container.group.folders.values() if with_trees else ():
         container.handed.append(read_only_tree(folder))
 
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assayd.engines.oci import launcher
-from assayd.engines.oci.control import Control, Process
+from assayd.engines.oci.control import Control, Process, StartFailed
+from assayd.engines.oci.mounts import not_handed_over
+from assayd.engines.oci.ranges import IdRange
 from assayd.errors import EngineError
 
 _READ_BYTES = 256 * 1024
 _DIAGNOSTICS_BYTES = 8 * 1024
-_READY_WITHIN_S = 20.0
 _ENDS_WITHIN_S = 10.0
 
 
@@ -198,21 +199,26 @@ class LauncherProcess:
         return self._control.gone
 
     @classmethod
-    async def start(cls, *, images: str, shown_at: str, hugetlb: str) -> LauncherProcess:
+    async def start(
+        cls, *, images: str, shown_at: str, hugetlb: str, timeout_s: float, ids: IdRange | None = None
+    ) -> LauncherProcess:
         """Start it and wait until it serves.
 
         Args:
             images: folder with root filesystems.
             shown_at: where containers are to find them; "" where they can go there by themselves.
             hugetlb: where control groups of that name must be mounted for the runtime; "" where nowhere.
+            timeout_s: how long that may take.
+            ids: the user ids for containers, where this is no root's daemon.
 
         Raises: EngineError ``engine.launcher``.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, "-I", "-S", launcher.__file__, str(theirs.fileno())]
+            given = [] if ids is None else [str(ids.first), str(ids.count)]
             process = subprocess.Popen(  # noqa: ASYNC220 - two milliseconds, once
-                [*command, images, shown_at, hugetlb],
+                [*command, images, shown_at, hugetlb, *given],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -221,7 +227,7 @@ class LauncherProcess:
             )
         made = cls(ours, process)
         try:
-            async with asyncio.timeout(_READY_WITHIN_S):
+            async with asyncio.timeout(timeout_s):
                 await made._control.ready
         except asyncio.CancelledError:
             made.close()
@@ -244,6 +250,20 @@ class LauncherProcess:
             "pidfile": str(launch.pid_file),
         }
         return await self._control.start(launch.name, request, streams)
+
+    async def read_only_tree(self, name: str, path: str) -> int:
+        """Return a descriptor of a mount of this folder, made by the launcher's rights.
+
+        Args:
+            name: of the container that it is for.
+            path: the folder.
+
+        Raises: EngineError ``engine.template``, ``engine.launcher``.
+        """
+        try:
+            return await self._control.borrow(name, {"id": name, "tree": path})
+        except StartFailed as problem:
+            raise not_handed_over(path, int(str(problem))) from problem
 
     def forget(self, name: str) -> None:
         """Forget a container that is gone."""

@@ -8,27 +8,43 @@ from __future__ import annotations
 
 import fcntl
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from assayd.errors import EngineError
 
-FIRST_UID = 0x7000_0000
-"""Where blocks begin.
-
-Source: systemd.io/UIDS-GIDS: 1879048192 to 2147483647 is used by nothing.
-"""
-BLOCKS = 4096
 PER_BLOCK = 4096
 PER_CONTAINER = 2
 
 
-class Ranges:
-    """Hands out the first of a container's user ids. Args: `folder` holds the locks of this host's blocks."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdRange:
+    """So many user ids of this host from the first on, which containers may have; group ids are the same."""
 
-    def __init__(self, folder: Path, first_uid: int = FIRST_UID, blocks: int = BLOCKS) -> None:
+    first: int
+    count: int
+
+
+HOST_IDS = IdRange(first=0x7000_0000, count=4096 * PER_BLOCK)
+"""What root takes.
+
+Source: systemd.io/UIDS-GIDS: 1879048192 to 2147483647 is used by nothing.
+"""
+
+
+class Ranges:
+    """Hands out the first of a container's user ids.
+
+    Args:
+        folder: holds the locks of the blocks; all daemons that take from the same ids share it.
+        ids: what is handed out, in blocks; fewer than a block has are one block.
+    """
+
+    def __init__(self, folder: Path, ids: IdRange = HOST_IDS) -> None:
         self._folder = folder
-        self._first_uid = first_uid
-        self._blocks = blocks
+        self._first = ids.first
+        self._per_block = min(PER_BLOCK, ids.count)
+        self._blocks = ids.count // self._per_block
         self._lock: int | None = None
         self._base = 0
         self._used: dict[int, int] = {}
@@ -45,11 +61,11 @@ class Ranges:
             if taken - first >= count:
                 break
             first = taken + self._used[taken]
-        if first + count <= self._base + PER_BLOCK:
+        if first + count <= self._base + self._per_block:
             self._used[first] = count
             return first
         raise EngineError(
-            "engine.no_ids", f"all {PER_BLOCK} user ids for containers are in use", retryable=True
+            "engine.no_ids", f"all {self._per_block} user ids for containers are in use", retryable=True
         )
 
     def give_back(self, first: int) -> None:
@@ -71,7 +87,7 @@ class Ranges:
             except BlockingIOError:
                 os.close(lock)
                 continue
-            self._lock, self._base = lock, self._first_uid + number * PER_BLOCK
+            self._lock, self._base = lock, self._first + number * self._per_block
             return
         raise EngineError(
             "engine.no_ids", f"all {self._blocks} blocks of user ids are taken by other daemons"

@@ -27,7 +27,6 @@ from assayd.engines.oci.control import Control, StartFailed
 from assayd.engines.oci.filter import instructions
 from assayd.engines.oci.images import StoredImage
 from assayd.engines.oci.making import ContainerMaker, Ids
-from assayd.engines.oci.mounts import read_only_tree
 from assayd.engines.oci.process import PipeStream, make_pipes
 from assayd.engines.oci.template_config import CHILDREN, clone_request, plan, read_program, template_spec
 from assayd.engines.oci.threads import Threads, timed_out
@@ -44,6 +43,8 @@ log = structlog.get_logger()
 
 MOST_TEMPLATES = 8
 """Alive at a time, those included that only wait for their last child."""
+FEWEST_IDS = 2 * MOST_TEMPLATES * (1 + CHILDREN)
+"""User ids with which templates are used: half of them stay for containers that the runtime starts."""
 _TRIES = 3
 """How often in a row a template may fail to start, or die, before its containers are started without."""
 _DIAGNOSTICS = 500
@@ -228,6 +229,9 @@ class Templates:
     async def _started(self, key: Key, spec: ContainerSpec, image: StoredImage) -> Template:
         """Start a template, tell it all that it will ever know, and compare it with what was asked for."""
         host = await self._maker.known_host()
+        if host.ids.count < FEWEST_IDS:
+            few = f"templates need {FEWEST_IDS} user ids for containers, and there are {host.ids.count}"
+            raise EngineError("engine.template", few)
         kept = {name: spec.labels[name] for name in (LABEL_DAEMON, LABEL_GENERATION) if name in spec.labels}
         labels = {**kept, LABEL_CONTAINER: f"template{secrets.token_hex(8)}", LABEL_POOL_KEY: "template"}
         ids = Ids(first_uid=self._maker.ranges.take(1 + CHILDREN), children=CHILDREN)
@@ -236,7 +240,7 @@ class Templates:
         control = Control(ours, "a template", partial(self._lost, key))
         try:
             with theirs:
-                await self._threads.run(self._maker.make, container)
+                await self._maker.make(container)
                 await self._launch(container, theirs.fileno())
             await self._tell(container, control, ours)
         except BaseException:
@@ -273,7 +277,8 @@ class Templates:
             log.error("template.ended_early", container=container.record.name, said=text)
             reason = f"the template did not start: {problem or 'too late'}"
             raise EngineError("engine.launcher", reason, retryable=True) from problem
-        os.close(await self._threads.run(read_only_tree, container.group.members()[0].rpartition("/")[0]))
+        folder = container.group.members()[0].rpartition("/")[0]
+        os.close(await self._maker.read_only_tree(container.record.name, folder))
         if container.process is None:
             raise EngineError("engine.launcher", "the template has no process", retryable=True)
         found = await self._threads.run(differences_running, container.process, container)

@@ -154,3 +154,11 @@ def test_group_that_was_not_delegated_is_refused_with_the_remedy(tmp_path: Path)
     (tmp_path / "unit").mkdir()
     with pytest.raises(EngineError, match="Delegate=yes"):
         find_hierarchy("0::/unit\n", tmp_path)
+
+
+def test_controllers_that_were_not_handed_on_are_named(tmp_path: Path) -> None:
+    unified(tmp_path, "")
+    unified(tmp_path / "unit", "")
+    (tmp_path / "unit/cgroup.controllers").write_text("memory\n")
+    with pytest.raises(EngineError, match="no controller pids and no cpu, only memory; "):
+        find_hierarchy("0::/unit\n", tmp_path)

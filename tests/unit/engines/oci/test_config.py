@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from assayd.engines.oci.config import HostShare, configuration, mounts, resources, while_starting
+from assayd.engines.oci.config import (
+    HostShare,
+    configuration,
+    id_mappings,
+    mounts,
+    resources,
+    while_starting,
+)
 from assayd.errors import EngineError
 from assayd.ports.engine import ContainerSpec
 
@@ -145,3 +152,9 @@ def test_runtime_that_makes_control_groups_is_told_ours_and_gives_no_device(
 def test_nothing_of_the_labels_reaches_the_runtime(spec: ContainerSpec, place: HostShare) -> None:
     marked = replace(spec, labels={"org.assayd.container": "marked-label"}, image="marked-image")
     assert "marked" not in json.dumps(configuration(marked, place))
+
+
+def test_ids_are_counted_for_the_runtime_as_in_the_namespace_that_it_is_root_of(place: HostShare) -> None:
+    users = replace(place, first_uid=100_006, less=99_999)
+    mapped = [(each["hostID"], each["size"]) for each in id_mappings(users)]
+    assert (mapped, users.program_uid) == ([(7, 1), (8, 1)], 100_007)

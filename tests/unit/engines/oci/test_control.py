@@ -97,3 +97,64 @@ async def test_descriptor_that_is_no_process_is_not_believed(pair: Pair) -> None
     with pytest.raises(EngineError, match="has died"):
         await starting
     assert control.gone
+
+
+async def test_descriptor_that_was_asked_for_is_handed_over(pair: Pair) -> None:
+    control, theirs = pair
+    asked = asyncio.ensure_future(control.borrow("A", {"id": "A", "tree": "/"}))
+    await asyncio.sleep(0)
+    reading, writing = os.pipe()
+    say(theirs, {"id": "A", "tree": "/"}, writing)
+    os.close(writing)
+    lent = await asked
+    os.write(lent, b"x")
+    assert os.read(reading, 1) == b"x"
+    os.close(lent)
+    os.close(reading)
+
+
+async def test_descriptor_that_is_refused_is_told(pair: Pair) -> None:
+    control, theirs = pair
+    asked = asyncio.ensure_future(control.borrow("A", {"id": "A", "tree": "/"}))
+    await asyncio.sleep(0)
+    say(theirs, {"id": "A", "failed": 38})
+    with pytest.raises(StartFailed, match="38"):
+        await asked
+
+
+async def test_descriptor_that_nobody_waits_for_any_more_is_closed(pair: Pair) -> None:
+    control, theirs = pair
+    asked = asyncio.ensure_future(control.borrow("A", {"id": "A", "tree": "/"}))
+    await asyncio.sleep(0)
+    asked.cancel()
+    await asyncio.wait({asked})
+    reading, writing = os.pipe()
+    say(theirs, {"id": "A", "tree": "/"}, writing)
+    os.close(writing)
+    ended = asyncio.get_running_loop().run_in_executor(None, os.read, reading, 1)
+    assert await asyncio.wait_for(ended, 10) == b""
+    assert not control.gone
+    os.close(reading)
+
+
+@pytest.mark.parametrize("asked_for", [True, False])
+async def test_answer_without_a_descriptor_and_one_that_nobody_asked_for_are_not_believed(
+    pair: Pair, asked_for: bool
+) -> None:
+    control, theirs = pair
+    if asked_for:
+        asked = asyncio.ensure_future(control.borrow("A", {"id": "A", "tree": "/"}))
+        await asyncio.sleep(0)
+    say(theirs, {"id": "A", "tree": "/"})
+    if asked_for:
+        with pytest.raises(EngineError, match="has died"):
+            await asked
+    else:
+        await wait_until_gone(control)
+    assert control.gone
+
+
+async def wait_until_gone(control: Control) -> None:
+    async with asyncio.timeout(10):
+        while not control.gone:
+            await asyncio.sleep(0)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from assayd.engines.oci.ranges import FIRST_UID, PER_BLOCK, Ranges
+from assayd.engines.oci.ranges import HOST_IDS, PER_BLOCK, IdRange, Ranges
 from assayd.errors import EngineError
 
 
 def test_containers_have_two_ids_each_and_get_those_that_came_back(tmp_path: Path) -> None:
     ranges = Ranges(tmp_path)
     first, second = ranges.take(), ranges.take()
-    assert (first, second) == (FIRST_UID, FIRST_UID + 2)
+    assert (first, second) == (HOST_IDS.first, HOST_IDS.first + 2)
     ranges.give_back(first)
     assert ranges.take() == first
     ranges.close()
@@ -22,9 +22,9 @@ def test_containers_have_two_ids_each_and_get_those_that_came_back(tmp_path: Pat
 def test_template_has_ids_one_after_the_other_and_leaves_gaps_to_containers(tmp_path: Path) -> None:
     ranges = Ranges(tmp_path)
     taken = [ranges.take(), ranges.take(128), ranges.take(), ranges.take(128)]
-    assert taken == [FIRST_UID + number for number in (0, 2, 130, 132)]
+    assert taken == [HOST_IDS.first + number for number in (0, 2, 130, 132)]
     ranges.give_back(taken[1])
-    assert [ranges.take(), ranges.take(127), ranges.take(126)] == [FIRST_UID + n for n in (2, 260, 4)]
+    assert [ranges.take(), ranges.take(127), ranges.take(126)] == [HOST_IDS.first + n for n in (2, 260, 4)]
     ranges.close()
 
 
@@ -45,7 +45,7 @@ def test_block_of_an_engine_that_has_ended_is_used_again(tmp_path: Path) -> None
 
 
 def test_engine_without_a_block_is_refused(tmp_path: Path) -> None:
-    one, other = Ranges(tmp_path, blocks=1), Ranges(tmp_path, blocks=1)
+    one, other = (Ranges(tmp_path, IdRange(first=100_000, count=PER_BLOCK + 1)) for _ in range(2))
     one.take()
     with pytest.raises(EngineError) as caught:
         other.take()
@@ -58,5 +58,13 @@ def test_block_that_is_used_up_is_refused(tmp_path: Path) -> None:
     taken = {ranges.take() for _ in range(PER_BLOCK // 2)}
     with pytest.raises(EngineError, match="all 4096 user ids"):
         ranges.take()
-    assert max(taken) + 1 < FIRST_UID + PER_BLOCK
+    assert max(taken) + 1 < HOST_IDS.first + PER_BLOCK
+    ranges.close()
+
+
+def test_ids_that_are_fewer_than_a_block_are_one(tmp_path: Path) -> None:
+    ranges = Ranges(tmp_path, IdRange(first=100_000, count=5))
+    assert [ranges.take(), ranges.take()] == [100_000, 100_002]
+    with pytest.raises(EngineError, match="all 5 user ids"):
+        ranges.take()
     ranges.close()

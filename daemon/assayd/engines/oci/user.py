@@ -1,0 +1,134 @@
+"""What an ordinary user needs for containers: user ids of their own, and two programs that hand them over.
+
+Source: subuid(5), newuidmap(1), user_namespaces(7); Documentation/admin-guide/sysctl/user.rst in Linux.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from assayd.engines.oci.ranges import IdRange
+from assayd.errors import EngineError
+
+FEWEST_IDS = 64
+"""Thirty-two containers, two ids each; templates need more."""
+_PROGRAMS = ("usr/bin/newuidmap", "usr/bin/newgidmap")
+_PLACES = ("/mnt", "/media", "/srv", "/opt")
+"""Folders of every system in which others than the user may look for files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """Who the daemon runs as, by number and, where there is one, by name."""
+
+    uid: int
+    name: str
+
+
+def own_user() -> User:
+    """Return who this process runs as."""
+    uid = os.geteuid()
+    try:
+        return User(uid=uid, name=pwd.getpwuid(uid).pw_name)
+    except KeyError:
+        return User(uid=uid, name=str(uid))
+
+
+def user_ids(user: User, root: Path = Path("/")) -> IdRange:
+    """Return the most user ids in a row that a user was given, and the group ids with the same numbers.
+
+    Args:
+        user: whose.
+        root: of the file system that says so.
+
+    Raises: EngineError ``engine.rights``, with all that is missing and what to do.
+    """
+    found = common_ids(*(_given(root / "etc" / name, user) for name in ("subuid", "subgid")))
+    missing = list(_missing(user, found, root))
+    if missing:
+        message = f"the OCI engine cannot run as the ordinary user {user.name} here: "
+        raise EngineError("engine.rights", message + "; ".join(missing))
+    return found
+
+
+def common_ids(users: Sequence[IdRange], groups: Sequence[IdRange]) -> IdRange:
+    """Return the longest run of numbers that are both; empty where there is none."""
+    best = IdRange(first=0, count=0)
+    for user in users:
+        for group in groups:
+            first = max(user.first, group.first)
+            count = min(user.first + user.count, group.first + group.count) - first
+            if count > best.count:
+                best = IdRange(first=first, count=count)
+    return best
+
+
+def place_for_images(hidden: Sequence[Path]) -> str:
+    """Return a folder over which the launcher may mount images for itself alone.
+
+    Args:
+        hidden: folders that must not lie below it, as the runtime needs them.
+
+    Raises: EngineError ``engine.rights``.
+    """
+    needed = [path.resolve() for path in hidden]
+    for place in _PLACES:
+        if Path(place).is_dir() and not any(path.is_relative_to(place) for path in needed):
+            return place
+    message = f"one of {', '.join(_PLACES)} must be a folder that holds neither engine.run_dir nor images"
+    raise EngineError("engine.rights", message)
+
+
+def _given(path: Path, user: User) -> list[IdRange]:
+    """Read one of the two files; lines of others, and what is no line, are passed over."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    found = []
+    for line in text.splitlines():
+        name, *numbers = line.split(":")
+        if name in {user.name, str(user.uid)} and len(numbers) == 2 and all(map(_is_number, numbers)):
+            found.append(IdRange(first=int(numbers[0]), count=int(numbers[1])))
+    return found
+
+
+def _missing(user: User, ids: IdRange, root: Path) -> Iterator[str]:
+    if not (root / "sys/fs/cgroup/cgroup.controllers").exists():
+        yield (
+            "control groups are of version 1, of which none can be delegated to a user "
+            "(start the kernel with systemd.unified_cgroup_hierarchy=1)"
+        )
+    absent = [f"/{path}" for path in _PROGRAMS if not (root / path).exists()]
+    if absent:
+        yield f"there is no {' and no '.join(absent)} (Debian: apt-get install uidmap)"
+    if ids.count < FEWEST_IDS:
+        yield (
+            f"/etc/subuid and /etc/subgid give {ids.count} ids in common, at least {FEWEST_IDS} are needed, "
+            f"65536 are usual (usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user.name}, "
+            "with numbers that nobody else has)"
+        )
+    for name, remedy in (("user/max_user_namespaces", "15000"), ("kernel/unprivileged_userns_clone", "1")):
+        if _read(root / "proc/sys" / name) == "0":
+            key = name.replace("/", ".")
+            yield f"user namespaces are switched off (sysctl {key}={remedy})"
+    if "NoNewPrivs:\t1" in _read(root / "proc/self/status"):
+        yield (
+            "newuidmap gets no rights from a process with no_new_privs (remove NoNewPrivileges= from the "
+            "unit, and what implies it)"
+        )
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""

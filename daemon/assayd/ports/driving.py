@@ -1,0 +1,54 @@
+"""Who carries on what takes long: batches, repairs, generations. In a single daemon, that daemon."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Protocol
+
+ELSEWHERE_S = 1.0
+"""How often those who follow what another process carries on look at what is on record."""
+
+
+class Driven(StrEnum):
+    """What is carried on by one process at a time."""
+
+    BATCH = "batch"
+    """Its lines become attempts."""
+    REPAIR = "repair"
+    """A failed attempt is tried again with changes."""
+    GENERATION = "generation"
+    """Words become a submission."""
+
+
+class Driving(Protocol):
+    """Which process carries on what."""
+
+    @property
+    def alone(self) -> bool:
+        """Return whether there is no other process."""
+        ...
+
+    async def take(self, kind: Driven, subject: str) -> bool:
+        """Return whether this process is to carry it on; else the one that does is told to look at it."""
+        ...
+
+    async def cancel(self, kind: Driven, subject: str) -> bool:
+        """Tell the process that carries it on to end it; False where that is no other one."""
+        ...
+
+
+class DrivingAlone:
+    """Implements `Driving` where there is one process."""
+
+    alone = True
+
+    async def take(self, kind: Driven, subject: str) -> bool:
+        """Carry it on here."""
+        return True
+
+    async def cancel(self, kind: Driven, subject: str) -> bool:
+        """Know of nobody else."""
+        return False
+
+
+ALONE = DrivingAlone()

@@ -1,0 +1,70 @@
+"""Which gateway carries on a batch, a repair or a generation. Implements `ports.driving.Driving`."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, bindparam, case, exists, select
+from sqlalchemy.dialects.postgresql import insert
+
+from assayd.ports.driving import Driven
+from assayd.store.access import DatabaseAccess
+from assayd_cluster.gateway.notices import Notices
+from assayd_cluster.tables import drivers, gateways
+
+_NEW = insert(drivers).values(
+    kind=bindparam("kind"), subject=bindparam("subject"), gateway_id=bindparam("gateway")
+)
+# What belongs to a gateway that lives stays there.
+_TAKE = _NEW.on_conflict_do_update(
+    index_elements=["kind", "subject"],
+    set_={
+        "gateway_id": case(
+            (exists().where(gateways.c.id == drivers.c.gateway_id), drivers.c.gateway_id),
+            else_=_NEW.excluded.gateway_id,
+        )
+    },
+).returning(drivers.c.gateway_id)
+_WHOSE = select(drivers.c.gateway_id).where(
+    drivers.c.kind == bindparam("kind"), drivers.c.subject == bindparam("subject")
+)
+
+
+class GatewayDriving:
+    """The table of who carries on what."""
+
+    alone = False
+
+    def __init__(self, access: DatabaseAccess, gateway_id: str, notices: Notices) -> None:
+        self._access = access
+        self._gateway_id = gateway_id
+        self._notices = notices
+
+    async def take(self, kind: Driven, subject: str) -> bool:
+        """Return whether this gateway is to carry it on; else the one that does is told to look at it."""
+        values = {"kind": kind.value, "subject": subject, "gateway": self._gateway_id}
+
+        def apply(connection: Connection) -> bool:
+            mine = bool(connection.execute(_TAKE, values).scalar_one() == self._gateway_id)
+            if not mine:
+                self._notices.tell(connection, "look", what=kind.value, subject=subject)
+            return mine
+
+        return await self._access.write(apply)
+
+    async def is_mine(self, kind: Driven, subject: str) -> bool:
+        """Return whether this gateway carries it on."""
+        values = {"kind": kind.value, "subject": subject}
+        whose = await self._access.read(lambda connection: connection.execute(_WHOSE, values).scalar())
+        return whose == self._gateway_id
+
+    async def cancel(self, kind: Driven, subject: str) -> bool:
+        """Tell the gateway that carries it on to end it; False where that is this one, or none."""
+        values = {"kind": kind.value, "subject": subject}
+
+        def apply(connection: Connection) -> bool:
+            whose = connection.execute(_WHOSE, values).scalar()
+            if whose in {None, self._gateway_id}:
+                return False
+            self._notices.tell(connection, "end", what=kind.value, subject=subject)
+            return True
+
+        return await self._access.write(apply)

@@ -1,0 +1,113 @@
+"""Gateways in this process, on a PostgreSQL of the tests', with messages that a test takes by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from assayd import __version__
+from assayd.documents import read_submission
+from assayd.model.attempt import Attempt
+from assayd.model.submission import Peer
+from assayd.wiring import PartOverrides
+from assayd_cluster.documents import Claim, Claimed, NodeBeat, RunVerdict
+from assayd_cluster.gateway.dispatches import Dispatches, Message
+from assayd_cluster.gateway.wiring import Gateway, build_gateway
+from assayd_cluster.settings import ClusterSettings, GatewaySettings
+from support.cluster.stub_node import verdict_of
+from support.daemons.small_daemon import Gate, SmallAnalyst
+
+CODE = "import re\n\ndef extract(path: str) -> dict:\n    return {'name': path}\n"
+PEER = Peer(uid=1000, gid=1000, pid=1)
+
+
+class Messages:
+    """In the place of the broker: what was published, in order."""
+
+    problem = ""
+
+    def __init__(self) -> None:
+        self.count: Callable[[str], None] = lambda _: None
+        self._waiting: asyncio.Queue[Message] = asyncio.Queue()
+
+    @asynccontextmanager
+    async def running(self, dispatches: Dispatches) -> AsyncIterator[None]:
+        self._dispatches = dispatches
+        yield
+
+    async def publish(self, message: Message) -> None:
+        await self._dispatches.published([message.attempt])
+        self._waiting.put_nowait(message)
+
+    async def next(self) -> Message:
+        """Wait for a message and take it."""
+        return await asyncio.wait_for(self._waiting.get(), 30)
+
+    def none(self) -> bool:
+        return self._waiting.empty()
+
+
+class OneGateway:
+    """A gateway, and what nodes and callers ask of it."""
+
+    def __init__(self, gateway: Gateway, messages: Messages) -> None:
+        self.gateway = gateway
+        self.cluster = gateway.cluster
+        self.messages = messages
+        self.service = gateway.parts.service
+        self.jobs = gateway.parts.shared.jobs
+        self.access = gateway.cluster.basics.access
+        self.runs = gateway.cluster.door.runs
+
+    def profiles(self) -> dict[str, str]:
+        policies = self.gateway.parts.shared.policies
+        return {name: policies.get(name).digest for name in policies.names}
+
+    async def beat(self, node: str, **changes: object) -> None:
+        """Have a node say that it lives, and this gateway look."""
+        said = {"capacity": 4, "ready": True, "version": __version__, "profiles": self.profiles(), **changes}
+        await self.cluster.door.nodes.beat(node, NodeBeat.model_validate(said))
+        await self.cluster.readiness.look()
+
+    async def submit(self, code: str = CODE, **origin: str) -> Attempt:
+        payload = {"code": code, "sample_paths": ["/data/a.csv"]}
+        text = json.dumps({"kind": "extractor", "payload": payload}).encode()
+        submission = read_submission(text, self.service.kinds)
+        return (await self.service.submit(submission, peer=PEER, **origin)).attempt
+
+    async def claim(self, node: str, message: Message) -> Claimed:
+        return await self.runs.claim(node, Claim(attempt=message.attempt, ticket=message.ticket))
+
+    async def bring(self, node: str, attempt: str, claimed: Claimed, **changes: object) -> bool:
+        said = json.dumps(verdict_of(attempt, claimed.model_dump(), **changes))
+        return await self.runs.take(node, attempt, claimed.run, RunVerdict.model_validate_json(said))
+
+    async def finish_all(self, node: str, count: int) -> None:
+        """Have a node run so many messages."""
+        for _ in range(count):
+            message = await self.messages.next()
+            await self.bring(node, message.attempt, await self.claim(node, message))
+
+    async def inherit(self) -> int:
+        """Take over what is nobody's; return how many attempts that are."""
+        estate = await self.cluster.membership.take_over()
+        await self.gateway.inherit(estate)
+        return len(estate.attempts)
+
+
+@asynccontextmanager
+async def one_gateway(folder: Path, database_url: str, name: str = "gateway") -> AsyncIterator[OneGateway]:
+    """Run a gateway while the body runs; the bundles are those of all gateways in the folder."""
+    (folder / "url").write_text(database_url)
+    (folder / name).mkdir()
+    cluster = ClusterSettings(database_url_file=folder / "url", bundles={"directory": folder / "bundles"})
+    settings = GatewaySettings(state_dir=folder / name, policy_folders=(), cluster=cluster)
+    messages = Messages()
+    async with AsyncExitStack() as stack:
+        overrides = PartOverrides(analyst=SmallAnalyst(Gate()))
+        gateway = await build_gateway(settings, stack, messages, overrides)
+        stack.callback(gateway.parts.scheduler.release_waiters)
+        yield OneGateway(gateway, messages)

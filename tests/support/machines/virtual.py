@@ -1,0 +1,62 @@
+"""Runs this checkout's own tests in a virtual machine with control groups of version 2. Root only."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[3]
+CACHE = ROOT / ".run/cache"
+SOURCES = ("daemon", "deploy", "docs", "images", "policies", "tests", "pyproject.toml")
+TESTED_WITH = ("assayd", "pytest", "pytest-asyncio", "pytest-xdist", "hypothesis", "testcontainers")
+PYTHON_OF_THE_MACHINE = (3, 11)
+
+
+def lay_out(folder: Path, main: str, images: Sequence[str]) -> None:
+    """Put sources, libraries and archives of images into a folder. Args: `main` is the script to run."""
+    assert sys.version_info[:2] == PYTHON_OF_THE_MACHINE, "compiled libraries are taken from this Python"
+    for name in SOURCES:
+        source = ROOT / name
+        (shutil.copytree if source.is_dir() else shutil.copy2)(source, folder / name)
+    for one in _with_requirements(TESTED_WITH):
+        for file in one.files or ():
+            source = Path(str(one.locate_file(file)))
+            if ".." not in file.parts and source.is_file():
+                target = folder / "site" / file
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, target)
+    for name in images:
+        (folder / "archives").mkdir(exist_ok=True)
+        shutil.copy2(CACHE / "images" / name / "image.tar", folder / "archives" / f"{name}.tar")
+    (folder / "main.sh").write_text(main, encoding="utf-8")
+
+
+def run(folder: Path, timeout_s: int) -> subprocess.CompletedProcess[str]:
+    """Boot a machine, run `main.sh` of the folder in it, and return how it ended and what it wrote."""
+    command = ["nice", "-n", "15", ROOT / "deploy/dev/vm.sh", CACHE / "vm", folder, str(timeout_s)]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+
+
+def _with_requirements(names: Sequence[str]) -> Iterator[Distribution]:
+    waiting = [Requirement(name) for name in names]
+    seen: set[tuple[str, frozenset[str]]] = set()
+    while waiting:
+        wanted = waiting.pop()
+        key = (canonicalize_name(wanted.name), frozenset(wanted.extras))
+        if key in seen:
+            continue
+        seen.add(key)
+        found = distribution(wanted.name)
+        yield found
+        for text in found.requires or ():
+            needed = Requirement(text)
+            extras = ("", *wanted.extras)
+            if needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in extras):
+                waiting.append(needed)

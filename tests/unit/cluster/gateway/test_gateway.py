@@ -1,0 +1,277 @@
+"""Gateways on a PostgreSQL server: what becomes of attempts, whatever dies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+from sqlalchemy import select, text
+
+from assayd.errors import RequestError, StoreError
+from assayd.model.report import Verdict
+from assayd.store import tables as daemon_tables
+from assayd_cluster import tables
+from assayd_cluster.documents import RunLost
+from assayd_cluster.gateway.dispatches import Message
+from assayd_cluster.gateway.runs import Held
+from support.cluster.gateways import PEER, OneGateway, one_gateway
+from support.stores.postgres import PostgresServer, needs_postgres
+
+pytestmark = needs_postgres
+
+_OUTBOX = select(tables.dispatches)
+
+
+@pytest.fixture(scope="module")
+def database(postgres: PostgresServer) -> Iterator[str]:
+    with postgres.empty_database() as found:
+        yield found
+
+
+@pytest.fixture
+def url(database: str) -> Iterator[str]:
+    yield database
+    with psycopg.connect(database.replace("+psycopg", "")) as connection:
+        connection.execute("TRUNCATE attempts, submissions, gateways, drivers, nodes CASCADE")
+
+
+@asynccontextmanager
+async def two_gateways(folder: Path, url: str) -> AsyncIterator[tuple[OneGateway, OneGateway]]:
+    async with one_gateway(folder, url, "first") as first, one_gateway(folder, url, "second") as second:
+        await first.beat("a")
+        await second.cluster.readiness.look()
+        yield first, second
+
+
+async def silence(gateway: OneGateway, table: str, key: str, name: str) -> None:
+    """Make a node or a gateway one that has not been heard of for long."""
+    statement = text(f"UPDATE {table} SET beat_at = 0 WHERE {key} = :name")
+    await gateway.access.write(lambda connection: connection.execute(statement, {"name": name}).close())
+
+
+async def test_gateway_without_a_node_takes_nothing_and_says_why(tmp_path: Path, url: str) -> None:
+    async with one_gateway(tmp_path, url) as gateway:
+        await gateway.cluster.readiness.prepare()
+        with pytest.raises(RequestError, match="no node lives") as caught:
+            await gateway.submit()
+        await gateway.beat("a", ready=False, reason="isolation check failed")
+        with pytest.raises(RequestError, match="a: isolation check failed"):
+            await gateway.submit()
+    assert caught.value.code == "not_ready"
+
+
+async def test_verdict_of_a_node_is_the_attempts(tmp_path: Path, url: str) -> None:
+    async with one_gateway(tmp_path, url) as gateway:
+        await gateway.beat("a")
+        attempt = await gateway.submit()
+        await gateway.finish_all("a", 1)
+        ended = await gateway.service.wait(attempt.id, 30)
+        events = [event async for event in gateway.service.events(attempt.id)]
+        report, execution = await gateway.service.documents(ended)
+        left = await gateway.access.read(lambda connection: connection.execute(_OUTBOX).all())
+    assert (ended.verdict, ended.run_number, ended.peer) == (Verdict.VALIDATED, 1, PEER)
+    assert attempt.id.encode() in report
+    assert execution == b"null"
+    assert [event.kind for event in events] == ["state"] * 6 + ["finished"]
+    assert [(event.run_number, event.seq) for event in events] == [
+        *((0, seq) for seq in (1, 2, 3)),
+        *((1, seq) for seq in (4, 5, 6, 7)),
+    ]
+    assert left == []
+
+
+async def test_claim_needs_the_ticket_and_is_one_nodes_at_a_time(tmp_path: Path, url: str) -> None:
+    async with one_gateway(tmp_path, url) as gateway:
+        await gateway.beat("a")
+        await gateway.beat("b")
+        await gateway.submit()
+        message = await gateway.messages.next()
+        forged = Message(attempt=message.attempt, submission="", ticket="A" * 43 + "=")
+        with pytest.raises(RequestError) as wrong:
+            await gateway.claim("a", forged)
+        first = await gateway.claim("a", message)
+        with pytest.raises(Held) as held:
+            await gateway.claim("b", message)
+        again = await gateway.claim("a", message)
+        with pytest.raises(RequestError) as foreign:
+            await gateway.bring("b", message.attempt, first)
+        assert await gateway.bring("a", message.attempt, first)
+        assert not await gateway.bring("a", message.attempt, first)
+        with pytest.raises(RequestError) as over:
+            await gateway.claim("a", message)
+    assert (wrong.value.code, foreign.value.code) == ("ticket.wrong", "run.foreign")
+    assert not held.value.elsewhere
+    assert (first.run, again.run, over.value.code) == (1, 1, "run.over")
+
+
+async def test_run_of_a_dead_node_is_run_once_more_and_its_late_verdict_does_not_count(
+    tmp_path: Path, url: str
+) -> None:
+    async with one_gateway(tmp_path, url) as gateway:
+        await gateway.beat("a")
+        await gateway.beat("b")
+        attempt = await gateway.submit()
+        message = await gateway.messages.next()
+        late = await gateway.claim("a", message)
+        await silence(gateway, "nodes", "name", "a")
+        second = await gateway.claim("b", message)
+        assert await gateway.bring("b", attempt.id, second)
+        assert not await gateway.bring("a", attempt.id, late, verdict="validated")
+        ended = await gateway.service.wait(attempt.id, 30)
+        bundles = [path for path in (tmp_path / "bundles").glob("*/*/*") if attempt.id in path.name]
+    assert (second.run, ended.run_number, len(bundles)) == (2, 2, 1)
+
+
+async def test_attempt_whose_runs_are_both_lost_ends_as_error(tmp_path: Path, url: str) -> None:
+    lost = RunLost(lost=True, reason="the daemon was killed")
+    async with one_gateway(tmp_path, url) as gateway:
+        await gateway.beat("a")
+        await gateway.beat("b")
+        attempt = await gateway.submit()
+        message = await gateway.messages.next()
+        await gateway.claim("a", message)
+        await gateway.runs.lose("a", attempt.id, 1, lost)
+        fresh = await gateway.messages.next()
+        with pytest.raises(RequestError, match="ticket"):
+            await gateway.claim("b", message)
+        with pytest.raises(RequestError, match="another node run it"):  # its daemon would answer the same
+            await gateway.claim("a", fresh)
+        assert (await gateway.claim("b", await gateway.messages.next())).run == 2
+        await gateway.runs.lose("b", attempt.id, 2, lost)
+        ended = await gateway.service.wait(attempt.id, 30)
+    assert (ended.verdict, ended.error.code if ended.error else None) == (Verdict.ERROR, "run.lost")
+
+
+async def test_run_that_never_started_counts_for_nothing(tmp_path: Path, url: str) -> None:
+    async with one_gateway(tmp_path, url) as gateway:
+        await gateway.beat("a")
+        attempt = await gateway.submit()
+        for _ in range(3):
+            message = await gateway.messages.next()
+            assert (await gateway.claim("a", message)).run == 1
+            await gateway.runs.lose("a", attempt.id, 1, RunLost(lost=True, reason="it drains", started=False))
+        await gateway.finish_all("a", 1)
+        assert (await gateway.service.wait(attempt.id, 30)).verdict is Verdict.VALIDATED
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"id": "01" + "0" * 24}, "id, kind, policy or input_digest"),
+        ({"input_digest": "0" * 64}, "id, kind, policy or input_digest"),
+        ({"verdict": "failed"}, "report: status"),
+        ({"verdict": None}, "report: status"),
+        ({"cause": "made_up"}, "no such cause"),
+        ({"error": {"code": "x", "message": "y"}}, "comes with its error"),
+    ],
+)
+async def test_verdict_that_is_not_the_attempts_is_refused(
+    tmp_path: Path, url: str, changes: dict[str, object], what: str
+) -> None:
+    async with one_gateway(tmp_path, url) as gateway:
+        await gateway.beat("a")
+        await gateway.submit()
+        message = await gateway.messages.next()
+        claimed = await gateway.claim("a", message)
+        with pytest.raises(RequestError, match=what):
+            await gateway.bring("a", message.attempt, claimed, **changes)
+        assert await gateway.bring("a", message.attempt, claimed)
+
+
+async def test_attempt_is_cancelled_before_and_while_a_node_has_it(tmp_path: Path, url: str) -> None:
+    async with one_gateway(tmp_path, url) as gateway:
+        await gateway.beat("a")
+        waiting = await gateway.submit()
+        message = await gateway.messages.next()
+        await gateway.service.cancel(waiting.id)
+        assert (await gateway.service.wait(waiting.id, 30)).verdict is Verdict.CANCELLED
+        with pytest.raises(RequestError, match="no run"):
+            await gateway.claim("a", message)
+        running = await gateway.submit()
+        message = await gateway.messages.next()
+        claimed = await gateway.claim("a", message)
+        telling = asyncio.create_task(gateway.runs.cancelled("a", 30))
+        await gateway.service.cancel(running.id)
+        assert await telling == [running.id]
+        await gateway.bring("a", running.id, claimed)
+        assert (await gateway.service.wait(running.id, 30)).verdict is Verdict.VALIDATED  # it was first
+
+
+async def test_attempt_is_waited_for_followed_and_cancelled_at_any_gateway(tmp_path: Path, url: str) -> None:
+    async with two_gateways(tmp_path, url) as (first, second):
+        attempt = await first.submit()
+        message = await first.messages.next()
+        claimed = await second.claim("a", message)
+        waiting = asyncio.create_task(second.service.wait(attempt.id, 30))
+
+        async def follow() -> list[str]:
+            return [event.kind async for event in second.service.events(attempt.id)]
+
+        following = asyncio.create_task(follow())
+        await second.bring("a", attempt.id, claimed)
+        assert (await waiting).verdict is Verdict.VALIDATED
+        assert (await first.service.wait(attempt.id, 30)).verdict is Verdict.VALIDATED
+        assert (await asyncio.wait_for(following, 30))[-1] == "finished"
+        other = await first.submit()
+        await first.messages.next()
+        await second.service.cancel(other.id)
+        assert (await second.service.wait(other.id, 30)).verdict is Verdict.CANCELLED
+
+
+async def test_attempts_of_a_dead_gateway_are_taken_over_and_those_of_a_live_one_are_not(
+    tmp_path: Path, url: str
+) -> None:
+    async with two_gateways(tmp_path, url) as (first, second):
+        attempt = await first.submit()
+        message = await first.messages.next()
+        assert await second.inherit() == 0
+        await silence(first, "gateways", "id", first.cluster.gateway_id)
+        assert await second.inherit() == 1
+        fresh = await second.messages.next()
+        with pytest.raises(RequestError, match="ticket"):
+            await second.claim("a", message)
+        await second.bring("a", attempt.id, await second.claim("a", fresh))
+        assert (await second.service.wait(attempt.id, 30)).verdict is Verdict.VALIDATED
+        assert not await first.cluster.membership.beat()
+        with pytest.raises(StoreError, match="taken for dead"):
+            await first.submit()
+
+
+async def test_run_that_goes_on_is_waited_for_by_who_takes_over(tmp_path: Path, url: str) -> None:
+    async with one_gateway(tmp_path, url, "second") as second:
+        async with one_gateway(tmp_path, url, "first") as first:
+            await first.beat("a")
+            await second.cluster.readiness.look()
+            attempt = await first.submit()
+            claimed = await first.claim("a", await first.messages.next())
+        assert await second.inherit() == 1  # it has left in order: at once
+        await second.bring("a", attempt.id, claimed)
+        assert (await second.service.wait(attempt.id, 30)).verdict is Verdict.VALIDATED
+        assert second.messages.none()
+
+
+async def test_attempts_under_way_are_bounded_by_what_nodes_take(tmp_path: Path, url: str) -> None:
+    async with one_gateway(tmp_path, url) as gateway:
+        await gateway.beat("a", capacity=2)
+        attempts = [await gateway.submit(f"# {number}\n") for number in range(6)]
+        assert gateway.gateway.parts.scheduler.active == 4
+        await gateway.beat("a", capacity=3)
+        assert gateway.gateway.parts.scheduler.active == 6
+        await gateway.finish_all("a", 6)
+        ended = [await gateway.service.wait(attempt.id, 30) for attempt in attempts]
+    assert {attempt.verdict for attempt in ended} == {Verdict.VALIDATED}
+
+
+async def test_runs_say_which_node_had_them(tmp_path: Path, url: str) -> None:
+    async with one_gateway(tmp_path, url) as gateway:
+        await gateway.beat("a")
+        await gateway.submit()
+        await gateway.finish_all("a", 1)
+        rows = await gateway.access.read(
+            lambda connection: connection.execute(select(daemon_tables.runs.c.daemon_id)).scalars().all()
+        )
+    assert rows == ["a"]

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+
+from assayd import __version__
+from assayd_cluster.documents import NodeBeat
+from assayd_cluster.gateway.nodes import objection, versions_agree
+
+PROFILES = {"one": "a" * 64, "two": "b" * 64}
+
+
+def beat(**changes: object) -> NodeBeat:
+    said = {"capacity": 4, "ready": True, "version": __version__, "profiles": PROFILES}
+    return NodeBeat.model_validate({**said, **changes})
+
+
+def test_node_that_is_as_the_gateway_takes_work() -> None:
+    assert objection(beat(), PROFILES) == ""
+    assert objection(beat(profiles={**PROFILES, "of its own": "c" * 64}), PROFILES) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"profiles": {**PROFILES, "two": "c" * 64}}, "profiles differ from the gateway's: two;"),
+        ({"profiles": {"one": "a" * 64}}, "profiles differ from the gateway's: two;"),
+        ({"version": "9.1.0"}, "version 9.1.0 is more than one minor away"),
+        ({"draining": True}, "it drains"),
+        ({"ready": False, "reason": "isolation check failed"}, "isolation check failed"),
+        ({"ready": False}, "its daemon is not ready"),
+    ],
+)
+def test_node_that_differs_is_told_why_it_takes_no_work(changes: dict[str, object], why: str) -> None:
+    assert objection(beat(**changes), PROFILES).startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "agree"),
+    [
+        ("0.1.0", "0.1.9", True),
+        ("0.1.0", "0.2.0", True),
+        ("0.1.0", "0.3.0", False),
+        ("0.1.0", "1.1.0", False),
+        ("0.1.0", "x", False),
+        ("1", "1.0.0", False),
+        ("0.1.0.dev1", "0.1.0", True),
+    ],
+)
+def test_versions_one_minor_apart_work_together(one: str, other: str, agree: bool) -> None:
+    assert versions_agree(one, other) is versions_agree(other, one) is agree

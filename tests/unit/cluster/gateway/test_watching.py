@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+
+from assayd_cluster.gateway.watching import Dispatched, is_alive, is_stray
+
+S = 1_000_000
+NOW = 1000 * S
+LISTED = {"a": frozenset({"x"}), "b": frozenset[str]()}
+
+
+def dispatched(
+    published_s: int | None, node: str | None = None, leased_s: int | None = None, *, over: bool = False
+) -> Dispatched:
+    return Dispatched(
+        attempt_id="x",
+        published_at=None if published_s is None else NOW - published_s * S,
+        node=node,
+        leased_at=None if leased_s is None else NOW - leased_s * S,
+        over=over,
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "alive", "stray"),
+    [
+        (dispatched(None), False, False),
+        (dispatched(30), False, False),
+        (dispatched(61), False, True),
+        (dispatched(900, "a", 800), True, False),
+        (dispatched(900, "a", 800, over=True), False, True),
+        (dispatched(900, "b", 10), True, False),
+        (dispatched(20, "b", 16), False, True),
+        (dispatched(20, "gone", 19), False, True),
+        (dispatched(10, "gone", 9), False, False),
+        (dispatched(10, "a", 800, over=True), False, False),
+    ],
+    ids=[
+        "not published",
+        "with the broker",
+        "with the broker for long",
+        "listed by its node",
+        "said to be lost, and published before that",
+        "claimed just now",
+        "no longer listed",
+        "its node is gone",
+        "its node is gone, but published just now",
+        "lost, and published again",
+    ],
+)
+def test_attempt_that_nobody_has_in_hand_is_published_again(
+    one: Dispatched, alive: bool, stray: bool
+) -> None:
+    assert (is_alive(one, LISTED, NOW), is_stray(one, LISTED, NOW)) == (alive, stray)

@@ -1,0 +1,93 @@
+"""What an ordinary user needs for containers, and what is said where some of it is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from assayd.engines.oci.ranges import IdRange
+from assayd.engines.oci.user import User, common_ids, place_for_images, user_ids
+from assayd.errors import EngineError
+
+ALICE = User(uid=1000, name="alice")
+RANGE = IdRange(first=100_000, count=65536)
+
+
+@pytest.fixture
+def able(tmp_path: Path) -> Path:
+    """Return the root of a system that has all that is needed."""
+    given = "bob:165536:65536\nalice:100000:65536\n"
+    files = {
+        "etc/subuid": given,
+        "etc/subgid": given,
+        "usr/bin/newuidmap": "",
+        "usr/bin/newgidmap": "",
+        "sys/fs/cgroup/cgroup.controllers": "cpu memory pids\n",
+        "proc/sys/user/max_user_namespaces": "15000\n",
+        "proc/sys/kernel/unprivileged_userns_clone": "1\n",
+        "proc/self/status": "Name:\tassayd\nNoNewPrivs:\t0\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_user_with_all_that_is_needed_has_the_ids_of_their_own_lines(able: Path) -> None:
+    assert user_ids(ALICE, able) == RANGE
+
+
+def test_ids_may_be_given_to_a_number_and_odd_lines_are_passed_over(able: Path) -> None:
+    for name in ("subuid", "subgid"):
+        (able / "etc" / name).write_text("# alice:1:2\n\nalice:x:65536\nalice:1\n1000:100000:65536\n")
+    assert user_ids(ALICE, able) == RANGE
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("etc/subuid", "bob:165536:65536\n", "0 ids in common.*usermod --add-subuids.* alice"),
+        ("etc/subgid", "alice:100000:63\n", "63 ids in common, at least 64"),
+        ("usr/bin/newgidmap", None, "no /usr/bin/newgidmap .*apt-get install uidmap"),
+        ("sys/fs/cgroup/cgroup.controllers", None, "version 1.*unified_cgroup_hierarchy=1"),
+        ("proc/sys/user/max_user_namespaces", "0\n", "switched off .*user.max_user_namespaces=15000"),
+        ("proc/sys/kernel/unprivileged_userns_clone", "0\n", "kernel.unprivileged_userns_clone=1"),
+        ("proc/self/status", "NoNewPrivs:\t1\n", "no_new_privs.*NoNewPrivileges="),
+    ],
+)
+def test_what_is_missing_is_named_with_what_to_do(able: Path, file: str, text: str | None, said: str) -> None:
+    if text is None:
+        (able / file).unlink()
+    else:
+        (able / file).write_text(text)
+    with pytest.raises(EngineError, match=f"ordinary user alice here: .*{said}") as caught:
+        user_ids(ALICE, able)
+    assert caught.value.code == "engine.rights"
+
+
+def test_all_that_is_missing_is_named_at_once(tmp_path: Path) -> None:
+    with pytest.raises(EngineError) as caught:
+        user_ids(ALICE, tmp_path)
+    assert [word in caught.value.message for word in ("version 1", "newuidmap", "subuid")] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("users", "groups", "common"),
+    [
+        ([RANGE], [RANGE], RANGE),
+        ([RANGE], [IdRange(first=150_000, count=65536)], IdRange(first=150_000, count=15536)),
+        ([RANGE], [IdRange(first=300_000, count=65536)], IdRange(first=0, count=0)),
+        ([IdRange(first=1, count=10), RANGE], [IdRange(first=1, count=10), RANGE], RANGE),
+        ([], [RANGE], IdRange(first=0, count=0)),
+    ],
+)
+def test_ids_are_those_that_are_users_and_groups(
+    users: list[IdRange], groups: list[IdRange], common: IdRange
+) -> None:
+    assert common_ids(users, groups) == common
+
+
+def test_images_are_shown_where_nothing_is_hidden_by_it() -> None:
+    assert place_for_images([Path("/home/alice")]) == "/mnt"
+    assert place_for_images([Path("/mnt/disk/alice")]) != "/mnt"
