@@ -109,6 +109,7 @@ class ProfileResolver:
             name=profile.name,
             description=table.description or base.policy.description,
             image=table.image or base.policy.image,
+            exec=base.policy.exec if table.exec is None else table.exec,
             network=_network(table.network, base.policy.network if parents else None),
             imports=_imports(table.imports, base.policy.imports if parents else None, self._categories),
             adapter=_adapter(table.adapter, base.policy.adapter),
