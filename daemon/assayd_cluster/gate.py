@@ -32,6 +32,8 @@ OPEN = frozenset({"/healthz"})
 NOBODY = 2**32 - 1
 """Whose such a request is: neither a user's number nor a tenant's."""
 READING = frozenset({"GET", "HEAD"})
+POLICY_VIOLATION = 1008
+"""Of RFC 6455."""
 STATE = "token"
 """Under which the token's record lies in the state of a request."""
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="assayd"'}
@@ -68,8 +70,11 @@ class TokenGate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 401, 403 or 429, or hand the request on."""
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":  # there are no web sockets, and none is let past the gate
+            await send({"type": "websocket.close", "code": POLICY_VIOLATION})
             return
         answer = _Started(send)
         try:

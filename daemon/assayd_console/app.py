@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from assayd.errors import AssaydError
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.guard import COOKIE, Guard
+from assayd_console.guard import COOKIE, ConsoleGuard
 from assayd_console.pages import attempt, attempts, batches, chains, nodes, now, reference, submit, trends
 from assayd_console.pulse import Pulse
 from assayd_console.rendering import HERE, page, show_cluster
@@ -84,7 +84,7 @@ def build(
     )
     app.state.daemon = daemon
     app.state.pulse = Pulse(daemon)
-    return Guard(app, sessions=sessions, hosts=hosts, login=_login_page)
+    return ConsoleGuard(app, sessions=sessions, hosts=hosts, login=_login_page)
 
 
 async def _home(_: Request) -> Response:

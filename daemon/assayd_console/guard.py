@@ -31,7 +31,7 @@ HEADERS = {
 }
 
 
-class Guard:
+class ConsoleGuard:
     """Refuses what is not the one user's own browser on one of our pages.
 
     Args:

@@ -27,7 +27,7 @@ class SourceLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class ShownSource:
     """One text of a submission. `findings` are those that no line of it shows."""
 
     name: str
@@ -57,7 +57,7 @@ def texts_of(payload: Mapping[str, object]) -> dict[str, str]:
 
 def sources(
     payload: Mapping[str, object], findings: Sequence[Document]
-) -> tuple[list[Source], list[Document]]:
+) -> tuple[list[ShownSource], list[Document]]:
     """Return the texts with their findings, and the findings that belong to none of them."""
     texts = texts_of(payload)
     origin = Origin(
@@ -74,10 +74,10 @@ def sources(
     return [_source(name, text, placed[name]) for name, text in texts.items()], elsewhere
 
 
-def _source(name: str, text: str, placed: Mapping[int, list[Document]]) -> Source:
+def _source(name: str, text: str, placed: Mapping[int, list[Document]]) -> ShownSource:
     lines = text.removesuffix("\n").split("\n")
     beyond = [found for number, each in placed.items() if not 0 < number <= len(lines) for found in each]
-    return Source(name=name, lines=list(_lines(lines, placed)), findings=beyond)
+    return ShownSource(name=name, lines=list(_lines(lines, placed)), findings=beyond)
 
 
 def _lines(lines: Sequence[str], placed: Mapping[int, list[Document]]) -> Iterator[SourceLine]:

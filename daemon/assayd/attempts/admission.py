@@ -278,4 +278,5 @@ def limits_of(policy: ExecutionPolicy, caps: Limits) -> Limits:
         unit_timeout_s=min(resources.unit_timeout_s, resources.timeout_s),
         memory_bytes=resources.memory_bytes,
         max_processes=resources.max_processes,
+        work_exec=policy.exec,
     )

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import assayd
+from assayd.cli.amounts import age
 from assayd.errors import EngineError, RequestError
-from assayd.ports.engine import Engine, ImageFacts
+from assayd.ports.engine import Engine, ImageFacts, ListedImage
+from assayd.sandbox.images import PREFIX
 
 if TYPE_CHECKING:
     from assayd.imaging import Recipe, Recipes
@@ -63,12 +66,70 @@ def lock_image(name: str) -> None:
 
 
 def list_images() -> list[list[str]]:
-    """Return a row per image: name, digest, size, who uses it; an image that is missing says so."""
-    return [[*row, *_users(row[0])] for row in asyncio.run(_rows(recipes_of_settings().all()))]
+    """Return a row per image: name, digest, size, what of it is shared, age, who uses it.
+
+    One that is missing says so; those that no recipe stands for any more are listed last.
+    """
+    there = {one.name.removeprefix(PREFIX): one for one in asyncio.run(_listed())}
+    recipes = {recipe.name: recipe for recipe in recipes_of_settings().all()}
+    stray = [name for name in there if name not in recipes]
+    return [[*_cells(name, there.get(name), recipes.get(name)), *_users(name)] for name in (*recipes, *stray)]
+
+
+def remove_unused(*, dry_run: bool) -> list[list[str]]:
+    """Remove images that neither a kind nor a profile names; return name, size and what was done of each."""
+    unused = [one for one in asyncio.run(_listed()) if not _names_of_users(one.name.removeprefix(PREFIX))]
+    if dry_run:
+        return [[one.name.removeprefix(PREFIX), _mib(_own(one)), "would be removed"] for one in unused]
+    return [
+        [one.name.removeprefix(PREFIX), _mib(_own(one)), asyncio.run(_remove(one.name))] for one in unused
+    ]
+
+
+async def _listed() -> Sequence[ListedImage]:
+    engine = await _engine()
+    try:
+        return await engine.list_images()
+    finally:
+        await engine.close()
+
+
+async def _remove(name: str) -> str:
+    engine = await _engine()
+    try:
+        await engine.remove_image(name)
+    except EngineError as problem:
+        if problem.code != "image.in_use":
+            raise
+        return f"kept: {problem.message}"
+    finally:
+        await engine.close()
+    return "removed"
+
+
+def _cells(name: str, there: ListedImage | None, recipe: Recipe | None) -> list[str]:
+    if there is None:
+        what = "not built" if recipe is not None and recipe.on_demand else "missing"
+        return [name, what, "", "", f"build it: assay images build {name}"]
+    shared = "" if there.shared_bytes is None else _mib(there.shared_bytes)
+    since = "" if there.loaded_at is None else age(time.time() - there.loaded_at)
+    return [name, there.digest, _mib(there.size_bytes), shared, since]
+
+
+def _own(image: ListedImage) -> int:
+    return image.size_bytes - (image.shared_bytes or 0)
+
+
+def _mib(count: int) -> str:
+    return f"{count / 2**20:.0f} MiB"
 
 
 def _users(image: str) -> Sequence[str]:
     """Return the kinds and profiles that run in an image, as one cell."""
+    return (", ".join(_names_of_users(image)) or "nobody",)
+
+
+def _names_of_users(image: str) -> Sequence[str]:
     from assayd.kinds import registry
     from assayd.settings import load_settings
     from assayd.wiring.profiles import load_profiles
@@ -77,7 +138,7 @@ def _users(image: str) -> Sequence[str]:
     kinds = registry.load(settings.validators).values()
     named = load_profiles(settings).images().get(image, ())
     parts = [f"kind {kind.kind}" for kind in kinds if kind.image == image]
-    return (", ".join([*parts, *(f"profile {name}" for name in named)]) or "nobody",)
+    return [*parts, *(f"profile {name}" for name in named)]
 
 
 def recipes_of_settings(shipped: Path | None = None) -> Recipes:
@@ -142,23 +203,6 @@ async def _load_if_new(name: str, archive: Path) -> ImageFacts:
         return await engine.load_image(archive)
     finally:
         await engine.close()
-
-
-async def _rows(recipes: Sequence[Recipe]) -> list[list[str]]:
-    engine = await _engine()
-    try:
-        return [await _row(engine, recipe) for recipe in recipes]
-    finally:
-        await engine.close()
-
-
-async def _row(engine: Engine, recipe: Recipe) -> list[str]:
-    name = recipe.name
-    facts = await _find(engine, name)
-    if facts is None:
-        what = "not built" if recipe.on_demand else "missing"
-        return [name, what, f"build it: assay images build {name}"]
-    return [name, facts.digest, f"{facts.size_bytes / 2**20:.0f} MiB"]
 
 
 async def _find(engine: Engine, name: str) -> ImageFacts | None:

@@ -64,9 +64,21 @@ def lock(
 
 @images_app.command("list")
 def list_engine_images() -> None:
-    """List all images, whether the engine has them, and who uses them."""
+    """List all images: whether the engine has them, how large and how old they are, and who uses them."""
     from assayd.cli.images import list_images
     from assayd.cli.listing import print_table
     from assayd.cli.terminal import out
 
-    print_table(out(), ("image", "digest", "size", "used by"), list_images())
+    print_table(out(), ("image", "digest", "size", "shared", "age", "used by"), list_images())
+
+
+@images_app.command("gc")
+def collect_garbage(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be removed.")] = False,
+) -> None:
+    """Remove images that no kind and no profile names, unless they are in use."""
+    from assayd.cli.images import remove_unused
+    from assayd.cli.listing import print_table
+    from assayd.cli.terminal import out
+
+    print_table(out(), ("image", "freed", ""), remove_unused(dry_run=dry_run))

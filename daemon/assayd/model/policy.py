@@ -249,13 +249,15 @@ class Clamp:
 class ExecutionPolicy:
     """A profile with its effective values.
 
-    `image` is the image that runs happen in, without prefix (``science``); None for that of the kind.
+    `image` is the image that runs happen in, without prefix (``science``); None for that of the kind. `exec`
+    lets code run what it has written.
     `digest` is the SHA-256 of the canonical effective values.
     """
 
     name: str
     description: str = ""
     image: str | None = None
+    exec: bool = False
     network: NetworkPolicy = NetworkPolicy()
     imports: ImportPolicy = ImportPolicy()
     adapter: AdapterContract = AdapterContract()

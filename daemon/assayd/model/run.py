@@ -85,8 +85,8 @@ UNCLASSIFIED = Outcome(cause=Cause.INFRASTRUCTURE, evidence={"unclassified": Tru
 class Limits:
     """What a container and its units get. Bytes and seconds.
 
-    `memory_bytes` and `max_processes` are the policy's; the sandbox adds what image and runner need.
-    `work_bytes` and `work_files` bound the one writable tmpfs. The `*_kept_bytes` are per stream:
+    `memory_bytes` and `max_processes` are the policy's; the sandbox adds what image and runner need. `work_*`
+    bound the one writable tmpfs; `work_exec`: what is in it can be run. The `*_kept_bytes` are per stream:
     half from the head, half from the tail; `output_read_bytes` is where a unit is stopped. `findings` and
     `retry_context_bytes` bound the report.
     """
@@ -98,6 +98,7 @@ class Limits:
     cpus: float = 1.0
     work_bytes: int = 32 * 2**20
     work_files: int = 4096
+    work_exec: bool = False
     open_files: int = 256
     output_kept_bytes: int = 256 * 2**10
     output_read_bytes: int = 16 * 2**20
@@ -139,11 +140,10 @@ class RunSpec:
 
     `folders` and `files` are laid into the work directory before the first unit. `preload` names modules
     that the runner imports before it waits, so that children find them loaded; `needed` are those that these
-    units use, for a runner that has not waited. `collect` lists the declared
-    outputs, as relative paths or glob patterns; ``!`` before one takes back. With `changed_only`, files that
-    are still as staged stay behind. `database` is what `sql` units work on; changed, it comes back as
-    the declared output `DATABASE_OUTPUT`. With `stop_on_failure`, no unit is started after one that did not
-    complete.
+    units use, for a runner that has not waited. `collect` lists the declared outputs, as relative paths or
+    glob patterns; ``!`` before one takes back. With `changed_only`, files that are as staged stay behind.
+    `database` is what `sql` units work on; changed, it comes back as the declared output `DATABASE_OUTPUT`.
+    With `stop_on_failure`, no unit is started after one that did not complete.
     """
 
     image: str

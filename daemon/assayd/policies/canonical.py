@@ -21,6 +21,7 @@ def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
     adapter, commands = policy.adapter, policy.commands
     return {
         "image": policy.image,
+        "exec": policy.exec,
         "network": {
             "mode": network.mode.value,
             "hosts": _sorted(network.hosts),

@@ -199,6 +199,7 @@ class ProfileTable(_Table):
     description: str = ""
     extends: str | list[str] = Field(default_factory=list)
     image: ImageName | None = None
+    exec: bool | None = None
     network: NetworkTable = NetworkTable()
     imports: ImportsTable = ImportsTable()
     adapter: AdapterTable = AdapterTable()

@@ -16,7 +16,7 @@ from assayd.policies.clamp import clamp, narrow
 from assayd.policies.files import CODE, Profile, profile_paths, read_categories, read_profile
 from assayd.policies.merge import merge_bounds
 from assayd.policies.origins import Origins, origins
-from assayd.policies.resolve import Draft, ProfileResolver
+from assayd.policies.resolve import ProfileDraft, ProfileResolver
 from assayd.tomlfile import FileError, Problem, nearest
 
 WIDEST = Bounds(max_processes=Range(least=1, most=64))
@@ -116,7 +116,7 @@ class PolicySet:
         values = {name: flat(draft.policy) for name, draft in drafts.items() if draft is not None}
         self._origins = {name: origins(name, profiles, values.__getitem__) for name in profiles}
 
-    def _effective(self, draft: Draft) -> ExecutionPolicy:
+    def _effective(self, draft: ProfileDraft) -> ExecutionPolicy:
         return clamp(draft.policy, narrow(draft.bounds, self._widest))
 
 

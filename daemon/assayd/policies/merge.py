@@ -43,6 +43,7 @@ def merge(first: ExecutionPolicy, second: ExecutionPolicy, *, name: str = "") ->
         first,
         name=name or f"{first.name}+{second.name}",
         image=_image(first.image, second.image),
+        exec=first.exec or second.exec,
         network=_network(first.network, second.network),
         imports=_imports(first.imports, second.imports),
         adapter=_adapter(first.adapter, second.adapter),

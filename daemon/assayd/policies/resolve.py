@@ -46,7 +46,7 @@ Categories = Mapping[str, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class ProfileDraft:
     """A profile with everything that it inherits, not clamped yet, and the bounds that it asks for."""
 
     policy: ExecutionPolicy
@@ -61,9 +61,9 @@ class ProfileResolver:
         self._profiles = profiles
         self._categories = categories
         self._bounds = bounds
-        self._drafts: dict[str, Draft | None] = {}
+        self._drafts: dict[str, ProfileDraft | None] = {}
 
-    def draft(self, name: str, trail: tuple[str, ...] = ()) -> Draft | None:
+    def draft(self, name: str, trail: tuple[str, ...] = ()) -> ProfileDraft | None:
         """Return what a profile comes to; None when a problem, of it or of a parent, prevents that."""
         if name not in self._drafts:
             profile = self._profiles[name]
@@ -73,8 +73,8 @@ class ProfileResolver:
             self._drafts[name] = None if parents is None or own else self._state(profile, parents)
         return self._drafts[name]
 
-    def _parents(self, profile: Profile, trail: tuple[str, ...]) -> list[Draft] | None:
-        drafts: list[Draft] = []
+    def _parents(self, profile: Profile, trail: tuple[str, ...]) -> list[ProfileDraft] | None:
+        drafts: list[ProfileDraft] = []
         usable = True
         for parent in profile.parents:
             message = self._refuse(parent, trail)
@@ -101,7 +101,7 @@ class ProfileResolver:
                 message = f"there is no import category {category!r}{hint}"
                 yield profile.file.problem(("imports", "categories"), message)
 
-    def _state(self, profile: Profile, parents: Sequence[Draft]) -> Draft:
+    def _state(self, profile: Profile, parents: Sequence[ProfileDraft]) -> ProfileDraft:
         table = profile.table
         base = _unite(parents) if parents else self._base()
         policy = replace(
@@ -109,6 +109,7 @@ class ProfileResolver:
             name=profile.name,
             description=table.description or base.policy.description,
             image=table.image or base.policy.image,
+            exec=base.policy.exec if table.exec is None else table.exec,
             network=_network(table.network, base.policy.network if parents else None),
             imports=_imports(table.imports, base.policy.imports if parents else None, self._categories),
             adapter=_adapter(table.adapter, base.policy.adapter),
@@ -116,20 +117,20 @@ class ProfileResolver:
             sql=_sql(table.sql, base.policy.sql),
             resources=_resources(table.resources, base.policy.resources),
         )
-        return Draft(policy=policy, bounds=_bounds(table.bounds, base.bounds))
+        return ProfileDraft(policy=policy, bounds=_bounds(table.bounds, base.bounds))
 
-    def _base(self) -> Draft:
-        return Draft(policy=ExecutionPolicy(name=""), bounds=self._bounds)
+    def _base(self) -> ProfileDraft:
+        return ProfileDraft(policy=ExecutionPolicy(name=""), bounds=self._bounds)
 
 
-def _unite(parents: Sequence[Draft]) -> Draft:
-    return Draft(
+def _unite(parents: Sequence[ProfileDraft]) -> ProfileDraft:
+    return ProfileDraft(
         policy=reduce(merge, (parent.policy for parent in parents)),
         bounds=reduce(merge_bounds, (parent.bounds for parent in parents)),
     )
 
 
-def _contradictions(profile: Profile, parents: Sequence[Draft]) -> Iterator[Problem]:
+def _contradictions(profile: Profile, parents: Sequence[ProfileDraft]) -> Iterator[Problem]:
     if profile.table.imports.enforce_forbidden is False:
         for parent in parents:
             if parent.policy.imports.enforce_forbidden:
@@ -146,7 +147,7 @@ def _contradictions(profile: Profile, parents: Sequence[Draft]) -> Iterator[Prob
     yield from _idle_http_rules(profile)
 
 
-def _too_wide(profile: Profile, parents: Sequence[Draft]) -> Iterator[Problem]:
+def _too_wide(profile: Profile, parents: Sequence[ProfileDraft]) -> Iterator[Problem]:
     """Find modules in `only` that no profile allows that this one extends: there is nothing to narrow."""
     for module in profile.table.imports.only or ():
         if not any(parent.policy.imports.allows(module) for parent in parents):

@@ -22,7 +22,8 @@ class ContainerSpec:
     """Everything that is fixed at creation. Flags that never vary are the engine's constants.
 
     `memory_bytes` (= memory + swap) and `pids` are totals, runner and image baseline included.
-    `work_*` bound the one writable tmpfs at `/sandbox`. `labels` are daemon, generation, container, key.
+    `work_*` bound the one writable tmpfs at `/sandbox`, which is `noexec` unless `work_exec`. `labels` are
+    daemon, generation, container, key.
     `preload` names the modules that the runner will be asked for; an engine may have them loaded already.
     """
 
@@ -37,6 +38,7 @@ class ContainerSpec:
     seccomp: str
     labels: Mapping[str, str] = field(default_factory=dict)
     preload: tuple[str, ...] = ()
+    work_exec: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,20 @@ class ImageFacts:
     digest: str
     size_bytes: int
     labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedImage:
+    """An image in a list.
+
+    `shared_bytes` others have as well; `loaded_at` in seconds since 1970. None: the engine does not say.
+    """
+
+    name: str
+    digest: str
+    size_bytes: int
+    shared_bytes: int | None
+    loaded_at: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,8 +197,15 @@ class Engine(Protocol):
         """Load an image archive as `imaging` packs it."""
         ...
 
+    async def list_images(self) -> Sequence[ListedImage]:
+        """List the images that were loaded under names of ours, ``assayd/…``."""
+        ...
+
     async def remove_image(self, name: str) -> None:
-        """Let a name stand for no image, and remove what nobody uses then; a missing name is fine."""
+        """Let a name stand for no image, and remove what nobody uses then; a missing name is fine.
+
+        Raises: EngineError ``image.in_use``.
+        """
         ...
 
     async def export_image(self, name: str, target: Path) -> None:

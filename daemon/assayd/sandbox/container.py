@@ -159,6 +159,7 @@ def container_spec(key: PoolKey, origin: ContainerOrigin, ulid: str) -> Containe
         cpus=key.cpus,
         work_bytes=key.work_bytes,
         work_files=key.work_files,
+        work_exec=key.work_exec,
         open_files=key.open_files,
         seccomp=key.seccomp,
         labels={

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from assayd.aio import Deadline, together
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import Cause, Limits, Program, RunSpec, Unit, UnitResult
 from assayd.model.submission import JsonValue
 from assayd.sandbox.images import constants_of, interpreter_of
-from assayd.sandbox.probes import RELAYED, RUNNER_MEMORY, Probe, probes
+from assayd.sandbox.probes import RELAYED, RUNNER_MEMORY, Probe, probes, probes_of_exec
 from assayd.sandbox.sandbox import Sandbox
 
 LIMITS = Limits(
@@ -52,12 +53,16 @@ async def check_isolation(sandbox: Sandbox, image: str = "python") -> Sequence[s
     blocked: list[str] = []
     relayed: list[str] = []
     lost: list[str] = []
+    executing: list[str] = []
+    runs_written = probes_of_exec(constants_of(facts))
+    executes = canary_spec(runs_written, image, limits=replace(LIMITS, work_exec=True))
     await together(
         _try(sandbox, tried, canary_spec(tried, image), blocked),
         _try(sandbox, RELAYED, canary_spec(RELAYED, image, listed), relayed),
+        _try(sandbox, runs_written, executes, executing),
         _lose_the_runner(sandbox, _runner_lost_spec(image, interpreter_of(facts)), lost),
     )
-    return [*blocked, *relayed, *lost]
+    return [*blocked, *relayed, *executing, *lost]
 
 
 async def _lose_the_runner(sandbox: Sandbox, spec: RunSpec, found: list[str]) -> None:
@@ -84,11 +89,13 @@ async def _try(sandbox: Sandbox, tried: Sequence[Probe], spec: RunSpec, found: l
         found.extend(_complaints(probe, unit))
 
 
-def canary_spec(tried: Sequence[Probe], image: str, network: NetworkPolicy = _BLOCKED) -> RunSpec:
+def canary_spec(
+    tried: Sequence[Probe], image: str, network: NetworkPolicy = _BLOCKED, limits: Limits | None = None
+) -> RunSpec:
     """Plan one container that runs every probe, one after the other."""
     return RunSpec(
         image=image,
-        limits=LIMITS,
+        limits=limits or LIMITS,
         network=network,
         imports=ImportPolicy(mode=ImportMode.OBSERVE),
         units=tuple(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from assayd.model.run import Cause
 from assayd.model.submission import JsonValue
@@ -19,7 +20,7 @@ UID = 10001
 WRITABLE = frozenset({"/sandbox", "/dev/shm"})  # noqa: S108 - named to be checked
 
 _SETUP = """
-import ctypes, errno, os, socket
+import ctypes, errno, mmap, os, socket
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -44,6 +45,21 @@ def writable(folder):
     except OSError:
         return False
     return True
+
+
+def executable(folder):
+    path = os.path.join(folder, ".code")
+    with open(path, "wb") as file:
+        file.write(bytes(mmap.PAGESIZE))
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        mmap.mmap(descriptor, mmap.PAGESIZE, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC).close()
+    except PermissionError:
+        return False
+    finally:
+        os.close(descriptor)
+        os.unlink(path)
+    return True
 """
 
 ISOLATION = (
@@ -67,6 +83,7 @@ def probe():
         "seccomp": [status_of(process)["Seccomp"].strip() for process in ("1", "self")],
         "interfaces": sorted(os.listdir("/sys/class/net")),
         "writable": [mount for mount in mounts if writable(mount)],
+        "executable": [mount for mount in mounts if writable(mount) and executable(mount)],
         "root_writable": writable("/") or writable("/etc") or writable("/usr"),
         "runner_hidden": refused(lambda: open("/proc/1/environ").read())
         and refused(lambda: open("/proc/1/mem")),
@@ -244,10 +261,10 @@ def _none(value: JsonValue) -> Iterator[str]:
     yield from ()
 
 
-def _isolation(value: JsonValue) -> Iterator[str]:
+def _isolation(value: JsonValue, executable: Sequence[str] = ()) -> Iterator[str]:
     """Judge what the isolation probe has seen."""
     facts = value if isinstance(value, dict) else {}
-    yield from _unlike(facts, _EXPECTED)
+    yield from _unlike(facts, {**_EXPECTED, "executable": [*executable]})
     places = facts.get("writable")
     if not isinstance(places, list) or not WRITABLE.issuperset(map(str, places)):
         yield f"writable places: {places!r}"
@@ -277,9 +294,13 @@ def probes(*, max_processes: int, work_bytes: int, constants: Sequence[str] = ()
 
     `constants` are the variables that its image sets for all code: the only ones that there may be.
     """
-    source = f"{ISOLATION}\n\nSYSCALLS = {SYSCALLS!r}\nCONSTANTS = {list(constants)!r}\n"
     return (
-        Probe(name="isolation", source=source, cause=Cause.COMPLETED, complaints=_isolation),
+        Probe(
+            name="isolation",
+            source=_isolation_source(constants),
+            cause=Cause.COMPLETED,
+            complaints=_isolation,
+        ),
         Probe(
             name="processes",
             source=PROCESSES,
@@ -296,6 +317,22 @@ def probes(*, max_processes: int, work_bytes: int, constants: Sequence[str] = ()
         Probe(name="output", source=OUTPUT, cause=Cause.OUTPUT_LIMIT, complaints=_none),
         Probe(name="memory", source=MEMORY, cause=Cause.OUT_OF_MEMORY, complaints=_none),
     )
+
+
+def probes_of_exec(constants: Sequence[str] = ()) -> tuple[Probe, ...]:
+    """Return the probe for a container whose work directory holds programs: that alone is another."""
+    return (
+        Probe(
+            name="isolation, exec",
+            source=_isolation_source(constants),
+            cause=Cause.COMPLETED,
+            complaints=partial(_isolation, executable=["/sandbox"]),
+        ),
+    )
+
+
+def _isolation_source(constants: Sequence[str]) -> str:
+    return f"{ISOLATION}\n\nSYSCALLS = {SYSCALLS!r}\nCONSTANTS = {list(constants)!r}\n"
 
 
 RELAYED = (Probe(name="egress", source=EGRESS, cause=Cause.COMPLETED, complaints=_egress),)

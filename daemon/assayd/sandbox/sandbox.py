@@ -79,6 +79,7 @@ class Sandbox:
             cpus=limits.cpus,
             work_bytes=min(limits.work_bytes, memory // 2),
             work_files=limits.work_files,
+            work_exec=limits.work_exec,
             open_files=limits.open_files,
             network=spec.network.mode.value,
             seccomp=self.seccomp,

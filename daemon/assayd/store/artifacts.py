@@ -29,6 +29,7 @@ from assayd.model.attempt import Artifact
 from assayd.ports.artifacts import SECOND_RUN, Bundle, Written, stamp
 from assayd.store import folders
 from assayd.store.faults import translated
+from assayd.store.media_types import media_type
 from assayd.store.unsynced import MOST_BYTES, UnsyncedBundles
 
 T = TypeVar("T")
@@ -44,13 +45,6 @@ _FOLDER = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _ID = re.compile(r"[0-9A-Z]{26}")
 _BUNDLE = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{6}Z_[0-9A-Z]{26}(-[0-9a-f]{32})?(\.run2)?")
 _TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
-_MEDIA_TYPES = {
-    ".log": "text/plain; charset=utf-8",
-    ".txt": "text/plain; charset=utf-8",
-    ".csv": "text/csv; charset=utf-8",
-    ".json": "application/json",
-    ".xml": "application/xml",
-}
 
 
 class FileArtifactStore:
@@ -302,15 +296,9 @@ def _describe(name: str, content: bytes, bundle: Bundle) -> Artifact:
         name=name,
         bytes=len(content),
         sha256=hashlib.sha256(content).hexdigest(),
-        media_type=_MEDIA_TYPES.get(_suffix_of(name), "application/octet-stream"),
+        media_type=media_type(name, content),
         truncated=name in bundle.truncated,
     )
-
-
-def _suffix_of(name: str) -> str:
-    """Return the end of a file's name from its last point on; a name that only begins with one has none."""
-    stem, point, ending = name.rpartition("/")[2].rpartition(".")
-    return point + ending if stem else ""
 
 
 def _folder_name(name: str) -> str:

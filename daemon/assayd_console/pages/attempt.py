@@ -28,7 +28,7 @@ MOST_TEXTS = 20
 
 
 @dataclass(slots=True, kw_only=True)
-class Course:
+class AttemptCourse:
     """How far an attempt is, by its events."""
 
     state: str
@@ -53,7 +53,7 @@ async def show_attempt(request: Request) -> Response:
     """Show an attempt, whether or not it is finished."""
     daemon: ConsoleDaemon = request.app.state.daemon
     attempt = await daemon.ask(requests.attempt(request.path_params["id"]))
-    course = None if attempt["state"] == "finished" else Course(state=attempt["state"])
+    course = None if attempt["state"] == "finished" else AttemptCourse(state=attempt["state"])
     details = await _details(daemon, attempt) if course is None else {}
     return page("attempt.html", title=f"Attempt {attempt['id']}", attempt=attempt, course=course, **details)
 
@@ -64,7 +64,7 @@ async def follow_attempt(request: Request) -> Response:
     attempt_id = request.path_params["id"]
 
     async def produce(tell: Tell) -> None:
-        course = Course(state="queued")
+        course = AttemptCourse(state="queued")
 
         async def show() -> None:
             await tell("progress", fragment("_progress.html", course=course))

@@ -155,7 +155,7 @@ async def resume(request: Request) -> Response:
     return Response(status_code=204, headers={"Location": f"/batches/{batch['id']}"})
 
 
-class Writer(Protocol):
+class ResultWriter(Protocol):
     """What writes items in a form, between a beginning and an end."""
 
     def __enter__(self) -> Self:
@@ -208,7 +208,7 @@ async def download(request: Request) -> Response:
     name, form = request.path_params["name"], request.path_params["form"]
     batch = await daemon.ask(requests.batch(name))
     rules = [rule for kind in await daemon.kinds() for rule in kind["rules"]]
-    makers: dict[str, Callable[[io.StringIO], AbstractContextManager[Writer]]] = {
+    makers: dict[str, Callable[[io.StringIO], AbstractContextManager[ResultWriter]]] = {
         "xml": lambda file: JunitWriter(file, batch),
         "sarif": lambda file: SarifWriter(file, Path(f"{batch['name']}.jsonl"), rules),
         "csv": CsvWriter,
@@ -223,7 +223,7 @@ async def download(request: Request) -> Response:
 
 
 async def _written(
-    items: AsyncIterator[Document], make: Callable[[io.StringIO], AbstractContextManager[Writer]]
+    items: AsyncIterator[Document], make: Callable[[io.StringIO], AbstractContextManager[ResultWriter]]
 ) -> AsyncIterator[str]:
     file = io.StringIO()
     with make(file) as writer:

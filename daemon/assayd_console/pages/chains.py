@@ -53,7 +53,7 @@ def steps_of(chain: Document) -> Iterator[dict[str, object]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chain:
+class ShownChain:
     """A chain that an address names, and what asks the daemon about it."""
 
     sort: str
@@ -96,8 +96,8 @@ async def list_chains(request: Request) -> Response:
     return page("chains.html", title="Repairs and generations", repairs=repairs, generations=generations)
 
 
-def _chain(request: Request) -> Chain:
-    return Chain(sort=request.url.path.split("/")[1], id=request.path_params["id"])
+def _chain(request: Request) -> ShownChain:
+    return ShownChain(sort=request.url.path.split("/")[1], id=request.path_params["id"])
 
 
 async def show_chain(request: Request) -> Response:

@@ -94,7 +94,7 @@ async def _pictures(
     pictures += [
         (
             f"limit-{limit}".replace(" ", "-"),
-            f"Share used of the limit: {limit} (since the daemon's start)",
+            f"Limit used: {limit} (since the start)",
             charts.histogram(found, title=f"Use of the limit: {limit}"),
         )
         for limit in LIMITS
@@ -103,7 +103,7 @@ async def _pictures(
     pictures += [
         (
             f"latency-{step}",
-            f"Time: {step} (since the daemon's start)",
+            f"Time: {step} (since the start)",
             charts.histogram(found, title=f"Time of {step}"),
         )
         for step in STEPS

@@ -89,7 +89,8 @@ async def test_templates_stay_where_every_wall_of_theirs_holds():
 async def test_the_canary_sees_a_container_without_seccomp_behind_the_childs_own_filter(sandbox: Sandbox):
     sandbox.seccomp = "unconfined"
     complaints = await canary.check_isolation(sandbox)
-    assert complaints == ["isolation: seccomp: ['0', '2'] instead of ['2', '2']"]
+    said = "seccomp: ['0', '2'] instead of ['2', '2']"
+    assert complaints == [f"isolation: {said}", f"isolation, exec: {said}"]
 
 
 @pytest.mark.parametrize("sandbox", [pytest.param("oci", marks=needs_oci)], indirect=True)
@@ -116,9 +117,31 @@ async def test_the_canary_sees_a_container_without_the_proxy_that_an_allowlist_m
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ):
     spec = canary.canary_spec
-    monkeypatch.setattr(canary, "canary_spec", lambda tried, image, network=None: spec(tried, image))
+    monkeypatch.setattr(
+        canary,
+        "canary_spec",
+        lambda tried, image, network=None, limits=None: spec(tried, image, limits=limits),
+    )
     [complaint] = await canary.check_isolation(sandbox)
     assert complaint.startswith("egress: ended as")
+
+
+async def test_the_canary_sees_a_work_directory_that_is_not_the_one_that_was_asked_for(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+):
+    spec = canary.canary_spec
+
+    def other(tried, image, network=canary._BLOCKED, limits=None):
+        found = spec(tried, image, network, limits)
+        swapped = replace(found.limits, work_exec=not found.limits.work_exec)
+        return replace(found, limits=swapped)
+
+    monkeypatch.setattr(canary, "canary_spec", other)
+    complaints = await canary.check_isolation(sandbox)
+    assert complaints == [
+        "isolation: executable: ['/sandbox'] instead of []",
+        "isolation, exec: executable: [] instead of ['/sandbox']",
+    ]
 
 
 @pytest.mark.parametrize(

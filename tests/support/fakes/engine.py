@@ -22,6 +22,7 @@ from assayd.ports.engine import (
     EndFacts,
     EngineInfo,
     ImageFacts,
+    ListedImage,
     OwnedContainer,
 )
 
@@ -287,6 +288,16 @@ class FakeEngine:
         image = ImageFacts(name=archive.stem, digest=f"sha256:{archive.stem}", size_bytes=0, labels={})
         self._images[image.name] = image
         return image
+
+    async def list_images(self) -> Sequence[ListedImage]:
+        """List what the engine has."""
+        await self._enter("list_images")
+        return [
+            ListedImage(
+                name=one.name, digest=one.digest, size_bytes=one.size_bytes, shared_bytes=None, loaded_at=None
+            )
+            for one in self._images.values()
+        ]
 
     async def remove_image(self, name: str) -> None:
         """Forget an image."""

@@ -290,3 +290,17 @@ def test_token_is_taken_out_whatever_the_case() -> None:
     scope: dict[str, Any] = {"headers": [(b"AuthoriZation", b"bEaReR abc"), (b"host", b"h")]}
     assert take_token(scope) == "abc"
     assert scope["headers"] == [(b"host", b"h")]
+
+
+async def test_web_socket_is_not_let_past(gateway) -> None:
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "websocket.connect"}
+
+    scope = {"type": "websocket", "path": "/v1/events", "headers": [], "state": {"caller": None}}
+    await gateway.gate(scope, receive, send)
+    assert [message["type"] for message in sent] == ["websocket.close"]

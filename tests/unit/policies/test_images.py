@@ -69,3 +69,12 @@ def test_shipped_profile_shell_is_that_of_scripts_in_the_image_shell() -> None:
     assert (shell.image, script.image) == ("shell", None)
     assert shell.imports == script.imports
     assert (shell.resources.max_processes, shell.clamped) == (16, ())
+
+
+def test_exec_is_off_unless_it_is_stated_and_is_inherited_and_part_of_the_digest(load: Load) -> None:
+    policies = load(a="exec = true\n", b='extends = "a"\n', c='extends = "a"\nexec = false\n', d="")
+
+    assert [policies.get(name).exec for name in "abcd"] == [True, True, False, False]
+    assert policies.get("b").digest == policies.get("a").digest != policies.get("d").digest
+    assert describe(policies.get("b"))["exec"] is True
+    assert merge(policies.get("d"), policies.get("a")).exec

@@ -85,6 +85,10 @@ class DockerApi(Protocol):
         """POST /images/load."""
         ...
 
+    def images(self, *, filters: Mapping[str, str]) -> list[Document]:
+        """GET /images/json."""
+        ...
+
     def get_image(self, image: str) -> Iterator[bytes]:
         """GET /images/{name}/get."""
         ...

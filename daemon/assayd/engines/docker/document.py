@@ -163,7 +163,9 @@ def _resources(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
 
 def _writable_places(spec: ContainerSpec) -> dict[str, object]:
     bounds = f"size={spec.work_bytes},nr_inodes={spec.work_files}"
-    access = f"uid={GUEST_UID},gid={GUEST_UID},mode=0700,nosuid,nodev,noexec"
+    access = (
+        f"uid={GUEST_UID},gid={GUEST_UID},mode=0700,nosuid,nodev,{'exec' if spec.work_exec else 'noexec'}"
+    )
     return {
         "ReadonlyRootfs": True,
         "Binds": [],

@@ -33,6 +33,7 @@ from assayd.ports.engine import (
     EndFacts,
     EngineInfo,
     ImageFacts,
+    ListedImage,
     OwnedContainer,
 )
 
@@ -181,6 +182,10 @@ class DockerEngine:
         """Load an image archive as `imaging` packs it."""
         load = partial(images.load, archive=archive)
         return await self.image(await self._calls(load, timeout_s=_TRANSFER_TIMEOUT_S))
+
+    async def list_images(self) -> Sequence[ListedImage]:
+        """List the images of ours."""
+        return await self._calls(images.listed)
 
     async def remove_image(self, name: str) -> None:
         """Untag an image; the engine removes what has no other tag, and refuses what a container uses."""

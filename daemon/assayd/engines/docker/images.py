@@ -7,13 +7,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
-from docker.errors import NotFound
+from docker.errors import APIError, NotFound
 
 from assayd.engines.docker.api import DockerApi, Document
 from assayd.engines.docker.document import ImageSettings
 from assayd.errors import EngineError
-from assayd.ports.engine import ImageFacts
+from assayd.ports.engine import ImageFacts, ListedImage
 
+_CONFLICT = 409
 _LOADED = ("Loaded image: ", "Loaded image ID: ")
 
 
@@ -57,6 +58,22 @@ def load(client: DockerApi, *, archive: Path) -> str:
     return names[0]
 
 
+def listed(client: DockerApi) -> list[ListedImage]:
+    """List the images of ours by their names; how much they share is not said."""
+    rows = client.images(filters={"reference": "assayd/*"})
+    named = [(tag, row) for row in rows for tag in cast("list[str]", row.get("RepoTags") or [])]
+    return [
+        ListedImage(
+            name=tag.removesuffix(":latest"),
+            digest=cast("str", row["Id"]),
+            size_bytes=cast("int", row["Size"]),
+            shared_bytes=None,
+            loaded_at=None,
+        )
+        for tag, row in sorted(named, key=lambda pair: pair[0])
+    ]
+
+
 def save(client: DockerApi, *, name: str, target: Path) -> None:
     """Write an image, with its layers, as `docker save` does."""
     with target.open("wb") as stream:
@@ -64,9 +81,18 @@ def save(client: DockerApi, *, name: str, target: Path) -> None:
 
 
 def remove(client: DockerApi, *, name: str) -> None:
-    """Let a name stand for no image; one that is not there is fine."""
-    with suppress(NotFound):
-        client.remove_image(name)
+    """Let a name stand for no image; one that is not there is fine.
+
+    Raises: EngineError ``image.in_use``.
+    """
+    try:
+        with suppress(NotFound):
+            client.remove_image(name)
+    except APIError as problem:
+        if problem.status_code != _CONFLICT:
+            raise
+        message = f"image {name} is used by a container; remove that first"
+        raise EngineError("image.in_use", message) from problem
 
 
 def export(client: DockerApi, *, name: str, target: Path) -> None:

@@ -140,8 +140,13 @@ def mounts(spec: ContainerSpec, cgroups: Mapping[str, str]) -> list[dict[str, ob
         _mount("/dev/shm", "tmpfs", *_HIDDEN, "mode=1777", f"size={SHM_BYTES}"),  # noqa: S108
         _mount("/sys", "sysfs", *_HIDDEN, "ro"),
         *_cgroup_mounts(cgroups),
-        _mount(WORK_DIRECTORY, "tmpfs", *_HIDDEN, *bounds, *owner),
+        _mount(WORK_DIRECTORY, "tmpfs", *work_options(spec), *bounds, *owner),
     ]
+
+
+def work_options(spec: ContainerSpec) -> tuple[str, ...]:
+    """Return how the work directory is mounted."""
+    return tuple(option for option in _HIDDEN if option != "noexec" or not spec.work_exec)
 
 
 def _cgroup_mounts(cgroups: Mapping[str, str]) -> list[dict[str, object]]:

@@ -31,6 +31,7 @@ from assayd.ports.engine import (
     EndFacts,
     EngineInfo,
     ImageFacts,
+    ListedImage,
     OwnedContainer,
 )
 
@@ -209,6 +210,10 @@ class OciEngine:
     async def load_image(self, archive: Path) -> ImageFacts:
         """Unpack an image archive as `imaging` packs it."""
         return await self._threads.run(self._images.load, archive, timeout_s=_TRANSFER_TIMEOUT_S)
+
+    async def list_images(self) -> Sequence[ListedImage]:
+        """List the images that names stand for."""
+        return await self._threads.run(self._images.listed, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def remove_image(self, name: str) -> None:
         """Let a name stand for no image; what no engine uses is removed."""

@@ -2,6 +2,7 @@
 
     <folder>/images/<sha256>/   config.json (its sha256 is the image's id) and rootfs/
     <folder>/names/<name>       the digest that a name stands for now
+    <folder>/files/             what images have in common (`shared_files`)
     <folder>/locks/<sha256>     held shared by each engine that uses the image, so that it is not removed
 
 Several engines may share a folder. What makes images is `imaging`.
@@ -23,11 +24,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
+from assayd.engines.oci.shared_files import SharedFiles
 from assayd.errors import EngineError
 from assayd.imaging.tree import LABEL_FILES, entries_of_folder, tree_digest
-from assayd.ports.engine import ImageFacts
+from assayd.ports.engine import ImageFacts, ListedImage
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
 _CONFIG_BYTES = 1 << 20
@@ -59,6 +61,7 @@ class ImageStore:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._shared = SharedFiles(folder / "files")
         self._verified: dict[str, StoredImage] = {}
         self._locks: dict[str, int] = {}
 
@@ -73,7 +76,10 @@ class ImageStore:
         Raises: EngineError ``image.store``.
         """
         try:
-            for folder in (self._folder, *(self._folder / name for name in ("images", "names", "locks"))):
+            for folder in (
+                self._folder,
+                *(self._folder / name for name in ("images", "names", "locks", "files")),
+            ):
                 _make_folder(folder)
         except OSError as problem:
             message = f"cannot use {self._folder} for images: {problem.strerror}; see engine.images_dir"
@@ -83,6 +89,25 @@ class ImageStore:
         """Return the image of this name or digest, verified if it was not yet."""
         image = self.get(self._digest_of(name))
         return ImageFacts(name=name, digest=image.digest, size_bytes=image.size_bytes, labels=image.labels)
+
+    def listed(self) -> list[ListedImage]:
+        """Return what names stand for, verified or not."""
+        found = []
+        for path in sorted((self._folder / "names").glob("*")):
+            with suppress(OSError):
+                digest = path.read_text(encoding="ascii").strip()
+                root = self.roots / digest.removeprefix("sha256:") / _ROOTFS
+                size = sum(each.lstat().st_size for each in root.rglob("*") if each.is_file())
+                found.append(
+                    ListedImage(
+                        name=unquote(path.name).removesuffix(":latest"),
+                        digest=digest,
+                        size_bytes=size,
+                        shared_bytes=self._shared.shared_bytes(root),
+                        loaded_at=path.stat().st_mtime,
+                    )
+                )
+        return found
 
     def verified(self, digest: str) -> StoredImage | None:
         """Return an image if it was verified before. Does not block."""
@@ -132,15 +157,26 @@ class ImageStore:
     def forget(self, name: str) -> None:
         """Let a name stand for no image, and remove those that nobody uses; a missing name is fine.
 
-        No container of it may run on this engine; those of other engines keep it.
+        No container of it may run on this engine.
+
+        Raises: EngineError ``image.in_use``, when another engine uses it.
         """
         named = self._named(name)
-        digest = named.read_text(encoding="ascii").strip() if named.is_file() else ""
-        named.unlink(missing_ok=True)
+        if not named.is_file():
+            return
+        digest = named.read_text(encoding="ascii").strip()
         self._verified.pop(digest, None)
         lock = self._locks.pop(digest.removeprefix("sha256:"), None)
         if lock is not None:
             os.close(lock)
+        try:
+            with _locked(self._lock_of(digest.removeprefix("sha256:")), fcntl.LOCK_EX):
+                named.unlink(missing_ok=True)
+        except BlockingIOError:
+            message = (
+                f"image {name} is used by a daemon; stop that, or take the image out of its profiles first"
+            )
+            raise EngineError("image.in_use", message) from None
         self.collect()
 
     def collect(self) -> None:
@@ -153,6 +189,7 @@ class ImageStore:
                     _remove(folder)
             elif folder.name.startswith((_LOADING, _GOING)) and _old(folder):
                 shutil.rmtree(folder, ignore_errors=True)
+        self._shared.collect()
 
     def close(self) -> None:
         """Let go of all images."""
@@ -191,7 +228,7 @@ class ImageStore:
                 _make_folder(root)
                 wanted = json.loads(config)["rootfs"]["diff_ids"]
                 for layer, expected in zip(manifest["Layers"], wanted, strict=True):
-                    _unpack_layer(tar, layer, expected, root)
+                    _unpack_layer(tar, layer, expected, root, self._shared)
                 (work / _CONFIG).write_bytes(config)
                 work.chmod(0o755)
                 with suppress(FileExistsError, OSError):  # another was quicker; what it made is verified
@@ -239,7 +276,7 @@ def _verify(digest: str, folder: Path) -> StoredImage:
     )
 
 
-def _unpack_layer(tar: tarfile.TarFile, name: str, expected: str, root: Path) -> None:
+def _unpack_layer(tar: tarfile.TarFile, name: str, expected: str, root: Path, shared: SharedFiles) -> None:
     with _open(tar, name) as stream:
         total = hashlib.sha256()
         while block := stream.read(1 << 20):
@@ -249,10 +286,10 @@ def _unpack_layer(tar: tarfile.TarFile, name: str, expected: str, root: Path) ->
         stream.seek(0)
         with tarfile.open(fileobj=stream, mode="r:") as layer:
             for member in layer:
-                _place(layer, member, root)
+                _place(layer, member, root, shared)
 
 
-def _place(layer: tarfile.TarFile, member: tarfile.TarInfo, root: Path) -> None:
+def _place(layer: tarfile.TarFile, member: tarfile.TarInfo, root: Path, shared: SharedFiles) -> None:
     """Write one member as root's own file that nobody can change; never through a link."""
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts:
@@ -265,9 +302,14 @@ def _place(layer: tarfile.TarFile, member: tarfile.TarInfo, root: Path) -> None:
     elif member.issym():
         target.symlink_to(member.linkname)
     elif member.isreg():
+        total = hashlib.sha256()
         with _open(layer, member) as stream, target.open("xb") as file:
-            shutil.copyfileobj(stream, file, 1 << 20)
-        target.chmod(0o555 if member.mode & 0o100 else 0o444)
+            while block := stream.read(1 << 20):
+                total.update(block)
+                file.write(block)
+        program = bool(member.mode & 0o100)
+        target.chmod(0o555 if program else 0o444)
+        shared.share(target, total.hexdigest(), program=program)
     else:
         raise ValueError(f"{member.name} is neither file, folder nor link")
 

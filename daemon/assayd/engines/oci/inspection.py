@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from assayd.engines.oci.config import CGROUPS, DEVICES, HostShare, rlimits
+from assayd.engines.oci.config import CGROUPS, DEVICES, HostShare, rlimits, work_options
 from assayd.engines.oci.kernel_files import read_text
 from assayd.engines.oci.template_config import CAPABILITIES
 from assayd.ports.engine import ContainerSpec
@@ -189,7 +189,7 @@ def _mounts(seen: Seen, spec: ContainerSpec, place: HostShare) -> Iterator[str]:
             yield f"{path} can be written"
     for path, (kind, options) in wanted.items():
         if path in held:
-            yield from _unlike(path, held[path], kind, options)
+            yield from _unlike(path, held[path], kind, options, _hidden(path, spec))
 
 
 def _mounts_of_template(seen: Seen) -> Iterator[str]:
@@ -226,10 +226,18 @@ def _wanted_mounts(spec: ContainerSpec, place: HostShare) -> dict[str, tuple[str
     }
 
 
-def _unlike(path: str, mount: Mount, kind: str, options: Mapping[str, str]) -> Iterator[str]:
+def _hidden(path: str, spec: ContainerSpec) -> frozenset[str]:
+    if path == WORK_DIRECTORY:
+        return frozenset(work_options(spec))
+    return _HIDDEN - {"nodev"} if path == "/dev" else _HIDDEN
+
+
+def _unlike(
+    path: str, mount: Mount, kind: str, options: Mapping[str, str], hidden: frozenset[str]
+) -> Iterator[str]:
     if mount.kind != kind:
         yield f"{path} is of kind {mount.kind}, asked for {kind}"
-    missing = sorted((_HIDDEN - ({"nodev"} if path == "/dev" else frozenset())) - mount.options)
+    missing = sorted(hidden - mount.options)
     if missing:
         yield f"{path} lacks {', '.join(missing)}"
     for name, wanted in options.items():

@@ -270,7 +270,8 @@ def _enter_root(plan: Json, request: Json, trees: Sequence[int]) -> None:
     _show_groups(f"{root}/sys/fs/cgroup", request["groups"], trees)
     _mount("shm", f"{root}/dev/shm", "tmpfs", _HIDDEN, plan["shm"])  # noqa: S108 - as it is called
     owner = f"uid={request['uid']},gid={request['uid']},mode=0700"
-    _mount("work", root + BASE, "tmpfs", _HIDDEN, f"{request['work']},{owner}")
+    flags = _HIDDEN & ~_NOEXEC if request["exec"] else _HIDDEN
+    _mount("work", root + BASE, "tmpfs", flags, f"{request['work']},{owner}")
     os.chdir(root)
     _check(_libc.syscall(_number["pivot_root"], *[ctypes.addressof(_HERE)] * 2, 0, 0, 0), "pivot_root")
     _check(_libc.umount2(b".", _DETACH), "umount")

@@ -181,5 +181,6 @@ def clone_request(spec: ContainerSpec, place: HostShare, name: str) -> Document:
         "uid": place.clone_uid,
         "groups": list(place.cgroups),
         "limits": rlimits(spec),
+        "exec": spec.work_exec,
         "work": f"size={spec.work_bytes},nr_inodes={spec.work_files}",
     }

@@ -35,6 +35,7 @@ class PoolKey:
     network: str
     seccomp: str = field(repr=False)
     preload: tuple[str, ...] = field(default=(), repr=False)
+    work_exec: bool = False
 
     @property
     def digest(self) -> str:

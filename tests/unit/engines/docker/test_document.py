@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -173,3 +174,14 @@ def test_writable_places_are_the_work_directory_and_a_tiny_shared_memory() -> No
         "/sandbox": "size=8388608,nr_inodes=512,uid=10001,gid=10001,mode=0700,nosuid,nodev,noexec"
     }
     assert (isolation["ReadonlyRootfs"], isolation["Binds"], isolation["ShmSize"]) == (True, [], 65536)
+
+
+def test_work_directory_runs_what_is_written_only_where_it_was_asked_for() -> None:
+    def mounted(*, work_exec: bool) -> str:
+        asked = document.creation(replace(SPEC, work_exec=work_exec), HOST)
+        return str(section(section(asked, "HostConfig"), "Tmpfs")["/sandbox"])
+
+    assert mounted(work_exec=False).endswith(",nosuid,nodev,noexec")
+    assert mounted(work_exec=True).endswith(",nosuid,nodev,exec")
+    assert differences(INSPECTED) == []
+    assert document.differences(INSPECTED, replace(SPEC, work_exec=True), HOST, IMAGE) != []

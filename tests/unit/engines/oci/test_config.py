@@ -82,6 +82,18 @@ def test_work_directory_is_bounded_and_runs_nothing(spec: ContainerSpec, place: 
     assert set(work["options"]) == wanted
 
 
+def test_work_directory_runs_what_is_written_where_the_profile_says_so(
+    spec: ContainerSpec, place: HostShare
+) -> None:
+    asked = replace(spec, work_exec=True)
+    [work] = [each for each in mounts(asked, place.cgroups) if each["destination"] == "/sandbox"]
+    others = [each for each in mounts(asked, place.cgroups) if each["destination"] != "/sandbox"]
+
+    assert "noexec" not in work["options"]
+    assert {"nosuid", "nodev"} <= set(work["options"])
+    assert all("noexec" in each["options"] for each in others)
+
+
 def test_one_group_of_version_2_is_bound_where_the_guest_looks(spec: ContainerSpec) -> None:
     [bound] = [each for each in mounts(spec, {"": "/sys/fs/cgroup/a"}) if "bind" in each["options"]]
     assert bound["destination"] == "/sys/fs/cgroup"

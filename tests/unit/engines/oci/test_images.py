@@ -162,3 +162,88 @@ def test_exported_image_is_a_tar_of_its_root(tmp_path: Path, store: ImageStore) 
     with tarfile.open(tmp_path / "out.tar") as tar:
         assert "usr/data" in tar.getnames()
     store.close()
+
+
+def image_of(folder: Path, name: str, contents: dict[str, str]) -> Path:
+    """Pack an image of this name with these files."""
+    root, layer = folder / name / "root", folder / name / "layer.tar"
+    for path, text in contents.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    (root / "run").mkdir()
+    (root / "run/tool").write_text("tool")
+    (root / "run/tool").chmod(0o755)
+    digest = pack_layer(root, layer)
+    labels = {LABEL_FILES: tree_digest(entries_of_layers([layer]))}
+    image = Image(
+        tag=f"assayd/{name}:latest",
+        architecture="amd64",
+        user="1",
+        entrypoint=[],
+        environment={},
+        labels=labels,
+    )
+    write_archive(folder / name / "image.tar", image, [(digest, layer)])
+    return folder / name / "image.tar"
+
+
+def test_files_that_images_have_in_common_are_kept_once(tmp_path: Path, store: ImageStore) -> None:
+    first = store.get(store.load(image_of(tmp_path, "a", {"lib/x": "x" * 99, "own": "1"})).digest)
+    second = store.get(store.load(image_of(tmp_path, "b", {"lib/y": "x" * 99, "own": "22"})).digest)
+
+    assert (first.root / "lib/x").samefile(second.root / "lib/y")
+    assert (first.root / "run/tool").samefile(second.root / "run/tool")
+    assert not (first.root / "own").samefile(second.root / "own")
+    listed = {one.name: (one.size_bytes, one.shared_bytes) for one in store.listed()}
+    assert listed == {"assayd/a": (104, 103), "assayd/b": (105, 103)}
+    store.close()
+
+
+def test_program_and_data_of_the_same_content_are_not_the_same_file(
+    tmp_path: Path, store: ImageStore
+) -> None:
+    image = store.get(store.load(image_of(tmp_path, "a", {"doc": "tool"})).digest)
+
+    assert not (image.root / "doc").samefile(image.root / "run/tool")
+    assert (image.root / "doc").stat().st_mode & 0o777 == 0o444
+    store.close()
+
+
+def test_damaged_file_is_not_passed_on_to_another_image(tmp_path: Path, store: ImageStore) -> None:
+    first = store.get(store.load(image_of(tmp_path, "a", {"lib/x": "good"})).digest)
+    (first.root / "lib/x").chmod(0o644)
+    (first.root / "lib/x").write_text("evil")
+    (first.root / "lib/x").chmod(0o444)
+
+    second = store.get(store.load(image_of(tmp_path, "b", {"lib/x": "good", "b": ""})).digest)
+
+    assert (second.root / "lib/x").read_text() == "good"
+    store.close()
+
+
+def test_forgotten_image_goes_with_what_only_it_had(tmp_path: Path, store: ImageStore) -> None:
+    store.load(image_of(tmp_path, "a", {"lib/x": "x", "own": "1"}))
+    store.load(image_of(tmp_path, "b", {"lib/x": "x"}))
+
+    store.forget("assayd/a")
+    store.forget("assayd/a")
+
+    assert [one.name for one in store.listed()] == ["assayd/b"]
+    kept = [path.read_text() for path in (tmp_path / "store/files").glob("*/*")]
+    assert sorted(kept) == ["tool", "x"]
+    store.close()
+
+
+def test_image_that_another_engine_uses_is_not_forgotten(tmp_path: Path, store: ImageStore) -> None:
+    loaded = store.load(image_of(tmp_path, "a", {"x": "x"}))
+    other = ImageStore(tmp_path / "store")
+    other.get(loaded.digest)
+
+    with pytest.raises(EngineError) as caught:
+        store.forget("assayd/a")
+
+    assert caught.value.code == "image.in_use"
+    assert store.find("assayd/a").digest == loaded.digest
+    other.close()
+    store.forget("assayd/a")
+    assert store.listed() == []

@@ -206,3 +206,14 @@ def test_file_that_is_hidden_behind_the_null_device_may_be_written(
 def test_uppermost_of_two_mounts_at_a_place_counts() -> None:
     twice = MOUNTS + "300 176 0:99 / /sandbox rw - ext4 /dev/vdb rw\n"
     assert read_mounts(twice)["/sandbox"].kind == "ext4"
+
+
+def test_work_directory_that_runs_programs_is_a_difference_unless_it_was_asked_for(
+    spec: ContainerSpec, place: HostShare
+) -> None:
+    lines = MOUNTS.splitlines()
+    work = next(line for line in lines if " /sandbox " in line)
+    seen = replace(GOOD, mountinfo=MOUNTS.replace(work, work.replace(",noexec", "")))
+
+    assert differences(seen, spec, place) == ["/sandbox lacks noexec"]
+    assert differences(seen, replace(spec, work_exec=True), place) == []

@@ -89,6 +89,7 @@ def test_source_is_the_standard_librarys_and_fits_a_message() -> None:
         (RUNNER, "/usr/lib/assayd/guest.pyc", ""),
         (("/usr/bin/python3.11", "-I", "-S", "-c", "print(1)"), "", "print(1)"),
         (("/usr/bin/python3.11", "/a.pyc", "-c"), "/a.pyc", ""),
+        (("/.assayd/ld-linux.so", "--library-path", "/l", "/python3.11", "-S", "/a.pyc"), "/a.pyc", ""),
     ],
 )
 def test_program_of_an_image_is_read(arguments: tuple[str, ...], file: str, code: str) -> None:
@@ -96,7 +97,10 @@ def test_program_of_an_image_is_read(arguments: tuple[str, ...], file: str, code
     assert (program.file, program.code) == (file, code)
 
 
-@pytest.mark.parametrize("arguments", [(), ("/bin/sh", "-c", "true"), ("/usr/bin/python3.11", "/run")])
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("/bin/sh", "-c", "true"), ("/usr/bin/python3.11", "/run"), ("/bin/sh", "/python3.11", "/a.pyc")],
+)
 def test_image_that_starts_another_program_has_no_template(arguments: tuple[str, ...]) -> None:
     with pytest.raises(EngineError) as caught:
         read_program(arguments)
@@ -110,6 +114,7 @@ def test_child_is_told_its_limits_and_nothing_of_the_host(spec: ContainerSpec, p
         "uid": 7,
         "groups": ["memory", "pids", "cpu"],
         "limits": {"core": 0, "fsize": 4194304, "msgqueue": 0, "nofile": 128},
+        "exec": False,
         "work": "size=4194304,nr_inodes=64",
     }
 

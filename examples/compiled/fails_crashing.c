@@ -1,0 +1,6 @@
+#include <stddef.h>
+
+int main(void) {
+    int *nothing = NULL;
+    return *nothing;
+}
