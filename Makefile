@@ -87,7 +87,7 @@ cluster: setup ## run a cluster in the foreground: RabbitMQ, PostgreSQL, a gatew
 cluster-stop: ## end that cluster, and whatever it has left
 	@$(PYTHON) deploy/dev/cluster/run.py stop
 
-test-cluster: images-oci namespaces postgres broker ## faults of every part of a cluster under load, and rolling upgrades; as root, about 15 minutes
+test-cluster: images-oci namespaces postgres broker ## faults of every part of a cluster under load, and rolling upgrades; as root, about 10 minutes
 	@$(OCI_SH) run $(BIN)/pytest -m cluster
 
 setup: $(READY) ## the virtual environment, every package checked against its hash

@@ -138,9 +138,9 @@ class TokenGate:
 
     async def _check_one(self, under: _Under) -> None:
         try:
-            await self._verifier.verify(under.secret, under.address)
+            await self._verifier.verify(under.secret, under.address, begun=True)
         except RequestError as refusal:
-            if under in self._under and refusal.code != "token.failures":
+            if under in self._under:
                 under.refusal = refusal
                 under.end.reschedule(asyncio.get_running_loop().time())
         except AssaydError:

@@ -1,6 +1,7 @@
 """Whether a token is good now: looked up at most every few seconds, and guesses are slowed down.
 
 A revoked token is refused within `FRESH_S` by every gateway, and requests of it that are under way end.
+Guesses are slowed by address, and lock nobody out who comes from the same one with a token that is good.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ log = structlog.get_logger()
 
 FRESH_S = 2.0
 """How long an answer of the database counts."""
+REVOKED_S = 3600.0
+"""How long it is remembered that a token was revoked."""
 KEPT = 4096
 USE_S = 60.0
 """How often the use of a token is written down."""
 FAILURES = 10
-"""Of one address in a row; then one more every `FAILURE_S`."""
+"""Of one address in a row, and one more every `FAILURE_S`, until its tokens are looked up in turn."""
 FAILURE_S = 6.0
-ALL_FAILURES = 200
-"""Of all addresses together in a row; then one more every `ALL_FAILURE_S`."""
-ALL_FAILURE_S = 0.05
+MOST_IN_TURN = 32
+"""Tokens not seen before, of addresses with too many failures, that wait to be looked up one by one."""
 
 
 @dataclass(slots=True)
@@ -63,12 +65,13 @@ class TokenVerifier:
         self._tokens = tokens
         self._clock = clock
         self._known: OrderedDict[str, _Known] = OrderedDict()
-        self._by_address = Failures(FAILURES, FAILURE_S)
-        self._by_all = Failures(ALL_FAILURES, ALL_FAILURE_S)
+        self._failures = Failures(FAILURES, FAILURE_S)
+        self._turn = asyncio.Lock()
+        self._in_turn = 0
         self._noting: set[asyncio.Task[None]] = set()
 
-    async def verify(self, secret: str, address: str) -> TokenRecord:
-        """Return whose a token is.
+    async def verify(self, secret: str, address: str, *, begun: bool = False) -> TokenRecord:
+        """Return whose a token is. `begun`: it was good for the request that it is looked at again for.
 
         Raises:
             RequestError: ``token.refused``, ``token.revoked``, ``token.failures``.
@@ -77,41 +80,51 @@ class TokenVerifier:
         now = self._clock.monotonic()
         sha256 = digest(secret) if len(secret) <= MOST_CHARS and secret.startswith(PREFIX) else ""
         known = self._known.get(sha256)
-        if known is None:  # those who were good before are never held up by others' guesses
-            self._require_few_failures(address, now)
-        elif known.until > now:
-            self._note_use(known, now)
-            return known.record
-        record = await self._tokens.find(sha256) if sha256 else None
-        if record is None or record.revoked_at is not None:
-            self._known.pop(sha256, None)
-            raise self._refusal(record, address, now)
-        known = self._remember(sha256, record, now)
+        if known is None or known.until <= now:
+            seen = begun or known is not None
+            slowed = not seen and self._failures.too_many(address, now)
+            record = await (self._find_in_turn(sha256) if slowed else self._find(sha256))
+            if record is None:
+                raise self._unknown(sha256, address, now, slowed=slowed)
+            known = self._remember(sha256, record, now)
+        if known.record.revoked_at is not None:
+            log.warning("token.refused", address=address, token_id=known.record.id, why="revoked")
+            message = f"the token {known.record.name!r} was revoked; ask for another"
+            raise RequestError("token.revoked", message)
         self._note_use(known, now)
-        return record
+        return known.record
 
     def forget(self) -> None:
         """Have every token looked up anew: one was revoked here."""
         for known in self._known.values():
             known.until = 0.0
 
-    def _require_few_failures(self, address: str, now: float) -> None:
-        if self._by_address.too_many(address, now) or self._by_all.too_many("", now):
-            message = "too many requests with a token that is not known; try again in a minute"
-            raise RequestError("token.failures", message, retryable=True)
+    async def _find(self, sha256: str) -> TokenRecord | None:
+        return await self._tokens.find(sha256) if sha256 else None
 
-    def _refusal(self, record: TokenRecord | None, address: str, now: float) -> RequestError:
-        self._by_address.note(address, now)
-        self._by_all.note("", now)
-        if record is not None:
-            log.warning("token.refused", address=address, token_id=record.id, why="revoked")
-            return RequestError("token.revoked", f"the token {record.name!r} was revoked; ask for another")
+    async def _find_in_turn(self, sha256: str) -> TokenRecord | None:
+        """Look a token up after others that wait: guesses hold up neither the database nor the good."""
+        if self._in_turn >= MOST_IN_TURN:
+            raise _too_many()
+        self._in_turn += 1
+        try:
+            async with self._turn:
+                return await self._find(sha256)
+        finally:
+            self._in_turn -= 1
+
+    def _unknown(self, sha256: str, address: str, now: float, *, slowed: bool) -> RequestError:
+        self._known.pop(sha256, None)
+        self._failures.note(address, now)
+        if slowed:
+            return _too_many()
         log.warning("token.refused", address=address, why="unknown")
         return RequestError("token.refused", "the token is not known here; look whether its file is whole")
 
     def _remember(self, sha256: str, record: TokenRecord, now: float) -> _Known:
         known = self._known.pop(sha256, None) or _Known(record, 0.0)
-        known.record, known.until = record, now + FRESH_S
+        # What is revoked stays so.
+        known.record, known.until = record, now + (FRESH_S if record.revoked_at is None else REVOKED_S)
         self._known[sha256] = known
         if len(self._known) > KEPT:
             self._known.popitem(last=False)
@@ -130,3 +143,8 @@ class TokenVerifier:
             await self._tokens.note_use([token_id])
         except StoreError as error:  # nothing depends on it
             log.warning("token.use_not_noted", token_id=token_id, problem=error.message)
+
+
+def _too_many() -> RequestError:
+    message = "too many requests with a token that is not known; try again in a minute"
+    return RequestError("token.failures", message, retryable=True)

@@ -22,7 +22,6 @@ from assayd.store.artifacts import MANIFEST, OTHERS_S, PIECE_BYTES, FileArtifact
 from assayd_cluster.bundles.objects import ObjectArtifactStore
 from assayd_cluster.bundles.sweeping import sweep_unnamed
 from assayd_cluster.bundles.verified import VerifiedArtifactStore
-from support.cluster.object_storage import IMPLEMENTATIONS, serving_s3
 from support.stores.stored_attempts import Make, jobs, make
 
 __all__ = ["jobs", "make"]
@@ -37,7 +36,7 @@ BUNDLE = Bundle(
     truncated=frozenset({"stdout.log"}),
     manifest={"kind": "code"},
 )
-EVERYWHERE = ["file", "shared", "objects", *IMPLEMENTATIONS]
+EVERYWHERE = ["file", "shared", "objects"]
 SHARED = [name for name in EVERYWHERE if name != "file"]
 
 
@@ -78,11 +77,8 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield in_folder(root, lambda: FileArtifactStore(root))
     elif request.param == "shared":
         yield in_folder(root, lambda: VerifiedArtifactStore(FileArtifactStore(root, is_shared=True)))
-    elif request.param == "objects":
-        yield in_bucket(MemoryStore())
     else:
-        with serving_s3(request.param, tmp_path) as store:
-            yield in_bucket(store)
+        yield in_bucket(MemoryStore())
 
 
 async def joined(pieces: AsyncIterator[bytes]) -> bytes:

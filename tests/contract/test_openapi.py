@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
+from pathlib import Path
 
 import httpx
 import pytest
@@ -27,6 +28,7 @@ from assayd.api import SocketAccess, create_app
 from assayd.client import PlainClient
 from assayd.kinds.registry import all_validators
 from assayd.wiring.from_kinds import routers_of
+from support.cluster.small_gateway import serving_gateway
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving_small
 from support.daemons.small_daemon import submission
@@ -70,15 +72,26 @@ class Place:
     ids: list[str]
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+@pytest.fixture(scope="module", params=["daemon", pytest.param("gateway", marks=pytest.mark.cluster)])
+def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Return the socket of a daemon, and that of a gateway."""
     folder = tmp_path_factory.mktemp("s")
-    with serving_small(folder) as served, PlainClient(served.path) as client:
+    if request.param == "daemon":
+        with serving_small(folder) as served:
+            yield served.path
+        return
+    with request.getfixturevalue("postgres").database() as url, serving_gateway(folder, url) as gateway:
+        yield gateway.path
+
+
+@pytest.fixture(scope="module")
+def place(path: Path) -> Iterator[Place]:
+    with PlainClient(path) as client:
         ids = [client.submit(submission("run"), wait_s=10)["id"]]
         ids.append(client.replay(ids[0], wait_s=10)["id"])
         sent = client.send_batch([b'{"kind": "small", "payload": {"code": "bad"}}\n{'], name="mine")
         assert [event.kind for event in client.batch_events("mine")][-1] == "finished"
-        transport = httpx.HTTPTransport(uds=str(served.path), verify=False)
+        transport = httpx.HTTPTransport(uds=str(path), verify=False)
         with httpx.Client(transport=transport, base_url="http://assayd", timeout=30) as http:
             yield Place(http, [*ids, sent["id"], "mine", "small", "extractor"])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -83,6 +83,8 @@ class Sender:
         self._limits = limits
         self._places = ThresholdSemaphore(limits.connections)
         self._under_way: set[str] = set()
+        self.sends: Callable[[], bool] = lambda: True
+        """Whether this process sends; of several on one database, one does."""
         self._given_up = 0
 
     async def check(self, url: str, uid: int) -> None:
@@ -125,6 +127,8 @@ class Sender:
 
     async def _start_due(self, tasks: asyncio.TaskGroup) -> float:
         """Start what is due; return how long nothing else will be."""
+        if not self.sends():
+            return STORE_RETRY_S
         now = self._clock.now()
         for message in await self._store.due(now, each=EACH):
             if message.id not in self._under_way:

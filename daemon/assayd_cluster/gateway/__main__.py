@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from assayd import __version__
 from assayd.errors import AssaydError, ConfigError
@@ -27,6 +28,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="assayd-gateway")
     parser.add_argument("--version", action="version", version=f"assayd-gateway {__version__}")
     parser.add_argument("--print-config", action="store_true", help="show the settings and their origins")
+    parser.add_argument(
+        "--migrate",
+        metavar="FILE",
+        type=Path,
+        help="make or update the tables by the account whose database URL is in FILE, and end",
+    )
     return parser
 
 
@@ -37,6 +44,11 @@ def _run(chosen: argparse.Namespace) -> int:
     settings = load_gateway_settings()
     if chosen.print_config:
         print("\n".join(f"{row.name} = {row.value}\t# {row.source}" for row in effective(settings)))
+        return 0
+    if chosen.migrate is not None:
+        from assayd_cluster.schema import migrate
+
+        migrate(chosen.migrate, settings)
         return 0
     from assayd_cluster.gateway.program import run
 

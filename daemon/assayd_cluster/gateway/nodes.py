@@ -17,7 +17,7 @@ from assayd_cluster.nodes import DRAINED
 from assayd_cluster.tables import gateways, nodes
 
 _LIVE = select(nodes, NOW.label("now")).where(nodes.c.beat_at > LIVE_SINCE).order_by(nodes.c.name)
-_GATEWAYS = select(func.count()).where(gateways.c.beat_at > LIVE_SINCE)
+_GATEWAYS = select(func.count(), func.min(gateways.c.id)).where(gateways.c.beat_at > LIVE_SINCE)
 
 Profiles = Callable[[], Mapping[str, str]]
 """Returns the digests of the profiles in use, by name."""
@@ -42,10 +42,11 @@ class LiveNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Census:
-    """The nodes and gateways that live."""
+    """The nodes and gateways that live; what only one gateway is to do, the eldest does."""
 
     nodes: Sequence[LiveNode] = ()
     gateways: int = 1
+    eldest: str = ""
 
     @property
     def capacity(self) -> int:
@@ -130,6 +131,7 @@ class Nodes:
                 )
                 for row in rows
             ]
-            return Census(nodes=found, gateways=max(1, connection.execute(_GATEWAYS).scalar_one()))
+            count, eldest = connection.execute(_GATEWAYS).one()
+            return Census(nodes=found, gateways=max(1, count), eldest=eldest or "")
 
         return await self._access.read(fetch)

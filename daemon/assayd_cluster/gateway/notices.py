@@ -45,6 +45,10 @@ class Notices:
         """Have notices of a kind heard."""
         self._hear[kind] = hear
 
+    def off(self, kind: str) -> None:
+        """Have notices of a kind heard no more: who hears them ends."""
+        del self._hear[kind]
+
     def tell(self, connection: Connection, kind: str, **content: object) -> bool:
         """Tell the others once the transaction is committed; False for what is too much for a notice."""
         notice = self.write(kind, **content)

@@ -127,9 +127,11 @@ async def build_gateway(
     cluster = building.built()
     await stack.enter_async_context(sweeping(bundles, cluster.basics.access))
     cluster.readiness.resize = parts.scheduler.resize
+    cluster.basics.sender.sends = lambda: cluster.readiness.census.eldest == gateway_id
     gateway = Gateway(parts=parts, cluster=cluster)
     tasks = await stack.enter_async_context(task_group())
     _listen_to_drivers(notices, gateway, tasks)
+    stack.callback(notices.off, "look")
     return gateway
 
 
@@ -193,6 +195,8 @@ class _Building:
         live = LiveRuns(access, runs, verdicts, execution=remote, others=others, notices=self._notices)
         remote.on_cancelled = live.cancels.give
         _listen(self._notices, remote, others, live)
+        if basics.settings.webhooks.receivers:
+            remote.on_finished_elsewhere = access.messages_added.set
         await stack.enter_async_context(self._notices.running())
         driving = GatewayDriving(access, self._gateway_id, self._notices)
         nodes = Nodes(access, partial(_digests, shared.policies))

@@ -59,18 +59,20 @@ class Part:
     ) -> None:
         self.name = name
         self.log = folder / f"{name}.log"
-        self._command = ["setpriv", "--pdeathsig", "TERM", "--", *map(str, command)]
+        self.command = list(map(str, command))
         own = {key: value for key, value in os.environ.items() if not key.startswith(("ASSAYD_", "DOCKER_"))}
-        self._environment = {**own, **settings}
+        self.environment = {**own, **settings}
         self._process: subprocess.Popen[bytes] | None = None
         self._due = 0.0
 
     def start(self) -> None:
-        """Start it."""
+        """Start it, once what ran before has ended."""
+        if self._process is not None:
+            self._process.wait()
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._command,
-                env=self._environment,
+                ["setpriv", "--pdeathsig", "TERM", "--", *self.command],
+                env=self.environment,
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

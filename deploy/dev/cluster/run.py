@@ -51,6 +51,8 @@ class Cluster:
         self.nodes = [f"node-{number}" for number in range(1, nodes + 1)]
         self.engine = engine
         self.builds_images = True
+        self.names: list[str] = []
+        """Other names and addresses that the gateway's certificate is for."""
         self.socket = folder / "gateway.sock"
         self.broker = Server(
             name="RabbitMQ",
@@ -102,7 +104,7 @@ class Cluster:
             return self._without_docker()
         script, found = HERE.parent / "engine.sh", dict[str, dict[str, str]]()
         for name in self.nodes:
-            state = {"ENGINE_DIR": str(self._folder(name) / "engine")}
+            state = {"ENGINE_DIR": str(self._folder(name).resolve() / "engine")}
             with step(f"container engine of {name}"):
                 ends.callback(run, [script, "stop"], **state)
                 try:
@@ -130,7 +132,7 @@ class Cluster:
 
     def _start_gateway(self) -> None:
         folder = self._folder("gateway")
-        run([sys.executable, HERE / "certificates.py", folder])
+        run([sys.executable, HERE / "certificates.py", folder, *self.names])
         owner = self.database.run("url", "owner").strip()
         self.address = f"127.0.0.1:{self._port()}"
         settings = {
@@ -154,6 +156,10 @@ class Cluster:
         self._begin(f"{name}-daemon", [*in_place, BIN / "assayd"], folder, own)
 
     def _start_worker(self, name: str) -> None:
+        self._begin(f"{name}-worker", [BIN / "assayd-node"], self._folder(name), self.worker_settings(name))
+
+    def worker_settings(self, name: str) -> dict[str, str]:
+        """Return the settings of a node's worker, with a token of its own."""
         folder = self._folder(name)
         token_file = folder / "token"
         if not token_file.exists():
@@ -162,7 +168,7 @@ class Cluster:
             if status != 201:
                 raise Broken(f"the gateway gives no token for {name}: {said}")
             secret(token_file, str(said["token"]))
-        worker = {
+        return {
             "ASSAYD_NODE_NAME": name,
             "ASSAYD_NODE_GATEWAY": f"https://{self.address}",
             "ASSAYD_NODE_CA_FILE": str(self.folder / "gateway/ca.pem"),
@@ -170,7 +176,6 @@ class Cluster:
             "ASSAYD_NODE_BROKER_URL_FILE": str(self.broker.folder / "node.url"),
             "ASSAYD_NODE_SOCKET": f"{folder}/assayd.sock",
         }
-        self._begin(f"{name}-worker", [BIN / "assayd-node"], folder, worker)
 
     def _begin(self, name: str, command: list[str | Path], folder: Path, settings: Mapping[str, str]) -> None:
         part = self.parts[name] = Part(name, command, folder, settings)
@@ -250,13 +255,14 @@ def stop(folder: Path) -> int:
         if (folder / script).exists():
             run([HERE.parent / f"{script}.sh", "stop", folder / script])
     for engine in folder.glob("node-*/engine"):
-        run([HERE.parent / "engine.sh", "stop"], ENGINE_DIR=str(engine))
+        run([HERE.parent / "engine.sh", "stop"], ENGINE_DIR=str(engine.resolve()))
     say("nothing of it runs")
     return 0
 
 
-def start(folder: Path, nodes: int, engine: str) -> int:
+def start(cluster: Cluster) -> int:
     """Run a cluster until a signal comes. Raises: Broken."""
+    folder = cluster.folder
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if shutil.which("setpriv") is None:
         raise Broken("there is no setpriv (Debian: apt-get install util-linux)")
@@ -277,7 +283,6 @@ def start(folder: Path, nodes: int, engine: str) -> int:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, tell)
         with suppress(Told), ExitStack() as ends:
-            cluster = Cluster(folder, nodes, engine)
             cluster.start(ends)
             cluster.show()
             while True:
@@ -293,12 +298,19 @@ def main() -> int:
     parser.add_argument("verb", choices=("start", "stop"))
     parser.add_argument("--nodes", type=int, default=2)
     parser.add_argument("--engine", choices=("auto", "docker", "oci"), default="auto")
+    parser.add_argument("--images-are-there", action="store_true", help="with --engine oci: build none")
     parser.add_argument("--dir", type=Path, default=ROOT / ".run/cluster")
     chosen = parser.parse_args()
     os.chdir(ROOT)
-    folder = Path(os.path.relpath(chosen.dir.resolve()))  # short, if it can be: sockets have 108 bytes
+    folder = chosen.dir.resolve()
+    if folder.is_relative_to(ROOT):
+        folder = folder.relative_to(ROOT)  # shorter: an address of a socket has 108 bytes
     try:
-        return stop(folder) if chosen.verb == "stop" else start(folder, chosen.nodes, chosen.engine)
+        if chosen.verb == "stop":
+            return stop(folder)
+        cluster = Cluster(folder, chosen.nodes, chosen.engine)
+        cluster.builds_images = not chosen.images_are_there
+        return start(cluster)
     except Broken as problem:
         say(str(problem))
         return 1

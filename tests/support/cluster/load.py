@@ -36,7 +36,7 @@ class Load:
     """Attempts sent to one gateway, each with the verdict that it must get."""
 
     def __init__(self, socket: Path) -> None:
-        self._client = PlainClient(socket)
+        self.client = PlainClient(socket)
         self._ulids = Ulids()
         self._numbers = count()
         self._random = random.Random(7)
@@ -74,7 +74,7 @@ class Load:
     def _send(self, attempt_id: str, document: Document, until: float) -> None:
         while True:
             try:
-                self._client.submit(document, attempt_id=attempt_id)
+                self.client.submit(document, attempt_id=attempt_id)
             except ClientError as trouble:
                 if not trouble.retryable or time.monotonic() > until:
                     raise
@@ -96,12 +96,12 @@ class Load:
         return Outcome(verdicts=Counter(map(str, verdicts.values())), wrong=wrong, lost=lost, last_at=last_at)
 
     def _error(self, attempt_id: str) -> object:
-        return self._client.attempt(attempt_id)["error"]
+        return self.client.attempt(attempt_id)["error"]
 
     def _verdict(self, attempt_id: str, until: float) -> str | None:
         while (left_s := until - time.monotonic()) > 0:
             try:
-                verdict = self._client.attempt(attempt_id, wait_s=min(left_s, 20))["verdict"]
+                verdict = self.client.attempt(attempt_id, wait_s=min(left_s, 20))["verdict"]
             except ClientError as trouble:
                 if not trouble.retryable:
                     raise

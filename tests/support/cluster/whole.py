@@ -7,17 +7,24 @@ import importlib.util
 import os
 import shutil
 import signal
+import socket
+import sqlite3
+import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import psycopg
+
 from assayd.client import PlainClient
 from support.engines.oci import oci_engine
+from support.hosts.namespaces import HOST_4, cable, inside
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -66,14 +73,79 @@ class WholeCluster:
     def kill_broker(self) -> None:
         self.started.broker.run("kill")
 
-    def wait_until(self, holds: Any, what: str, timeout_s: float = 60.0) -> None:
-        self.started.wait(what, holds, timeout_s)
+    def wait_until(self, what: str, holds: Callable[[], bool], within_s: float = 120.0) -> None:
+        until = time.monotonic() + within_s
+        while not holds():
+            assert time.monotonic() < until, f"{what}: not within {within_s:g} s"
+            time.sleep(0.2)
 
-    def nodes(self) -> dict[str, bool]:
-        """Return the nodes that live, and whether each takes work."""
-        status, said = self.started.ask("GET", "/v1/nodes")
-        assert status == 200, said
-        return {node["name"]: bool(node["consumes"]) for node in said["nodes"] if node["alive"]}
+    def wait_for_nodes(self, names: set[str]) -> None:
+        """Wait until exactly these nodes take work."""
+        self.wait_until(f"the nodes {names}", lambda: self._consuming() == names)
+
+    def _consuming(self) -> set[str]:
+        live = "beat_at > (extract(epoch from clock_timestamp()) - 15) * 1000000"
+        return {str(row[0]) for row in self.rows(f"SELECT name FROM nodes WHERE consumes = 1 AND {live}")}
+
+    def versions(self) -> set[str]:
+        """Return the versions of gateways and nodes that live."""
+        live = "beat_at > (extract(epoch from clock_timestamp()) - 15) * 1000000"
+        both = " UNION ".join(f"SELECT version FROM {table} WHERE {live}" for table in ("nodes", "gateways"))
+        return {str(row[0]) for row in self.rows(both)}
+
+    def why(self, node: str) -> str:
+        """Return why a node takes no work."""
+        return str(self.rows("SELECT why FROM nodes WHERE name = %s", node)[0][0])
+
+    def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """Ask the cluster's database."""
+        url = (self.folder / "gateway/database.url").read_text().strip().replace("+psycopg", "")
+        with psycopg.connect(url) as connection:
+            return connection.execute(statement.encode(), values or None).fetchall()
+
+    def verdicts(self, attempts: list[str]) -> int:
+        """Count the verdicts on record of these attempts."""
+        return int(self.rows("SELECT count(*) FROM verdicts WHERE attempt_id = ANY(%s)", attempts)[0][0])
+
+    def second_runs(self, attempts: list[str]) -> int:
+        """Count the second runs of these attempts; a third one is none that there may be."""
+        runs = self.rows("SELECT run_number FROM runs WHERE attempt_id = ANY(%s)", attempts)
+        assert {number for (number,) in runs} <= {1, 2}
+        return sum(number == 2 for (number,) in runs)
+
+    def nodes_of(self, attempts: list[str]) -> set[str]:
+        """Return the nodes that had runs of these attempts."""
+        return {
+            str(row[0])
+            for row in self.rows("SELECT daemon_id FROM runs WHERE attempt_id = ANY(%s)", attempts)
+        }
+
+    def wait_for_work(self, node: str) -> None:
+        """Wait until a node has runs in hand that will take a while."""
+        statement = (
+            "SELECT count(*) FROM runs JOIN dispatches USING (attempt_id) "
+            "WHERE daemon_id = %s AND leased_at < (extract(epoch from clock_timestamp()) - 0.3) * 1000000"
+        )
+        self.wait_until(f"work in the hands of {node}", lambda: self.rows(statement, node)[0][0] >= 2)
+
+    def wait_for_gateway(self) -> None:
+        """Wait until the gateway answers, and takes attempts."""
+
+        def answers() -> bool:
+            with suppress(OSError):
+                return bool(self.started.ask("GET", "/readyz")[0] == 200)
+            return False
+
+        self.wait_until("the gateway", answers)
+
+    def unfinished(self) -> int:
+        """Count what waits in the outbox, or for a verdict at any daemon."""
+        count = int(self.rows("SELECT count(*) FROM dispatches")[0][0])
+        for path in self.folder.glob("node-*/state/assayd.db"):
+            with closing(sqlite3.connect(path, timeout=10)) as database:
+                statement = "SELECT count(*) FROM attempts WHERE id NOT IN (SELECT attempt_id FROM verdicts)"
+                count += database.execute(statement).fetchone()[0]
+        return count
 
     def containers(self) -> int:
         """Count the containers that the nodes' daemons have."""
@@ -82,16 +154,98 @@ class WholeCluster:
             count += len(asyncio.run(engine.list_owned(identity.read_text().strip())))
         return count
 
-    def processes(self) -> list[str]:
-        """List the processes that belong to this cluster, by what started them."""
-        found = []
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                if f"{self.folder}".encode() in (process / "environ").read_bytes():
-                    found.append((process / "cmdline").read_text().replace("\0", " "))
-            except OSError:
-                continue
-        return [line for line in found if line.strip()]
+
+def processes_of(folder: Path) -> list[tuple[int, str]]:
+    """Return the processes that were started for the cluster in a folder, with their command lines."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            line, environment = ((process / name).read_bytes() for name in ("cmdline", "environ"))
+            if folder.name.encode() in line + environment:
+                found.append((int(process.name), line.replace(b"\0", b" ").decode()))
+        except OSError:
+            continue
+    return [(pid, line) for pid, line in found if line.strip()]
+
+
+class Link:
+    """The only way between a node and the rest of its cluster."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+
+    def cut(self) -> None:
+        """Let no packet through any more, in either direction; nobody is told."""
+        self._set("down")
+
+    def heal(self) -> None:
+        self._set("up")
+
+    def _set(self, state: str) -> None:
+        subprocess.run(["ip", "-n", self._host, "link", "set", "cable", state], check=True, timeout=30)
+
+
+@contextmanager
+def cut_off(cluster: WholeCluster, node: str) -> Iterator[Link]:
+    """Put a node's worker into a network namespace of its own while the body runs; gives the link to it."""
+    worker, started = cluster.part(f"{node}-worker"), cluster.started
+    command, environment = worker.command, worker.environment
+    broker = (started.broker.folder / "node.url").read_text().strip()
+    broker_port = int(broker.rpartition(":")[2].partition("/")[0])
+    gateway_port = int(started.address.rpartition(":")[2])
+    with cable() as (inner, host), ExitStack() as relays:
+        ports = [relays.enter_context(_relay(host, port)) for port in (broker_port, gateway_port)]
+        url = cluster.folder / "cut-off.url"
+        url.write_text(broker.replace(f"127.0.0.1:{broker_port}", f"{HOST_4}:{ports[0]}"))
+        far = {"ASSAYD_NODE_GATEWAY": f"https://{HOST_4}:{ports[1]}", "ASSAYD_NODE_BROKER_URL_FILE": str(url)}
+        worker.command = ["nsenter", f"--net=/run/netns/{inner}", "--", *command]
+        worker.environment = {**environment, **far}
+        worker.end(30)
+        worker.start()
+        try:
+            yield Link(host)
+        finally:
+            worker.command, worker.environment = command, environment
+            worker.end(30)
+            worker.start()
+
+
+@contextmanager
+def _relay(namespace: str, port: int) -> Iterator[int]:
+    """Pass on what comes to a port inside a namespace to one on this machine's loopback."""
+    with inside(namespace):
+        listener = socket.create_server((HOST_4, 0))
+    threading.Thread(target=_accept, args=(listener, port), daemon=True).start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+def _accept(listener: socket.socket, port: int) -> None:
+    while True:
+        try:
+            near, _ = listener.accept()
+        except OSError:
+            return
+        try:
+            far = socket.create_connection(("127.0.0.1", port))
+        except OSError:
+            near.close()
+            continue
+        for source, target in ((near, far), (far, near)):
+            threading.Thread(target=_pass_on, args=(source, target), daemon=True).start()
+
+
+def _pass_on(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+    for end in (source, target):
+        with suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+    source.close()
 
 
 @contextmanager
@@ -103,12 +257,13 @@ def whole_cluster(nodes: int = 2, **settings: str) -> Iterator[WholeCluster]:
     try:
         with ExitStack() as ends:
             started = program.Cluster(folder, nodes, "oci", settings)
+            started.names = [HOST_4]
             started.builds_images = False  # they are there: the daemons of other tests have them
             started.start(ends)
             program.say(f"started in {time.monotonic() - began:.1f} s")
             cluster = WholeCluster(started, folder)
             yield cluster
-        assert cluster.processes() == []
+        assert processes_of(folder) == []
         assert cluster.containers() == 0
     except BaseException:
         for log in sorted(folder.rglob("*.log")):

@@ -1,17 +1,24 @@
 """The application, called directly as any user, for tests of routes."""
 
 from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
 
 import httpx
 import pytest
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from assayd.api import ApiLimits, Caller, SocketAccess, create_app
+from assayd.ids import SystemClock
 from assayd.kinds.registry import all_validators
 from assayd.model.submission import Peer
 from assayd.wiring.from_kinds import routers_of
+from assayd_cluster.gate import TokenGate
+from assayd_cluster.verifying import TokenVerifier
 from support.daemons.fake_service import FakeService
 
+NO_TOKENS = TokenVerifier(SimpleNamespace(), SystemClock())  # type: ignore[arg-type]
+"""Knows none: these are users of the Unix socket."""
 Connect = Callable[..., httpx.AsyncClient]
 
 
@@ -30,16 +37,19 @@ def service(app: FastAPI) -> FakeService:
     return app.state.service
 
 
-@pytest.fixture
-async def connect(app: FastAPI, service: FakeService) -> AsyncIterator[Connect]:
-    """Return clients that call the application directly, as any user."""
+@pytest.fixture(params=["daemon", pytest.param("gateway", marks=pytest.mark.cluster)])
+async def connect(
+    app: FastAPI, service: FakeService, request: pytest.FixtureRequest
+) -> AsyncIterator[Connect]:
+    """Return clients that call the application directly, as any user; a gateway's stands behind its gate."""
     clients = []
+    entered: ASGIApp = app if request.param == "daemon" else TokenGate(app, NO_TOKENS)
 
     def as_user(uid: int = 1000, *groups: int) -> httpx.AsyncClient:
         caller = Caller(peer=Peer(uid=uid, gid=uid, pid=1), groups=frozenset({uid, *groups}))
 
         async def app_of_caller(scope, receive, send):
-            await app({**scope, "state": {"caller": caller}}, receive, send)
+            await entered({**scope, "state": {"caller": caller}}, receive, send)
 
         transport = httpx.ASGITransport(app_of_caller, raise_app_exceptions=False)
         clients.append(httpx.AsyncClient(transport=transport, base_url="http://assayd"))

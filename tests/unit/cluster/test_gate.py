@@ -251,6 +251,29 @@ async def test_revocation_ends_what_is_under_way(gateway, monkeypatch: pytest.Mo
         assert code(await asked) == (401, "token.revoked")
 
 
+async def test_guesses_keep_no_request_of_a_revoked_token_alive(
+    gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate_module, "FRESH_S", 0.01)
+    token, begun = await gateway.token(Scope.SUBMIT), asyncio.Semaphore(0)
+
+    async def wait(_: Request) -> Any:
+        begun.release()
+        await asyncio.Event().wait()
+
+    gateway.app.router.routes.insert(0, Route("/wait", wait))
+    asked = [asyncio.create_task(gateway.ask("GET", "/wait", token)) for _ in range(3)]
+    for _ in asked:
+        await begun.acquire()
+    for _ in range(30):
+        await gateway.ask("GET", "/v1/attempts", new_secret())
+    await gateway.tokens.revoke(gateway.made[token])
+    gateway.clock.seconds += 5
+    async with asyncio.timeout(10):
+        answers = await asyncio.gather(*asked)
+    assert [code(answer) for answer in answers] == [(401, "token.revoked")] * 3
+
+
 async def test_one_tenant_cannot_hold_all_requests(gateway) -> None:
     one, two = await gateway.token(Scope.SUBMIT), await gateway.token(Scope.SUBMIT, tenant="two")
     begun, go = asyncio.Semaphore(0), asyncio.Event()

@@ -13,6 +13,8 @@ from sqlalchemy import select, text
 
 from assayd.errors import RequestError, StoreError
 from assayd.model.report import Verdict
+from assayd.ports.batches import BatchRequest
+from assayd.ports.driving import Driven
 from assayd.store import tables as daemon_tables
 from assayd_cluster import tables
 from assayd_cluster.documents import RunLost
@@ -275,3 +277,23 @@ async def test_runs_say_which_node_had_them(tmp_path: Path, url: str) -> None:
             lambda connection: connection.execute(select(daemon_tables.runs.c.daemon_id)).scalars().all()
         )
     assert rows == ["a"]
+
+
+async def test_one_gateway_of_several_sends_to_webhooks(tmp_path: Path, url: str) -> None:
+    async with two_gateways(tmp_path, url) as (first, second):
+        await first.cluster.readiness.look()
+        assert [each.cluster.basics.sender.sends() for each in (first, second)] == [True, False]
+        await silence(first, "gateways", "id", first.cluster.gateway_id)
+        await second.cluster.readiness.look()
+        assert second.cluster.basics.sender.sends()
+
+
+async def test_batch_of_a_dead_gateway_goes_on_at_another(tmp_path: Path, url: str) -> None:
+    async with two_gateways(tmp_path, url) as (first, second):
+        batch = await first.gateway.parts.batches.open(BatchRequest(name="b"), peer=PEER)
+        assert not await second.cluster.driving.take(Driven.BATCH, batch.id)
+        await silence(first, "gateways", "id", first.cluster.gateway_id)
+        estate = await second.cluster.membership.take_over()
+        assert estate.driven == [("batch", batch.id)]
+        assert await second.cluster.driving.take(Driven.BATCH, batch.id)
+        assert not await first.cluster.driving.take(Driven.BATCH, batch.id)

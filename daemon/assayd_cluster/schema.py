@@ -1,0 +1,27 @@
+"""Make the tables of a cluster, or update them, by the account that owns them, before gateways start."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from assayd.kinds import registry
+from assayd.settings import Settings
+from assayd.store.jobs import open_jobs
+from assayd.wiring.from_kinds import recorders_of
+from assayd_cluster.settings import read_secret
+from assayd_cluster.tables import ALL
+
+
+def migrate(url_file: Path, settings: Settings) -> None:
+    """Bring the database to this version. Args: `url_file` holds the URL of the owner's account.
+
+    Raises: ConfigError, StoreError.
+    """
+    asyncio.run(_migrate(read_secret(url_file, "--migrate"), settings))
+
+
+async def _migrate(url: str, settings: Settings) -> None:
+    recorders = recorders_of(registry.load(settings.validators))
+    async with open_jobs(settings.state_dir, url, recorders) as jobs:
+        await jobs.access.make(ALL)
