@@ -56,7 +56,7 @@ def limit(path: str, said: str) -> Wall:
     return Wall(limits={path: "-1" if path.startswith("cpu") else "max"}, said=said)
 
 
-WORK = '_mount("work", root + BASE, "tmpfs", _HIDDEN'
+WORK = '_mount("work", root + BASE, "tmpfs", flags'
 WALLS: Mapping[str, Wall] = {
     "mount namespace": namespace("mnt", "0x00020000"),
     "host name namespace": namespace("uts", "0x04000000"),
@@ -102,16 +102,16 @@ WALLS: Mapping[str, Wall] = {
     "work directory's size": Wall(change=("{request['work']},", ""), said="/sandbox: size"),
     "work directory's files": Wall(change=("{request['work']},", ""), said="/sandbox: nr_inodes"),
     "work directory without programs": Wall(
-        change=(WORK, WORK.replace("_HIDDEN", "_NOSUID | _NODEV")),
+        change=(WORK, WORK.replace("flags", "_NOSUID | _NODEV")),
         said="/sandbox lacks noexec",
         probe="work_programs",
         holds=126,
     ),
     "work directory without set-uid": Wall(
-        change=(WORK, WORK.replace("_HIDDEN", "_NOEXEC | _NODEV")), said="/sandbox lacks nosuid"
+        change=(WORK, WORK.replace("flags", "_NOEXEC | _NODEV")), said="/sandbox lacks nosuid"
     ),
     "work directory without devices": Wall(
-        change=(WORK, WORK.replace("_HIDDEN", "_NOEXEC | _NOSUID")), said="/sandbox lacks nodev"
+        change=(WORK, WORK.replace("flags", "_NOEXEC | _NOSUID")), said="/sandbox lacks nodev"
     ),
     "shared memory": Wall(
         change=('plan["shm"]', '"mode=1777,size=4194304"'),
