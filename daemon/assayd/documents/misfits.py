@@ -41,6 +41,9 @@ def _misfits(kind: Any, value: object) -> Iterator[str]:
         yield from _misfits_of_union([part for part in parts if part is not NoneType], value)
     elif isinstance(kind, type) and issubclass(kind, BaseModel):
         yield from _misfits_of_model(kind, value)
+    elif kind in _PLAIN:
+        if not isinstance(value, str if kind is str else _PLAIN):
+            yield ""
     elif isinstance(value, dict):
         inner = parts[1] if _is(kind, Mapping) and len(parts) == 2 else None
         for name, member in value.items() if inner is not None else ():
@@ -49,8 +52,6 @@ def _misfits(kind: Any, value: object) -> Iterator[str]:
         inner = parts[0] if _is(kind, Sequence) and parts else None
         for number, member in enumerate(value) if inner is not None else ():
             yield from (f"{number}.{place}" for place in _misfits(inner, member))
-    elif kind in _PLAIN and not isinstance(value, _PLAIN if kind is not str else str):
-        yield ""
 
 
 def _misfits_of_model(model: type[BaseModel], value: object) -> Iterator[str]:
