@@ -13,6 +13,7 @@ import pytest
 
 from assayd.client import ClientError, Document, PlainClient
 from assayd.ports.engine import LABEL_CONTAINER
+from support.daemons.chosen import new_daemon
 from support.daemons.daemon_process import ROOT, DaemonProcess
 
 pytestmark = pytest.mark.engine
@@ -27,7 +28,7 @@ class Stage:
     """A daemon whose provider plays, and the plays."""
 
     def __init__(self, docker_host: str) -> None:
-        self.daemon = DaemonProcess(docker_host, settings={"POOL__DEFAULT_TARGET": "1"})
+        self.daemon = new_daemon(docker_host, settings={"POOL__DEFAULT_TARGET": "1"})
         self.folder = self.daemon.home / "plays"
         self.folder.mkdir()
         os.mkfifo(self.folder / "asked")
