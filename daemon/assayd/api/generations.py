@@ -27,6 +27,7 @@ from assayd.documents.generations import (
     generation_document,
     library_entry_body,
 )
+from assayd.documents.misfits import refuse_misfits
 from assayd.documents.repairs import step_document
 from assayd.errors import RequestError
 from assayd.ports.generations import GenerationRequest, GenerationView
@@ -130,6 +131,7 @@ async def read_model(request: Request, call: Call, model: type[B]) -> B:
 
 def _read_model(body: bytes, model: type[B]) -> B:
     raw = read_json(body) if body else {}
+    refuse_misfits(model, raw)
     try:
         return model.model_validate(raw)
     except ValidationError as error:

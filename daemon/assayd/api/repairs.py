@@ -14,6 +14,7 @@ from assayd.api import answers
 from assayd.api.call import Call, CallDep, json_response, read_body
 from assayd.api.events import Documents, EventStream
 from assayd.documents import read_json, repair_document
+from assayd.documents.misfits import refuse_misfits
 from assayd.documents.repairs import (
     RepairBody,
     RepairDocument,
@@ -151,6 +152,7 @@ async def _page(call: Call, repairs: Sequence[Repair], next_cursor: str | None) 
 
 def _read(body: bytes) -> RepairBody:
     raw = read_json(body) if body else {}
+    refuse_misfits(RepairBody, raw)
     try:
         return RepairBody.model_validate(raw)
     except ValidationError as error:

@@ -19,6 +19,7 @@ from pydantic import (
     field_validator,
 )
 
+from assayd.documents.misfits import refuse_misfits
 from assayd.documents.payload_caps import PayloadCaps, refuse_large_parts
 from assayd.documents.strict_json import canonical, digest, read_json
 from assayd.errors import RequestError
@@ -141,6 +142,7 @@ def read_submission(body: bytes, kinds: Mapping[str, Validator], *, caps: Payloa
     envelope = _read_envelope(raw)
     validator = _find_kind(envelope.kind, kinds)
     refuse_large_parts(validator, envelope.payload, caps)
+    refuse_misfits(validator.payload, envelope.payload, "payload.")
     payload_text = canonical(envelope.payload)
     policy = envelope.policy or validator.default_policy
     overrides = envelope.overrides.model_dump(exclude_none=True)
@@ -197,6 +199,7 @@ async def read_accepted(document: bytes, kinds: Mapping[str, Validator]) -> Subm
 
 
 def _read_envelope(raw: dict[str, JsonValue]) -> SubmissionBody:
+    refuse_misfits(SubmissionBody, raw)
     try:
         return SubmissionBody.model_validate(raw)
     except ValidationError as error:

@@ -49,6 +49,8 @@ _MOST_COMPILED = 8 << 20
 _VERSION = re.compile(r"3\.[0-9]{1,2}\.[0-9]{1,3}", re.ASCII)
 _MODULE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}=[A-Za-z0-9.+!_-]{1,32}", re.ASCII)
 _MOST_MODULES = 500
+_ACCOUNTS_BYTES = 2**20
+"""What a list of accounts may have."""
 _SHOWN = 10
 _STAGE = f"""
 import json, marshal, sys
@@ -226,6 +228,9 @@ def _furnish(root: Path) -> None:
             (root / name).mkdir(exist_ok=True)
     for name, line in rootfs.GUEST_ACCOUNT.items():
         path = resolved(root, name)
+        if path.is_file() and path.stat().st_size > _ACCOUNTS_BYTES:
+            message = f"/{name} of the image has more than {_ACCOUNTS_BYTES >> 20} MiB; take a smaller image"
+            raise ConfigError("image.source_too_large", message)
         if path.is_file() and f":{rootfs.GUEST_UID}:".encode() not in path.read_bytes():
             rootfs.write(root, name, path.read_bytes().rstrip(b"\n") + b"\n" + line.encode())
         elif not path.exists() and _is_folder(path.parent):

@@ -78,6 +78,11 @@ class LayeredRoot:
             fresh.add(target)
 
     def _count(self, member: tarfile.TarInfo) -> None:
+        if (
+            member.issparse() or member.size < 0
+        ):  # no builder of images makes them, and any size may be claimed
+            message = f"the image has {member.name[:200]!a}, a file with holes; save the image anew"
+            raise ConfigError("image.source_refused", message)
         self._entries += 1
         self._bytes += member.size if member.isreg() else 0
         if self._entries > self._caps.entries or self._bytes > self._caps.unpacked_bytes:

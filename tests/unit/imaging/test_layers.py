@@ -168,3 +168,15 @@ def test_name_that_is_not_text_is_left_out_and_said(tmp_path: Path) -> None:
 
     assert listed(tmp_path / "root") == ["gut-ä"]
     assert layered.removed["its name is not UTF-8"] == ["'bad\\udcff'"]
+
+
+@pytest.mark.parametrize("size", [-1, 2**20])
+def test_file_with_holes_whose_size_is_only_claimed_is_refused(tmp_path: Path, size: int) -> None:
+    claimed = tarfile.TarInfo("big")
+    claimed.pax_headers = {"GNU.sparse.map": f"{max(size, 0)},0", "GNU.sparse.size": str(size)}
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        tar.addfile(claimed)
+    with pytest.raises(ConfigError, match="a file with holes"):
+        applied(tmp_path / "root", made.getvalue())
+    assert listed(tmp_path / "root") == []
