@@ -24,6 +24,7 @@ from assayd.wiring import OWN, Assembly, Basics, PartOverrides, build
 from assayd_cluster.broker import make_celery
 from assayd_cluster.bundles import open_bundles
 from assayd_cluster.bundles.sweeping import sweeping
+from assayd_cluster.encryption import require_encrypted_broker, require_encrypted_database
 from assayd_cluster.gateway.dispatches import Dispatches, OutboxHooks
 from assayd_cluster.gateway.doctor import ClusterDoctor
 from assayd_cluster.gateway.driving import GatewayDriving
@@ -115,6 +116,7 @@ async def build_gateway(
     """
     chosen = settings.cluster
     database_url = read_secret(chosen.database_url_file, "cluster.database_url_file")
+    require_encrypted_database(database_url, "cluster.database_url_file")
     gateway_id = Ulids().new()
     notices = Notices(database_url, gateway_id)
     hooks = OutboxHooks(gateway_id, notices)
@@ -138,6 +140,7 @@ async def build_gateway(
 def _open_broker(settings: GatewaySettings) -> Publishing:
     chosen = settings.cluster
     url = read_secret(chosen.broker_url_file, "cluster.broker_url_file")
+    require_encrypted_broker(url, "cluster.broker_url_file")
     return Publisher(make_celery(url, queue=chosen.queue, ca_file=chosen.broker_ca_file))
 
 
