@@ -25,6 +25,8 @@ LIVE_S = 15.0
 """How long after its last beat one counts as alive."""
 INLINE_BYTES = 64 * 2**10
 """Files of a bundle up to this size come with the verdict; larger ones are sent before it, each by itself."""
+MOST_CAPACITY = 256
+"""Attempts that a node has in hand at once, whatever it says of itself."""
 MOST_FILES = 400
 MOST_EVENTS = 5_000
 MOST_SEQ = 10**6
@@ -58,7 +60,7 @@ class _Answer(BaseModel):
 class NodeBeat(_Document):
     """``PUT /v1/nodes/{name}``: how a node is. `runs` are the attempts that its worker has in hand."""
 
-    capacity: int = Field(ge=1, le=4096)
+    capacity: int = Field(ge=1, le=MOST_CAPACITY)
     ready: bool
     reason: str = Field("", max_length=1000)
     draining: bool = False
@@ -101,8 +103,6 @@ class Claimed(_Answer):
     uid: int
     kind: str
     policy: str
-    cancelled: bool = False
-    live: bool = True
 
 
 class StateBody(_Document):

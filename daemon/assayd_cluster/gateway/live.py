@@ -136,8 +136,8 @@ class LiveRuns:
         """Take note that a run came to no verdict; another is to have it, if one is left."""
         held = await self._under_way(node, attempt_id, run)
         log.warning("run.lost", attempt_id=attempt_id, node=node, run_number=run, reason=lost.reason)
-        await self._runs.lose(held, started=lost.started)
-        if lost.started and run >= MAX_RUNS:
+        spent = await self._runs.lose(held, started=lost.started)
+        if spent and run >= MAX_RUNS:
             await self._exhaust(attempt_id)
         else:
             self._execution.publish_again(attempt_id)
