@@ -97,6 +97,7 @@ _HELD = (
     )
     .where(_THIS)
 )
+_MINE = select(_RUN.expires_at).where(_THIS)
 _END = update(tables.runs).where(_THIS).values(expires_at=OVER)
 _FORGET = delete(tables.runs).where(_THIS)
 _CANCELLED = (
@@ -184,6 +185,15 @@ class Runs:
 
         return await self._access.write(apply, durable=False)
 
+    async def require(self, node: str, attempt_id: str, number: int) -> None:
+        """See that a run is a node's. Raises: RequestError ``run.foreign``, ``run.over``."""
+        wanted = {"attempt": attempt_id, "run_number_": number, "node": node}
+        expires_at = await self._access.read(lambda connection: connection.execute(_MINE, wanted).scalar())
+        if expires_at is None:
+            raise _foreign(node, number)
+        if expires_at == OVER:
+            raise _over(attempt_id)
+
     async def held(self, node: str, attempt_id: str, number: int) -> HeldRun:
         """Return a run that a node says it has in hand, or whose verdict is in.
 
@@ -195,7 +205,7 @@ class Runs:
             row = connection.execute(_HELD, wanted).one_or_none()
             attempt = get_attempt(connection, attempt_id) if row is not None else None
             if row is None or attempt is None:
-                raise RequestError("run.foreign", f"node {node} does not hold run {number} of this attempt")
+                raise _foreign(node, number)
             if row.expires_at == OVER:
                 raise _over(attempt_id)
             return HeldRun(
@@ -273,6 +283,10 @@ def _refused(refusal: Refusal, attempt_id: str) -> RequestError:
     if refusal is Refusal.OVER:
         return _over(attempt_id)
     return Held(elsewhere=refusal is Refusal.ELSEWHERE)
+
+
+def _foreign(node: str, number: int) -> RequestError:
+    return RequestError("run.foreign", f"node {node} does not hold run {number} of this attempt")
 
 
 def _over(attempt_id: str) -> RequestError:
