@@ -166,8 +166,7 @@ async def test_run_that_never_started_counts_for_nothing(tmp_path: Path, url: st
         ({"id": "01" + "0" * 24}, "id, kind, policy or input_digest"),
         ({"input_digest": "0" * 64}, "id, kind, policy or input_digest"),
         ({"verdict": "failed"}, "report: status"),
-        ({"verdict": None}, "report: status"),
-        ({"cause": "made_up"}, "no such cause"),
+        ({"state": "running"}, "it has no verdict"),
         ({"error": {"code": "x", "message": "y"}}, "comes with its error"),
     ],
 )
