@@ -13,6 +13,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
+from heapq import merge
 from typing import cast
 
 import structlog
@@ -88,11 +89,8 @@ class RunVerdicts:
         if not await deps.jobs.finish(attempt, events, cases):
             await self._remove(attempt.id, written.location)
             return False
-        shown = {event.seq for event in deps.hub.durable(attempt.id)}
         if deps.execution.is_here(attempt.id):
-            for event in events:
-                if event.seq not in shown:
-                    deps.hub.show(event)
+            self._show(events, read_events(held, brought.events))
         moment = stamp(attempt.created_at)
         deps.execution.end(
             Finished(
@@ -132,6 +130,15 @@ class RunVerdicts:
             for place, (kind, body) in enumerate(bodies)
         ]
         return [*(known or [queued]), *middle, *ends]
+
+    def _show(self, durable: Sequence[Event], told: Sequence[Event]) -> None:
+        """Show what was not shown on the way; a short run brings its output with the verdict alone."""
+        hub, attempt_id = self._deps.hub, durable[0].attempt_id
+        newest, shown = hub.newest(attempt_id), {event.seq for event in hub.durable(attempt_id)}
+        output = (event for event in told if event.kind in OUTPUT and event.seq > newest)
+        lasting = (event for event in durable if event.seq not in shown)
+        for event in merge(lasting, output, key=lambda event: event.seq):
+            hub.show(event)
 
     async def _remove(self, attempt_id: str, location: str) -> None:
         """Remove a bundle that does not count; the one that does may be the same, brought to two gateways."""

@@ -86,6 +86,22 @@ async def test_verdict_of_a_node_is_the_attempts(tmp_path: Path, url: str) -> No
     assert left == []
 
 
+async def test_output_that_comes_with_the_verdict_alone_is_seen_by_those_who_follow(
+    tmp_path: Path, url: str
+) -> None:
+    async with one_gateway(tmp_path, url) as gateway:
+        await gateway.beat("a")
+        attempt = await gateway.submit()
+        message = await gateway.messages.next()
+        claimed = await gateway.claim("a", message)
+        await gateway.bring("a", attempt.id, claimed, output={"unit": "a", "text": "hello"})
+        events = [event async for event in gateway.service.events(attempt.id)]
+        stored = await gateway.gateway.parts.shared.jobs.events(attempt.id)
+    kinds = ["state"] * 4 + ["stdout"] + ["state"] * 2 + ["finished"]
+    assert [(event.seq, event.kind) for event in events] == list(enumerate(kinds, 1))
+    assert "stdout" not in {event.kind for event in stored}
+
+
 async def test_claim_needs_the_ticket_and_is_one_nodes_at_a_time(tmp_path: Path, url: str) -> None:
     async with one_gateway(tmp_path, url) as gateway:
         await gateway.beat("a")
