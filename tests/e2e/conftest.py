@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from assayd.client import PlainClient
+from support.cluster.apart import leave_out
 from support.cluster.gateway_process import cluster_servers
 from support.daemons.chosen import BEHIND_GATEWAY, new_daemon
 from support.daemons.daemon_fixtures import make_daemon, pytest_runtest_makereport  # noqa: F401 - pytest finds them
@@ -19,6 +20,9 @@ from support.stores.postgres import PostgresServer
 ENGINES = [pytest.param("oci", marks=needs_oci)]
 
 if BEHIND_GATEWAY:
+
+    def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+        leave_out(config, items)
 
     @pytest.fixture(scope="session", autouse=True)
     def servers(postgres: PostgresServer) -> Iterator[None]:

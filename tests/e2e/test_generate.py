@@ -19,7 +19,7 @@ from assayd.cli.screens.session import Asked, Session
 from assayd.cli.screens.wizard import Wizard
 from assayd.client import ClientError, Document, PlainClient
 from support.daemons.chosen import new_daemon
-from support.daemons.daemon_process import BIN, DaemonProcess
+from support.daemons.daemon_process import BIN
 from support.daemons.terminal import Terminal
 from support.texts import guide
 

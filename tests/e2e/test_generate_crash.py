@@ -11,7 +11,6 @@ import pytest
 
 from assayd.client import Document, PlainClient
 from support.daemons.chosen import new_daemon
-from support.daemons.daemon_process import DaemonProcess
 
 pytestmark = pytest.mark.system
 

@@ -1,4 +1,4 @@
-"""A gateway with a cluster behind it, in the place of a daemon: tests of the daemon run against it unchanged."""
+"""A gateway with a cluster behind it, in the place of a daemon: tests of daemons run against it unchanged."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Servers:
 class GatewayProcess(DaemonProcess):
     """A gateway, with a database of its own, before one node on the OCI engine.
 
-    What is done to the daemon, is done to the gateway: ended, killed, started again. Its host's daemon and worker
-    live from the first start to `dispose`.
+    What is done to the daemon, is done to the gateway: ended, killed, started again. The host's daemon and
+    worker live from the first start to `dispose`.
     """
 
     servers: ClassVar[Servers]
@@ -118,6 +118,10 @@ class GatewayProcess(DaemonProcess):
     def containers(self) -> Sequence[OwnedContainer]:
         """List the containers of its host."""
         return self.host.containers()
+
+    def container_of(self, attempt_id: str) -> OwnedContainer:
+        """Return the container of an attempt's run on its host."""
+        return self.host.container_of(attempt_id)
 
     def remove_containers(self) -> None:
         """Leave them to the host."""

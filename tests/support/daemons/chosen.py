@@ -1,4 +1,4 @@
-"""Which server the tests of the daemon's interface run against: a daemon, or a gateway with a cluster behind it."""
+"""Which server tests run against: a daemon, or a gateway with a cluster behind it."""
 
 from __future__ import annotations
 
