@@ -19,6 +19,9 @@ APART = {
     "test_ends.py::test_hang_up_signal_reloads_all_policies_or_none": (
         "the node reloads by itself; until its next beat its profiles are others, and it takes no work"
     ),
+    "test_repair.py::test_trouble_of_ours_is_never_shown_to_a_provider": (
+        "a run that is lost is another node's to repeat; here there is one"
+    ),
     "test_observed.py::test_attempt_is_seen_in_log_events_and_metrics_under_its_request": OF_THE_NODE,
     "test_observed.py::test_daemon_without_an_engine_is_up_and_says_what_it_lacks": OF_THE_NODE,
     "test_egress.py::test_refused_access_fails_the_attempt_and_is_told_everywhere": (
