@@ -129,12 +129,23 @@ async def build_gateway(
     cluster = building.built()
     await stack.enter_async_context(sweeping(bundles, cluster.basics.access))
     cluster.readiness.resize = parts.scheduler.resize
-    cluster.basics.sender.sends = lambda: cluster.readiness.census.eldest == gateway_id
+    _leave_to_the_eldest(parts, cluster)
     gateway = Gateway(parts=parts, cluster=cluster)
     tasks = await stack.enter_async_context(task_group())
     _listen_to_drivers(notices, gateway, tasks)
     stack.callback(notices.off, "look")
     return gateway
+
+
+def _leave_to_the_eldest(parts: Assembly, cluster: Cluster) -> None:
+    """Have one gateway alone send to webhooks, remove what is old, and end uploads that broke off."""
+
+    def is_eldest() -> bool:
+        return cluster.readiness.census.eldest == cluster.gateway_id
+
+    cluster.basics.sender.sends = is_eldest
+    parts.retention.sweeps = is_eldest
+    parts.batches.ends_silent_uploads = is_eldest
 
 
 def _open_broker(settings: GatewaySettings) -> Publishing:
