@@ -1,4 +1,4 @@
-"""Tests of tests/e2e that a gateway cannot pass as a daemon does, each with the reason; others run on both."""
+"""Tests of tests/e2e that a gateway cannot pass as a daemon does, with the reasons; others run on both."""
 
 from __future__ import annotations
 
