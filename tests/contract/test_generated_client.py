@@ -16,8 +16,9 @@ import pytest
 
 from assayd.api import SocketAccess, create_app
 from assayd.kinds.registry import all_validators
+from support.cluster.either import EITHER, serving_either
 from support.daemons.fake_service import FakeService
-from support.daemons.server import serving, serving_small
+from support.daemons.server import serving
 from support.daemons.small_daemon import submission
 
 PACKAGE = "generated_assayd_client"
@@ -104,10 +105,16 @@ def test_submission_is_typed_by_its_kind_and_the_answer_is_an_attempt(
     assert (type(refused), refused.error.code) == (models.Error, "not_found")
 
 
-def test_lines_of_a_batch_are_sent_and_counted(generated: Path, tmp_path: Path) -> None:
+@pytest.fixture(params=EITHER)
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    with serving_either(request, tmp_path) as served:
+        yield served.path
+
+
+def test_lines_of_a_batch_are_sent_and_counted(generated: Path, path: Path) -> None:
     lines = "\n".join(json.dumps(submission(code)) for code in ("one", "two")).encode()
     file = part("types").File(payload=io.BytesIO(lines))
-    with serving_small(tmp_path) as served, connect(served.path) as client:
+    with connect(path) as client:
         batch = part("api.batches.submit_batch").sync(client=client, body=file, name="lines")
         told = part("api.batches.get_batch").sync("lines", client=client)
     assert (batch.received.added, told.counts.total) == (2, 2)

@@ -256,7 +256,7 @@ def _with_verdict(attempt: Attempt, held: HeldRun, brought: RunVerdict, clock: C
     judged = replace(
         attempt,
         verdict=said.verdict,
-        cause=said.cause,
+        cause=None if said.cause is None else said.cause.value,  # a string, as those on record are
         rules=tuple(_text(rule, MOST_RULE) for rule in said.rules),
         warm=said.warm,
         error=failure,
@@ -301,7 +301,8 @@ def _was(name: str) -> str:
 
 def _cases(report: JsonObject) -> Sequence[Case]:
     """Return what was run, for kinds that keep records of it."""
-    found = report.get("cases")
+    results = report.get("runtime_results")
+    found = results.get("cases") if isinstance(results, dict) else None
     if not isinstance(found, list):
         return ()
     if not all(isinstance(each, dict) and len(each) <= MOST_FIELDS for each in found):

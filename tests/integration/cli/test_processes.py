@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from assayd.client import PlainClient
+from support.cluster.either import EITHER, serving_either
 from support.daemons.fake_service import FakeService
-from support.daemons.server import Served, serving, serving_small
+from support.daemons.server import Served, serving
 from support.daemons.small_daemon import submission
 from support.texts.terminal import run_on_terminal
 
@@ -32,9 +33,9 @@ def socket(service: FakeService, tmp_path: Path) -> Iterator[str]:
         yield str(path)
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    with serving_small(tmp_path) as served:
+@pytest.fixture(params=EITHER)
+def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
+    with serving_either(request, tmp_path) as served:
         yield served
 
 

@@ -13,7 +13,8 @@ import pytest
 
 from assayd.cli.app import app
 from assayd.client import Conflict, PlainClient, Refused
-from support.daemons.server import Served, serving_small
+from support.cluster.either import EITHER, serving_either
+from support.daemons.server import Served
 from support.daemons.small_daemon import How, submission
 from support.hosts.webhook_receiver import SECRET, Received, WebhookReceiver, webhook_receiver
 
@@ -27,10 +28,12 @@ def host() -> Iterator[WebhookReceiver]:
         yield host
 
 
-@pytest.fixture
-def served(host: WebhookReceiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+@pytest.fixture(params=EITHER)
+def served(
+    request: pytest.FixtureRequest, host: WebhookReceiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Served]:
     monkeypatch.setenv("TEST_WEBHOOK_SECRET", SECRET)
-    with serving_small(tmp_path, how=How(settings={"webhooks": host.settings()})) as served:
+    with serving_either(request, tmp_path, How(settings={"webhooks": host.settings()})) as served:
         yield served
 
 

@@ -25,7 +25,7 @@ from assayd_cluster.node.gateway_link import GatewayLink
 from assayd_cluster.node.running import PutBack, Runner, Stopping, Untrue
 from assayd_cluster.settings import GatewaySettings
 from assayd_cluster.tokens import NODES_TENANT, DatabaseTokens, Scope, TokenTerms
-from support.daemons.server import serving_small
+from support.daemons.server import Served, serving_small
 from support.daemons.small_daemon import How
 
 if TYPE_CHECKING:
@@ -55,8 +55,10 @@ class InProcess:
 class SmallGateway:
     """A gateway behind its socket, in a thread of its own."""
 
-    def __init__(self, folder: Path, database_url: str, how: How) -> None:
+    def __init__(self, folder: Path, database_url: str, how: How, host: Served) -> None:
         self.path = folder / "g"
+        self.daemon, self.call = host.daemon, host.call
+        """The daemon of its node, and what is done to that."""
         self.started = threading.Event()
         self.publisher = InProcess()
         self._how = how
@@ -197,7 +199,7 @@ def serving_gateway(folder: Path, database_url: str, how: How | None = None) -> 
     host = folder / "host"
     host.mkdir()
     with serving_small(host, how=How(kinds=how.kinds, settings={"attempts": {"max_runs": 1}})) as daemon:
-        gateway = SmallGateway(folder, database_url, how)
+        gateway = SmallGateway(folder, database_url, how, daemon)
         logging = structlog.get_config()
         structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
         thread = threading.Thread(target=gateway.run)

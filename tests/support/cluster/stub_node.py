@@ -68,14 +68,21 @@ _DIGESTS: dict[str, str] = {}
 
 
 def verdict_of(
-    attempt: str, claimed: dict[str, Any], output: dict[str, str] | None = None, **changes: object
+    attempt: str,
+    claimed: dict[str, Any],
+    *,
+    output: dict[str, str] | None = None,
+    cases: list[object] | None = None,
+    **changes: object,
 ) -> dict[str, object]:
     """Return a verdict as a node brings it, with output in an event if there is to be some."""
     text = claimed["document"]
     if text not in _DIGESTS:
         _DIGESTS[text] = read_submission(text.encode(), _KINDS).input_digest
     said = {"attempt_id": attempt, "kind": claimed["kind"], "status": "VALIDATED"}
-    report = canonical({**said, "input_digest": _DIGESTS[text], "stages": [], "cases": None})
+    report = canonical(
+        {**said, "input_digest": _DIGESTS[text], "stages": [], "runtime_results": {"cases": cases or []}}
+    )
     files = {f"validation_{STAMP}.json": report, f"execution_{STAMP}.json": b"null"}
     files |= {f"{name}_{STAMP}.log": b"" for name in ("stdout", "stderr")}
     files[f"submission_{STAMP}.json"] = text.encode()

@@ -14,13 +14,14 @@ from assayd.cli import main
 from assayd.cli.batch import exit_code, make_up_name
 from assayd.cli.batch_progress import Rate
 from assayd.client import PlainClient
-from support.daemons.server import Served, serving_small
+from support.cluster.either import EITHER, serving_either
+from support.daemons.server import Served
 from support.daemons.small_daemon import submission
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving_small(tmp_path_factory.mktemp("s")) as served:
+@pytest.fixture(scope="module", params=EITHER)
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving_either(request, tmp_path_factory.mktemp("s")) as served:
         yield served
 
 

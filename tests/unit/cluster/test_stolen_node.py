@@ -299,7 +299,7 @@ async def test_bad_case_is_refused_before_a_bundle_is_written(target: Attacked) 
     report = read_json(base64.b64decode(said["files"][0]["base64"]))  # type: ignore[index]
     path = f"/v1/nodes/mine/runs/{message.attempt}/1/verdict"
     for cases in ([1], [{"name": 1}], [{str(key): 1 for key in range(1000)}]):
-        bad = json.dumps({**report, "cases": cases}).encode()  # type: ignore[dict-item]
+        bad = json.dumps({**report, "runtime_results": {"cases": cases}}).encode()  # type: ignore[dict-item]
         answer = await target.ask("mine", "PUT", path, with_file(said, "validation_", bad))
         assert code(answer) == (422, "invalid")
     assert not [path for path in target.bundles.rglob("*") if path.is_file()]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from sqlalchemy import select, text
 
+from assayd.documents.reports import CaseDocument
 from assayd.errors import RequestError, StoreError
-from assayd.model.report import Verdict
+from assayd.model.attempt import Attempt
+from assayd.model.report import Case, CaseStatus, Verdict
 from assayd.ports.batches import BatchRequest
 from assayd.ports.driving import Driven
 from assayd.store import tables as daemon_tables
@@ -100,6 +103,29 @@ async def test_output_that_comes_with_the_verdict_alone_is_seen_by_those_who_fol
     kinds = ["state"] * 4 + ["stdout"] + ["state"] * 2 + ["finished"]
     assert [(event.seq, event.kind) for event in events] == list(enumerate(kinds, 1))
     assert "stdout" not in {event.kind for event in stored}
+
+
+async def test_cases_of_the_report_are_those_that_kinds_keep_records_of(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[Case] = []
+
+    async def finish(jobs: Any, attempt: Attempt, events: Any, cases: Sequence[Case]) -> bool:
+        kept.extend(cases)
+        return bool(await recorded(jobs, attempt, events, cases))
+
+    case = Case(name="/data/a.csv", status=CaseStatus.PASSED, exit_code=0, duration_s=0.5)
+    async with one_gateway(tmp_path, url) as gateway:
+        recorded = type(gateway.jobs).finish
+        monkeypatch.setattr(type(gateway.jobs), "finish", finish)
+        await gateway.beat("a")
+        attempt = await gateway.submit()
+        claimed = await gateway.claim("a", await gateway.messages.next())
+        document = CaseDocument.from_value(case, duration_ms=500.0, result_text=None)
+        await gateway.bring("a", attempt.id, claimed, cases=[document.model_dump(mode="json")])
+        ended = await gateway.service.wait(attempt.id, 30)
+    assert kept == [case]
+    assert (type(ended.cause), ended.cause) == (str, "completed")
 
 
 async def test_claim_needs_the_ticket_and_is_one_nodes_at_a_time(tmp_path: Path, url: str) -> None:
