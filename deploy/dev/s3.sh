@@ -99,7 +99,8 @@ serve() {
     case "$kind" in
         # The three requests that make the account need no key; each one after them does.
         moto) INITIAL_NO_AUTH_ACTION_COUNT=3 exec "$programs/moto/bin/python" -m moto.server -H 127.0.0.1 -p "$(cat port)" ;;
-        s3rver) exec node "$programs/s3rver/node_modules/s3rver/bin/s3rver.js" --directory "$state/data" \
+        # The token that leads to the next page of a list is enciphered with DES.
+        s3rver) exec node --openssl-legacy-provider "$programs/s3rver/node_modules/s3rver/bin/s3rver.js" --directory "$state/data" \
             --address 127.0.0.1 --port "$(cat port)" --configure-bucket assayd --silent ;;
     esac
 }

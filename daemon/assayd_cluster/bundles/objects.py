@@ -148,12 +148,11 @@ class ObjectArtifactStore:
                 yield each
 
     async def _delete(self, keys: Sequence[str]) -> None:
-        for key in keys:
-            try:
-                await obstore.delete_async(self._store, key)
-            except (NotFoundError, FileNotFoundError) as problem:
-                if _NO_BUCKET in str(problem):
-                    raise
+        try:
+            await obstore.delete_async(self._store, keys)
+        except (NotFoundError, FileNotFoundError) as problem:
+            if _NO_BUCKET in str(problem):
+                raise
 
 
 def _key(location: str, file: StoredFile) -> str:
@@ -168,7 +167,9 @@ def _translated(what: str) -> Iterator[None]:
         failed = f"{what} failed: {_reason(problem)}"
         # A listing that is refused has no class of its own.
         if isinstance(problem, _REFUSALS) or any(each in failed for each in _REFUSED):
-            message = f"{failed}; see that the keys are right, and may read, write, list and delete in the bucket"
+            message = (
+                f"{failed}; see that the keys are right, and may read, write, list and delete in the bucket"
+            )
             raise StoreError("store.unwritable", message) from problem
         message = f"{failed}; see that the object storage is there, and that it has the bucket"
         raise StoreError("store.unreachable", message, retryable=True) from problem

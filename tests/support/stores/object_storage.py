@@ -39,7 +39,11 @@ class ObjectStorage:
     def start(self) -> None:
         """Start it, unless it runs."""
         done = subprocess.run(
-            [SCRIPT, "start", self.kind, self.folder], capture_output=True, text=True, check=False, timeout=300
+            [SCRIPT, "start", self.kind, self.folder],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
         )
         if done.returncode != 0:
             pytest.fail(f"{self.kind} does not start: {done.stderr.strip()}", pytrace=False)
@@ -116,9 +120,9 @@ def s3rver() -> Iterator[ObjectStorage]:
 
 
 @pytest.fixture(params=[pytest.param(kind, marks=pytest.mark.cluster) for kind in KINDS])
-def object_storage(request: pytest.FixtureRequest) -> Iterator[ObjectStorage]:
+def object_storage(request: pytest.FixtureRequest) -> ObjectStorage:
     """Return one server after the other, its bucket empty."""
     storage: ObjectStorage = request.getfixturevalue(request.param)
     storage.start()
     storage.empty()
-    yield storage
+    return storage
