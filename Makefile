@@ -87,8 +87,9 @@ cluster: setup ## run a cluster in the foreground: RabbitMQ, PostgreSQL, a gatew
 cluster-stop: ## end that cluster, and whatever it has left
 	@$(PYTHON) deploy/dev/cluster/run.py stop
 
-test-cluster: images-oci namespaces postgres broker object-storage ## faults of every part of a cluster under load, and rolling upgrades; as root, about 10 minutes
+test-cluster: images-oci namespaces browser postgres broker object-storage ## faults of a cluster, rolling upgrades, and the tests of the daemon against a gateway; as root, about 25 minutes
 	@$(OCI_SH) run $(BIN)/pytest -m cluster
+	@TESTS_BEHIND=gateway $(OCI_SH) run $(BIN)/pytest -m engine tests/e2e
 
 setup: $(READY) ## the virtual environment, every package checked against its hash
 

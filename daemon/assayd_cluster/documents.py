@@ -6,12 +6,14 @@ for runs that it holds, and nothing else.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, FailFast, Field
 
-from assayd.documents.attempts import AttemptDocument
-from assayd.model.report import StageStatus
+from assayd.model.attempt import State
+from assayd.model.report import StageStatus, Verdict
+from assayd.model.run import Cause
 
 ULID = r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$"
 SHA256 = r"^[0-9a-f]{64}$"
@@ -23,6 +25,8 @@ LIVE_S = 15.0
 """How long after its last beat one counts as alive."""
 INLINE_BYTES = 64 * 2**10
 """Files of a bundle up to this size come with the verdict; larger ones are sent before it, each by itself."""
+MOST_CAPACITY = 256
+"""Attempts that a node has in hand at once, whatever it says of itself."""
 MOST_FILES = 400
 MOST_EVENTS = 5_000
 MOST_SEQ = 10**6
@@ -30,12 +34,23 @@ MOST_SEQ = 10**6
 MOST_NAME = 8192
 MOST_OUTPUT = 512 * 2**10
 
+MOST_TEXT = 2000
+"""Characters kept of the words of an internal error."""
+MOST_RULES = 50
+
 AttemptId = Annotated[str, Field(pattern=ULID)]
 Digest = Annotated[str, Field(pattern=SHA256)]
+Moment = Annotated[
+    AwareDatetime, Field(ge=datetime(2020, 1, 1, tzinfo=UTC), lt=datetime(2200, 1, 1, tzinfo=UTC))
+]
+"""A time that every clock, database and time zone can express."""
+Milliseconds = Annotated[float, Field(ge=0, le=1e10)]
+Number = Annotated[int, Field(ge=0, le=MOST_SEQ)]
 
 
 class _Document(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # What is unknown is left out unread: an error for each key would cost seconds.
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
 
 class _Answer(BaseModel):
@@ -45,7 +60,7 @@ class _Answer(BaseModel):
 class NodeBeat(_Document):
     """``PUT /v1/nodes/{name}``: how a node is. `runs` are the attempts that its worker has in hand."""
 
-    capacity: int = Field(ge=1, le=4096)
+    capacity: int = Field(ge=1, le=MOST_CAPACITY)
     ready: bool
     reason: str = Field("", max_length=1000)
     draining: bool = False
@@ -53,7 +68,7 @@ class NodeBeat(_Document):
     engine: str = Field("", max_length=200)
     images: dict[str, str] = Field({}, max_length=256)
     profiles: dict[str, str] = Field({}, max_length=1024)
-    runs: list[AttemptId] = Field([], max_length=8192)
+    runs: Annotated[list[AttemptId], FailFast()] = Field([], max_length=8192)
 
 
 class BeatAnswer(_Answer):
@@ -88,8 +103,6 @@ class Claimed(_Answer):
     uid: int
     kind: str
     policy: str
-    cancelled: bool = False
-    live: bool = True
 
 
 class StateBody(_Document):
@@ -103,18 +116,18 @@ class StageBody(_Document):
 
     name: str = Field(max_length=64)
     status: StageStatus
-    duration_ms: float = Field(ge=0)
-    findings: int = Field(ge=0)
+    duration_ms: Milliseconds
+    findings: Number
 
 
 class UnitBody(_Document):
     """A unit was started, or has ended with a cause."""
 
     name: str = Field(max_length=MOST_NAME)
-    index: int = Field(ge=1)
-    total: int = Field(ge=1)
+    index: Number
+    total: Number
     status: str = Field(max_length=32)
-    duration_ms: float = Field(ge=0)
+    duration_ms: Milliseconds
 
 
 class OutputBody(_Document):
@@ -127,7 +140,7 @@ class OutputBody(_Document):
 class _LiveEvent(_Document):
     run: int = Field(ge=0, le=1)
     seq: int = Field(ge=1, le=MOST_SEQ)
-    at: AwareDatetime
+    at: Moment
 
 
 class StateEvent(_LiveEvent):
@@ -162,7 +175,6 @@ class GapEvent(_LiveEvent):
     """Stands for output that the node itself has missed; the gateway sees that by itself."""
 
     kind: Literal["gap"]
-    body: dict[str, int | None]
 
 
 LiveEvent = Annotated[
@@ -174,7 +186,7 @@ LiveEvent = Annotated[
 class LiveEvents(_Document):
     """``POST /v1/nodes/{name}/runs/{attempt}/{run}/events``."""
 
-    events: list[LiveEvent] = Field(max_length=MOST_EVENTS)
+    events: Annotated[list[LiveEvent], FailFast()] = Field(max_length=MOST_EVENTS)
 
 
 class BundleFile(_Document):
@@ -183,9 +195,42 @@ class BundleFile(_Document):
     name: str = Field(max_length=512)
     media_type: str = Field(max_length=100)
     sha256: Digest
-    bytes: int = Field(ge=0)
+    bytes: int = Field(ge=0, le=2**40)
     truncated: bool = False
     base64: str | None = None
+
+
+class RunTimings(_Document):
+    """Where the time of a run went, as its node's daemon measured it."""
+
+    static: Milliseconds | None = None
+    lease: Milliseconds | None = None
+    run: Milliseconds | None = None
+    report: Milliseconds | None = None
+
+
+class RunFailure(_Document):
+    """The internal error of a run."""
+
+    code: str = Field(pattern=r"^[a-z0-9_.]{1,64}$")
+    message: str
+
+
+class JudgedAttempt(_Document):
+    """What is read of the attempt document that a node brings."""
+
+    id: AttemptId
+    kind: str = Field(max_length=64)
+    policy: str = Field(max_length=64)
+    input_digest: Digest
+    state: State
+    verdict: Verdict
+    created_at: Moment
+    timings_ms: RunTimings
+    warm: bool | None
+    cause: Cause | None
+    rules: list[str] = Field(max_length=MOST_RULES)
+    error: RunFailure | None
 
 
 class RunVerdict(_Document):
@@ -195,9 +240,9 @@ class RunVerdict(_Document):
     `report` and `execution` (null): those are files of the bundle. `events` are all that are durable.
     """
 
-    attempt: AttemptDocument
-    events: list[LiveEvent] = Field([], max_length=MOST_EVENTS)
-    files: list[BundleFile] = Field(max_length=MOST_FILES)
+    attempt: JudgedAttempt
+    events: Annotated[list[LiveEvent], FailFast()] = Field([], max_length=MOST_EVENTS)
+    files: Annotated[list[BundleFile], FailFast()] = Field(max_length=MOST_FILES)
 
 
 class RunLost(_Document):

@@ -9,6 +9,7 @@ from assayd.kinds import registry
 from assayd.settings import Settings
 from assayd.store.jobs import open_jobs
 from assayd.wiring.from_kinds import recorders_of
+from assayd_cluster.encryption import require_encrypted_database
 from assayd_cluster.settings import read_secret
 from assayd_cluster.tables import ALL
 
@@ -18,7 +19,9 @@ def migrate(url_file: Path, settings: Settings) -> None:
 
     Raises: ConfigError, StoreError.
     """
-    asyncio.run(_migrate(read_secret(url_file, "--migrate"), settings))
+    url = read_secret(url_file, "--migrate")
+    require_encrypted_database(url, "--migrate")
+    asyncio.run(_migrate(url, settings))
 
 
 async def _migrate(url: str, settings: Settings) -> None:

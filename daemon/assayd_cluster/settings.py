@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -55,6 +55,9 @@ class ClusterSettings(_Section):
     )
     broker_ca_file: Path | None = Field(None, description="Certificates that the broker is checked against.")
     queue: str = Field("assayd.attempts", description="Queue of attempts; of one cluster, one.")
+    longest_run_h: Count = Field(
+        6, description="A node that has had an attempt in hand for so many hours counts as having lost it."
+    )
     listen: str | None = Field(
         None,
         description="Address and port for clients and nodes, with TLS; unset: the Unix socket alone.",
@@ -90,7 +93,9 @@ class NodeSettings(RootSettings):
     broker_ca_file: Path | None = Field(None, description="Certificates that the broker is checked against.")
     queue: str = Field("assayd.attempts", description="Queue of attempts; of one cluster, one.")
     socket: Path = Field(Path("/run/assayd/assayd.sock"), description="Socket of the daemon on this host.")
-    capacity: Count = Field(4, description="Attempts that this node has in hand at once.")
+    capacity: Annotated[Count, Field(le=256)] = Field(
+        4, description="Attempts that this node has in hand at once."
+    )
     log: LogSettings = LogSettings()
 
 

@@ -52,9 +52,13 @@ dispatches = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("published_at", BigInteger),
     Column("cancelled_at", BigInteger),
+    Column("returned", Integer, nullable=False, server_default="0"),
     Index(None, "gateway_id"),
 )
-"""The outbox: unfinished attempts, each with its gateway. The row goes with the verdict."""
+"""The outbox: unfinished attempts, each with its gateway. The row goes with the verdict.
+
+`returned` is how often a node gave the message back without having begun.
+"""
 
 nodes = Table(
     "nodes",

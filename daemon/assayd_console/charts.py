@@ -39,12 +39,12 @@ def bars(rows: Sequence[Bar], *, title: str, cumulative: bool = False, width: in
     """Return horizontal bars, longest first; `cumulative` adds the share of all so far (Pareto)."""
     most = max((row.number for row in rows), default=0) or 1
     total = sum(row.number for row in rows) or 1
-    room = width - NAME_WIDTH - 110
+    room = width - NAME_WIDTH - (170 if cumulative else 110)
     parts, so_far = [], 0.0
     for place, row in enumerate(rows):
         top, long = place * ROW, room * row.number / most
         so_far += row.number
-        share = f" · {so_far / total:.0%}" if cumulative else ""
+        share = f" · {row.number / total:.0%}, {so_far / total:.0%} so far" if cumulative else ""
         name = Markup('<text x="{}" y="{}" text-anchor="end">{}</text>').format(
             NAME_WIDTH - 8, top + 17, _short(row.name, 34)
         )

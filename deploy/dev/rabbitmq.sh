@@ -24,6 +24,7 @@ usage: rabbitmq.sh install
 DIR is where it keeps its state (default: .run/rabbitmq in the checkout).
 environment, read by start:
   DELIVERY_TIMEOUT_S  seconds after which a message that a node holds is given to another (default: 1800)
+  DEFINITIONS         file with what it declares (default: deploy/rabbitmq/definitions.json)
 TEXT
 }
 
@@ -64,7 +65,7 @@ end_process() {
 write_settings() {
     mkdir -p "$state/home" "$state/log"
     chmod 0700 "$state"
-    STATE=$state DEFINITIONS=$root/deploy/rabbitmq/definitions.json DELIVERY_TIMEOUT_S=${DELIVERY_TIMEOUT_S:-1800} python3 - <<'PYTHON'
+    STATE=$state DEFINITIONS=${DEFINITIONS:-$root/deploy/rabbitmq/definitions.json} DELIVERY_TIMEOUT_S=${DELIVERY_TIMEOUT_S:-1800} python3 - <<'PYTHON'
 import base64, contextlib, hashlib, json, os, pathlib, random, secrets, socket
 
 state = pathlib.Path(os.environ["STATE"])

@@ -1,4 +1,7 @@
-"""One daemon for all tests that only use it; those that stop or starve one make their own."""
+"""One daemon for all tests that only use it; those that stop or starve one make their own.
+
+With TESTS_BEHIND=gateway the same tests run against a gateway before RabbitMQ, PostgreSQL and a node.
+"""
 
 from collections.abc import Iterator
 
@@ -6,16 +9,37 @@ import httpx
 import pytest
 
 from assayd.client import PlainClient
+from support.cluster.apart import leave_out
+from support.cluster.gateway_process import cluster_servers
+from support.daemons.chosen import BEHIND_GATEWAY, new_daemon
 from support.daemons.daemon_fixtures import make_daemon, pytest_runtest_makereport  # noqa: F401 - pytest finds them
 from support.daemons.daemon_process import DaemonProcess
 from support.engines.oci import needs_oci
+from support.stores.postgres import PostgresServer
+
+ENGINES = [pytest.param("oci", marks=needs_oci)]
+
+if BEHIND_GATEWAY:
+
+    def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+        leave_out(config, items)
+
+    @pytest.fixture(scope="session", autouse=True)
+    def servers(postgres: PostgresServer) -> Iterator[None]:
+        with cluster_servers(postgres):
+            yield
+
+    @pytest.fixture(scope="session")
+    def docker_host() -> str:
+        """Return the engine of a gateway's node."""
+        return "oci"
 
 
-@pytest.fixture(scope="session", params=["docker", pytest.param("oci", marks=needs_oci)])
+@pytest.fixture(scope="session", params=ENGINES if BEHIND_GATEWAY else ["docker", *ENGINES])
 def daemon(request: pytest.FixtureRequest) -> Iterator[DaemonProcess]:
     """Return a daemon that serves everybody on this machine, on one engine and then on the other."""
     engine = "oci" if request.param == "oci" else request.getfixturevalue("docker_host")
-    made = DaemonProcess(engine, settings={"SOCKET_MODE": "0666", "POOL__DEFAULT_TARGET": "1"})
+    made = new_daemon(engine, settings={"SOCKET_MODE": "0666", "POOL__DEFAULT_TARGET": "1"})
     made.home.chmod(0o755)
     try:
         made.start()

@@ -12,6 +12,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect, sync_playwright
 
 from assayd.client import Document, PlainClient
+from support.daemons.chosen import new_daemon
 from support.daemons.console import CHROMIUM, Console, console_on, needs_browser
 from support.daemons.daemon_process import DaemonProcess
 
@@ -55,7 +56,7 @@ class Stage:
 def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
     # What is tested is the same on either engine; root has the cheaper one.
     engine = "oci" if os.geteuid() == 0 else request.getfixturevalue("docker_host")
-    daemon = DaemonProcess(engine, settings={"POOL__DEFAULT_TARGET": "1"})
+    daemon = new_daemon(engine, settings={"POOL__DEFAULT_TARGET": "1"})
     (daemon.home / "player.py").write_text(PLAYER)
     argv = [sys.executable, str(daemon.home / "player.py"), str(daemon.home)]
     daemon.settings["REPAIR__PROVIDERS"] = json.dumps({"played": {"type": "command", "argv": argv}})

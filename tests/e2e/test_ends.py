@@ -1,6 +1,7 @@
 """How the daemon stops, and that nothing of it is left."""
 
 import json
+import shlex
 import signal
 import socket
 from pathlib import Path
@@ -183,7 +184,7 @@ def test_socket_handed_over_by_the_service_manager_is_served_and_kept(make_daemo
         daemon.program = [
             "bash",
             "-c",
-            f"LISTEN_PID=$$ LISTEN_FDS=1 exec {daemon.program[0]} 3<&{passed.fileno()}",
+            f"LISTEN_PID=$$ LISTEN_FDS=1 exec {shlex.join(map(str, daemon.program))} 3<&{passed.fileno()}",
         ]
         daemon.pass_fds = (passed.fileno(),)
         daemon.start()

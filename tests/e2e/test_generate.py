@@ -18,7 +18,8 @@ from assayd.cli.generate import Given
 from assayd.cli.screens.session import Asked, Session
 from assayd.cli.screens.wizard import Wizard
 from assayd.client import ClientError, Document, PlainClient
-from support.daemons.daemon_process import BIN, DaemonProcess
+from support.daemons.chosen import new_daemon
+from support.daemons.daemon_process import BIN
 from support.daemons.terminal import Terminal
 from support.texts import guide
 
@@ -53,7 +54,7 @@ class Play:
     """A daemon, and what its provider answers."""
 
     def __init__(self, engine: str) -> None:
-        self.daemon = DaemonProcess(engine, settings={"POOL__DEFAULT_TARGET": "1"})
+        self.daemon = new_daemon(engine, settings={"POOL__DEFAULT_TARGET": "1"})
         self.folder = self.daemon.home / "play"
         self.folder.mkdir()
         (self.folder / "player.py").write_text(PLAYER)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from assayd.client import Document, PlainClient
-from support.daemons.daemon_process import DaemonProcess
+from support.daemons.chosen import new_daemon
 
 pytestmark = pytest.mark.system
 
@@ -36,7 +36,7 @@ class Gated:
 
     def __init__(self, engine: str) -> None:
         settings = {"POOL__DEFAULT_TARGET": "1", "LIMITS__ATTEMPTS_PER_UID": "1"}
-        self.daemon = DaemonProcess(engine, settings=settings)
+        self.daemon = new_daemon(engine, settings=settings)
         self.folder = self.daemon.home / "play"
         self.folder.mkdir()
         (self.folder / "player.py").write_text(PLAYER)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from assayd.client import ClientError, Document, PlainClient
+from support.daemons.chosen import new_daemon
 from support.daemons.daemon_process import DaemonProcess
 from support.texts.ini_kind import FIELDS, GOOD, environment, install, submission
 
@@ -27,7 +28,7 @@ def daemon(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment(folder).items():
             patch.setenv(name, value)
-        made = DaemonProcess(docker_host, settings=settings)
+        made = new_daemon(docker_host, settings=settings)
         try:
             made.start()
             yield made

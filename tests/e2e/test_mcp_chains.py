@@ -15,6 +15,7 @@ from mcp import Client
 from assayd.cli.mcp.daemon import Daemon
 from assayd.cli.mcp.server import AgentServer
 from assayd.client import AsyncClient
+from support.daemons.chosen import new_daemon
 from support.daemons.daemon_process import DaemonProcess
 from support.engines.oci import needs_oci
 
@@ -35,7 +36,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
     player.write_text(PLAYER)
     providers = {"played": {"type": "command", "argv": [sys.executable, str(player)]}}
     settings = {"POOL__DEFAULT_TARGET": "0", "REPAIR__PROVIDERS": json.dumps(providers)}
-    made = DaemonProcess("oci", settings=settings)
+    made = new_daemon("oci", settings=settings)
     try:
         made.start()
         yield made

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from assayd.client import PlainClient
+from support.daemons.chosen import new_daemon
 from support.daemons.daemon_process import DaemonProcess
 from support.hosts.model_api import KEY, MODEL, OPENAI, Canned, ModelApi, model_api_in_a_thread
 
@@ -44,7 +45,7 @@ def daemon(
     key_file.write_text(KEY)
     key_file.chmod(0o600)
     provider = {"type": "openai", "model": MODEL, "base_url": model.base_url, "key_file": str(key_file)}
-    made = DaemonProcess(docker_host, settings={"REPAIR__PROVIDERS": json.dumps({"model": provider})})
+    made = new_daemon(docker_host, settings={"REPAIR__PROVIDERS": json.dumps({"model": provider})})
     try:
         made.start()
         yield made

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from assayd.client import ClientError, Document, PlainClient
-from assayd.ports.engine import LABEL_CONTAINER
-from support.daemons.daemon_process import ROOT, DaemonProcess
+from support.daemons.chosen import new_daemon
+from support.daemons.daemon_process import ROOT
 
 pytestmark = pytest.mark.engine
 
@@ -27,7 +27,7 @@ class Stage:
     """A daemon whose provider plays, and the plays."""
 
     def __init__(self, docker_host: str) -> None:
-        self.daemon = DaemonProcess(docker_host, settings={"POOL__DEFAULT_TARGET": "1"})
+        self.daemon = new_daemon(docker_host, settings={"POOL__DEFAULT_TARGET": "1"})
         self.folder = self.daemon.home / "plays"
         self.folder.mkdir()
         os.mkfifo(self.folder / "asked")
@@ -124,10 +124,7 @@ def under_way(stage: Stage, client: PlainClient, repair: Document) -> str:
 
 def kill_container_of(stage: Stage, attempt_id: str) -> None:
     """Kill the container of an attempt's latest run behind the daemon's back."""
-    query = "SELECT container_ulid FROM runs WHERE attempt_id = ? ORDER BY run_number DESC"
-    ulid = stage.daemon.rows(query, attempt_id)[0]["container_ulid"]
-    containers = stage.daemon.containers()
-    stage.daemon.kill_container(next(c for c in containers if c.labels[LABEL_CONTAINER] == ulid))
+    stage.daemon.kill_container(stage.daemon.container_of(attempt_id))
 
 
 def test_validated_fix_ends_it_and_the_chain_is_told_everywhere(stage: Stage, client: PlainClient) -> None:

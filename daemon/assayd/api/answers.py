@@ -139,7 +139,8 @@ READY: Responses = {
     503: _json(ErrorDocument, "They can't, and why"),
 }
 METRICS: Responses = {
-    200: {"description": "The metrics", "content": {"text/plain": {"schema": {"type": "string"}}}}
+    200: {"description": "The metrics", "content": {"text/plain": {"schema": {"type": "string"}}}},
+    403: _json(ErrorDocument, "From another host, for operators"),
 }
 
 REPAIR: Responses = {200: _json(RepairDocument, "The repair")}

@@ -132,6 +132,11 @@ class Call:
                 message = "this is for operators: a token with the scope `operate`"
             raise RequestError("peer.not_operator", message)
 
+    def require_operator_elsewhere(self) -> None:
+        """See that who calls from another host is an operator. Raises: RequestError ``peer.not_operator``."""
+        if self.caller.remote:
+            self.require_operator()
+
     async def attempt_response(
         self, attempt: Attempt, *, status: int = 200, headers: Mapping[str, str] | None = None
     ) -> Response:

@@ -92,11 +92,12 @@ async def get_policy(call: CallDep, name: str) -> Response:
 
 @router.get("/v1/doctor", tags=["operations"], responses=answers.EXAMINATION)
 async def examine_daemon(request: Request, call: CallDep) -> Response:
-    """Examine engine, images, canary, limits and permissions, for operators; others get the last answer.
+    """Examine engine, images, canary, limits and permissions, for operators; others here get the last.
 
     One caller at a time. `age_ms` says how long ago it was.
     """
     state = request.app.state
+    call.require_operator_elsewhere()
     if not call.access.is_operator(call.caller):
         return _last_examination(state.examined)
     if state.examining:
@@ -165,7 +166,8 @@ async def get_readiness(call: CallDep) -> Response:
 
 @router.get("/metrics", tags=["operations"], responses=answers.METRICS, response_class=Response)
 async def get_metrics(call: CallDep) -> Response:
-    """Return the metrics in Prometheus' text format."""
+    """Return the metrics in Prometheus' text format; from another host for operators."""
+    call.require_operator_elsewhere()
     return Response(call.service.metrics(), media_type=CONTENT_TYPE)
 
 

@@ -87,6 +87,10 @@ class EventHub:
         log = self._logs.get(attempt_id)
         return tuple(log.durable) if log else ()
 
+    def newest(self, attempt_id: str) -> int:
+        """Return the number of the last event that was shown of an attempt."""
+        return self._log(attempt_id).next_seq - 1
+
     def close(self, attempt_id: str) -> None:
         """End an attempt's log; followers get what is left of it, and latecomers for a while too."""
         log = self._logs.pop(attempt_id, None)

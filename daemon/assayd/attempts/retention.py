@@ -6,7 +6,7 @@ Bundles go first: a row without its bundle is found again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Container, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -96,13 +96,15 @@ class Retention:
         self._keep = keep
         self._uploads = uploads
         self._sweeping = asyncio.Lock()
+        self.sweeps: Callable[[], bool] = lambda: True
+        """Whether this process sweeps by itself; of several on one database, one does."""
 
     async def keep_sweeping(self) -> NoReturn:
         """Sweep on a timer, and when room gets short, until cancelled; a store in trouble is tried again."""
         due = 0.0
         while True:
             try:
-                if self._clock.monotonic() >= due or await self._room_needed() > 0:
+                if self.sweeps() and (self._clock.monotonic() >= due or await self._room_needed() > 0):
                     due = self._clock.monotonic() + SWEEP_EVERY_S
                     _log_removed(await self.sweep())
             except StoreError as trouble:

@@ -56,6 +56,8 @@ class DaemonBatches:
         self._feeders: dict[str, Feeder] = {}
         self._stopping = asyncio.Event()
         self._tasks: asyncio.TaskGroup
+        self.ends_silent_uploads: Callable[[], bool] = lambda: True
+        """Whether this process looks for uploads that broke off; of several on one database, one does."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[DaemonBatches]:
@@ -189,7 +191,8 @@ class DaemonBatches:
         """Look from time to time for uploads that broke off; a store in trouble is tried again."""
         while True:
             try:
-                await self.end_silent_uploads()
+                if self.ends_silent_uploads():
+                    await self.end_silent_uploads()
             except StoreError as trouble:
                 log.error("batches.not_looked_through", code=trouble.code)
             await asyncio.sleep(SILENT_LOOKED_FOR_EVERY_S)

@@ -16,7 +16,7 @@ from assayd.documents.payload_caps import MAX_SOURCE_BYTES, PayloadCaps
 from assayd.documents.repairs import repair_document
 from assayd.documents.replay import replay_diff
 from assayd.documents.reports import limits_document, report_document
-from assayd.documents.strict_json import canonical, compact, digest, read_bytes, read_json
+from assayd.documents.strict_json import canonical, compact, digest, read_bytes, read_json, refuse_many
 from assayd.documents.submission import (
     LARGE_DOCUMENT_BYTES,
     SubmissionBody,
@@ -53,6 +53,7 @@ __all__ = [
     "read_event_id",
     "read_json",
     "read_submission",
+    "refuse_many",
     "with_payload",
     "repair_document",
     "replay_diff",

@@ -55,7 +55,7 @@ def read_json(text: bytes) -> JsonValue:
         RequestError: ``malformed``, with the position or the key at fault; ``too_large`` for more than
             `MAX_CONTAINERS` or `MAX_VALUES`, before anything is read.
     """
-    _refuse_many(text)
+    refuse_many(text)
     try:
         value: JsonValue = json.loads(
             text.decode("utf-8"),
@@ -182,8 +182,11 @@ def digest(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def _refuse_many(text: bytes) -> None:
-    """Count what a text holds before memory is taken for it; what stands in strings does not count."""
+def refuse_many(text: bytes) -> None:
+    """Count what a text holds before memory is taken for it; what stands in strings does not count.
+
+    Raises: RequestError ``too_large``.
+    """
     if _containers(text) <= MAX_CONTAINERS and text.count(b",") < MAX_VALUES:
         return
     bare = _STRING.sub(b"", text)

@@ -68,8 +68,6 @@ async def choose_engine(settings: Settings) -> ChosenEngine:
 async def _docker_of_several(docker: Engine, reason: str, settings: Settings) -> ChosenEngine:
     """Return Docker, which is there, and say so where this host would do without it."""
     chosen = ChosenEngine(engine=docker, kind="docker", reason=reason)
-    if os.geteuid() != 0:
-        return chosen
     try:
         host = await asyncio.to_thread(find_host)
     except EngineError:

@@ -220,6 +220,9 @@ class RemoteExecution:
         except StoreError as trouble:
             log.error("verdict.not_read", code=trouble.code, attempt_id=attempt_id)
             return
+        except Exception:  # of one attempt, whose row is wrong: the others go on
+            log.exception("verdict.not_read", attempt_id=attempt_id)
+            return
         flight.end(Finished(attempt=attempt, report=None, execution=None))
 
     async def _keep_watching(self) -> None:

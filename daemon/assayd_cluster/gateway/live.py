@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import structlog
-from sqlalchemy import Connection
+from sqlalchemy import Connection, bindparam, func, select
 
 from assayd.aio import Signal
 from assayd.attempts.events import OUTPUT
@@ -17,7 +16,7 @@ from assayd.model.attempt import MAX_RUNS
 from assayd.ports.store import Event
 from assayd.store import rows, tables
 from assayd.store.access import DatabaseAccess
-from assayd_cluster.documents import Claim, Claimed, LiveEvent, RunLost, RunVerdict
+from assayd_cluster.documents import MOST_EVENTS, MOST_SEQ, Claim, Claimed, LiveEvent, RunLost, RunVerdict
 from assayd_cluster.gateway.elsewhere import OtherGateways
 from assayd_cluster.gateway.execution import RemoteExecution
 from assayd_cluster.gateway.notices import Notices
@@ -29,6 +28,12 @@ log = structlog.get_logger()
 ELSEWHERE_S = 0.5
 """How long a message waits that came to a node which is not to have it."""
 MOST_UPLOADED_BYTES = 128 * 2**20
+
+_SHOWN = select(func.count(), func.coalesce(func.max(tables.events.c.seq), 0)).where(
+    tables.events.c.attempt_id == bindparam("attempt"),
+    tables.events.c.seq.between(bindparam("first"), bindparam("last")),
+)
+"""How many durable events a run has on record, and the number of the newest."""
 
 
 class LiveRuns:
@@ -76,21 +81,30 @@ class LiveRuns:
         else:
             await self._runs.exhaust(attempt_id)
 
+    async def require(self, node: str, attempt_id: str, run: int) -> None:
+        """See that a run is a node's, before more is read. Raises: RequestError, as `Runs.held`."""
+        await self._runs.require(node, attempt_id, run)
+
     async def happened(self, node: str, attempt_id: str, run: int, brought: Sequence[LiveEvent]) -> None:
         """Put events of a run on record, and show them. Raises: RequestError, as `Runs.held`."""
         held = await self._under_way(node, attempt_id, run)
-        events = read_events(held, brought)
-        durable = [rows.event_values(event) for event in events if event.kind not in OUTPUT]
+        before = (run - 1) * MOST_SEQ
+        numbers = {"attempt": attempt_id, "first": before + 2, "last": before + MOST_SEQ}
 
-        def apply(connection: Connection) -> None:
+        def apply(connection: Connection) -> Sequence[Event]:
+            count, newest = connection.execute(_SHOWN, numbers).one()
+            events = list(_fresh(read_events(held, brought), newest))
+            durable = [rows.event_values(event) for event in events if event.kind not in OUTPUT]
+            if count + len(durable) > MOST_EVENTS:
+                raise RequestError("too_large", f"a run has at most {MOST_EVENTS} events that last")
             if durable:
                 connection.execute(self._add_events, durable)
             if not self._execution.is_here(attempt_id):
                 for event in events:  # too large for a notice: the others show a gap
                     self._notices.tell(connection, "event", **event_notice(event))
+            return events
 
-        await self._access.write(apply, durable=False)
-        for event in events:
+        for event in await self._access.write(apply, durable=False):
             self.show(event)
 
     def show(self, event: Event) -> None:
@@ -100,11 +114,10 @@ class LiveRuns:
         else:
             self._others.show(event)
 
-    async def upload(self, node: str, attempt_id: str, run: int, content: bytes) -> None:
+    async def upload(self, node: str, attempt_id: str, run: int, sha256: str, content: bytes) -> None:
         """Keep a large file of a bundle. Raises: RequestError, as `Runs.held`, or ``too_large``."""
         held = await self._under_way(node, attempt_id, run)
-        digest = hashlib.sha256(content).hexdigest()
-        await self._runs.upload(held, digest, content, most_bytes=MOST_UPLOADED_BYTES)
+        await self._runs.upload(held, sha256, content, most_bytes=MOST_UPLOADED_BYTES)
 
     async def _under_way(self, node: str, attempt_id: str, run: int) -> HeldRun:
         held = await self._runs.held(node, attempt_id, run)
@@ -123,8 +136,8 @@ class LiveRuns:
         """Take note that a run came to no verdict; another is to have it, if one is left."""
         held = await self._under_way(node, attempt_id, run)
         log.warning("run.lost", attempt_id=attempt_id, node=node, run_number=run, reason=lost.reason)
-        await self._runs.lose(held, started=lost.started)
-        if lost.started and run >= MAX_RUNS:
+        spent = await self._runs.lose(held, started=lost.started)
+        if spent and run >= MAX_RUNS:
             await self._exhaust(attempt_id)
         else:
             self._execution.publish_again(attempt_id)
@@ -141,6 +154,16 @@ class LiveRuns:
                     await changed.wait()
         except TimeoutError:
             return ()
+
+
+def _fresh(events: Sequence[Event], newest: int) -> Iterator[Event]:
+    """Return what was not shown before: durable events are numbered upwards; output counts nowhere."""
+    for event in events:
+        if event.kind in OUTPUT:
+            yield event
+        elif event.seq > newest:
+            newest = event.seq
+            yield event
 
 
 def event_notice(event: Event) -> dict[str, object]:

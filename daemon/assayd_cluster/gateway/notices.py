@@ -89,8 +89,11 @@ class Notices:
                 await asyncio.sleep(back_off_s(failures))
 
     def _heard(self, payload: str) -> None:
-        """Hand a notice to who hears it. It is of another gateway, which is trusted as much as this one."""
-        notice = json.loads(payload)
-        hear = self._hear.get(notice["kind"])
-        if hear is not None and notice["from"] != self._gateway_id:
-            hear(notice)
+        """Hand a notice to who hears it. What is wrong with one is logged, and ends nothing else."""
+        try:
+            notice = json.loads(payload)
+            hear = self._hear.get(notice["kind"])
+            if hear is not None and notice["from"] != self._gateway_id:
+                hear(notice)
+        except Exception:
+            log.exception("notice.not_heard", bytes=len(payload))

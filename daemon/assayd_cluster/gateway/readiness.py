@@ -98,4 +98,4 @@ class ClusterReadiness:
 def _none_takes_work(census: Census) -> str:
     if not census.nodes:
         return "no node lives: none has been heard of for 15 seconds"
-    return "no node takes work: " + "; ".join(f"{node.name}: {node.why}" for node in census.nodes[:5])
+    return f"none of {len(census.nodes)} nodes takes work; operators see the reasons with `assay nodes`"

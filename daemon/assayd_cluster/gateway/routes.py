@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from starlette.responses import Response
 
 from assayd.api import answers
-from assayd.api.call import Call, CallDep, json_response, read_body
-from assayd.documents import compact, error_document, plain
+from assayd.api.call import LARGE_BODY_BYTES, Call, CallDep, json_response, read_body
+from assayd.byte_budget import Growing
+from assayd.documents import compact, error_document, plain, refuse_many
 from assayd.errors import RequestError
 from assayd_cluster.documents import (
     NODE_NAME,
@@ -36,12 +39,16 @@ from assayd_cluster.gateway.runs import Held
 
 router = APIRouter(prefix="/v1/nodes/{name}", tags=["nodes"], responses=answers.ERRORS)
 
-M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
 SMALL_BYTES = 2**20
+EVENTS_BYTES = 8 * 2**20
 VERDICT_BYTES = 48 * 2**20
 FILE_BYTES = 40 * 2**20
 MOST_WAIT_S = 30.0
+_BEAT = TypeAdapter(NodeBeat)
+_CLAIM = TypeAdapter(Claim)
+_EVENTS = TypeAdapter(LiveEvents)
 _BROUGHT: TypeAdapter[RunLost | RunVerdict] = TypeAdapter(RunLost | RunVerdict)
 
 Name = Annotated[str, Path(pattern=NODE_NAME, description="The node.")]
@@ -67,16 +74,25 @@ def _door(request: Request) -> NodeDoor:
     return door
 
 
-async def _read(request: Request, call: Call, model: type[M], max_bytes: int = SMALL_BYTES) -> M:
+def _holding(call: Call, name: str) -> AbstractContextManager[Growing]:
+    """Hold bytes of the budget in a node's own name: the tenant of nodes is all of them."""
+    number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")
+    return call.budget.growing(-1 - number)
+
+
+async def _read(
+    request: Request, call: Call, held: Growing, adapter: TypeAdapter[T], max_bytes: int = SMALL_BYTES
+) -> T:
     """Read a body as a model. Raises: RequestError ``invalid``, ``too_large``, ``too_slow``."""
-    with call.holding() as held:
-        return _parsed(TypeAdapter(model), await read_body(request, call, held, max_bytes=max_bytes))
-
-
-T = TypeVar("T")
+    body = await read_body(request, call, held, max_bytes=max_bytes)
+    if len(body) <= LARGE_BODY_BYTES:
+        return _parsed(adapter, body)
+    async with call.budget.reading(len(body)):
+        return await asyncio.to_thread(_parsed, adapter, body)
 
 
 def _parsed(adapter: TypeAdapter[T], body: bytes) -> T:
+    refuse_many(body)
     try:
         return adapter.validate_json(body)
     except ValidationError as error:
@@ -89,7 +105,8 @@ def _parsed(adapter: TypeAdapter[T], body: bytes) -> T:
 async def put_node(request: Request, call: CallDep, name: Name) -> Response:
     """Say how a node is; the answer says whether it is to take work."""
     require_node(request, name)
-    beat = await _read(request, call, NodeBeat)
+    with _holding(call, name) as held:
+        beat = await _read(request, call, held, _BEAT)
     return json_response(await _door(request).nodes.beat(name, beat))
 
 
@@ -97,7 +114,8 @@ async def put_node(request: Request, call: CallDep, name: Name) -> Response:
 async def claim_run(request: Request, call: CallDep, name: Name) -> Response:
     """Claim the run that a message of the broker is of."""
     require_node(request, name)
-    claim = await _read(request, call, Claim)
+    with _holding(call, name) as holding:
+        claim = await _read(request, call, holding, _CLAIM)
     door = _door(request)
     try:
         claimed = await door.runs.claim(name, claim)
@@ -132,8 +150,11 @@ async def put_run_events(
 ) -> Response:
     """Bring events of a run that goes on."""
     require_node(request, name)
-    brought = await _read(request, call, LiveEvents, VERDICT_BYTES)
-    await _door(request).runs.happened(name, attempt, run, brought.events)
+    door = _door(request)
+    await door.runs.require(name, attempt, run)
+    with _holding(call, name) as held:
+        brought = await _read(request, call, held, _EVENTS, EVENTS_BYTES)
+        await door.runs.happened(name, attempt, run, brought.events)
     return Response(status_code=204)
 
 
@@ -143,11 +164,13 @@ async def put_run_file(
 ) -> Response:
     """Bring a large file of a bundle before its verdict."""
     require_node(request, name)
-    with call.holding() as held:
+    door = _door(request)
+    await door.runs.require(name, attempt, run)
+    with _holding(call, name) as held:
         content = await read_body(request, call, held, max_bytes=FILE_BYTES)
-        if hashlib.sha256(content).hexdigest() != sha256:
+        if (await asyncio.to_thread(hashlib.sha256, content)).hexdigest() != sha256:
             raise RequestError("invalid", f"the content has another digest than {sha256}", field="sha256")
-        await _door(request).runs.upload(name, attempt, run, content)
+        await door.runs.upload(name, attempt, run, sha256, content)
     return Response(status_code=204)
 
 
@@ -157,9 +180,10 @@ async def put_run_verdict(
 ) -> Response:
     """Bring the verdict of a run, or say that it came to none."""
     require_node(request, name)
-    with call.holding() as held:
-        brought = _parsed(_BROUGHT, await read_body(request, call, held, max_bytes=VERDICT_BYTES))
-        door = _door(request)
+    door = _door(request)
+    await door.runs.require(name, attempt, run)
+    with _holding(call, name) as held:
+        brought = await _read(request, call, held, _BROUGHT, VERDICT_BYTES)
         if isinstance(brought, RunLost):
             await door.runs.lose(name, attempt, run, brought)
             door.metrics.verdicts.labels("lost").inc()

@@ -26,6 +26,8 @@ from assayd_cluster.tables import dispatches, nodes, uploads
 
 OVER = 0
 """`expires_at` of a run that ended without a verdict."""
+MOST_RETURNED = 10
+"""How often an attempt is given back without a run: more often, each is a run."""
 CLUSTERS_OWN = ("repair", "webhook")
 """What a submission asks of the gateway alone."""
 
@@ -50,6 +52,7 @@ _CLAIMED = (
     select(
         _DISPATCH.ticket_sha256,
         _DISPATCH.cancelled_at,
+        _DISPATCH.returned,
         tables.attempts.c.kind,
         tables.attempts.c.policy,
         tables.attempts.c.uid,
@@ -68,6 +71,18 @@ _NODE = select(nodes.c.runs).where(nodes.c.name == bindparam("node"), nodes.c.be
 _OTHERS = select(func.count()).where(
     nodes.c.name != bindparam("node"), nodes.c.beat_at > LIVE_SINCE, nodes.c.consumes == 1
 )
+_SAID = select(nodes.c.capacity, nodes.c.runs).where(nodes.c.name == bindparam("node"))
+_IN_HAND = (
+    select(_RUN.attempt_id, _RUN.leased_at, NOW.label("now"))
+    .join(dispatches, _DISPATCH.attempt_id == _RUN.attempt_id)
+    .where(_RUN.daemon_id == bindparam("node"), _RUN.expires_at > NOW)
+)
+_RETURN = (
+    update(dispatches)
+    .where(_DISPATCH.attempt_id == bindparam("attempt"))
+    .values(returned=_DISPATCH.returned + 1)
+    .returning(_DISPATCH.returned)
+)
 _ADD = insert(tables.runs).values(
     attempt_id=bindparam("attempt"),
     run_number=bindparam("run"),
@@ -75,7 +90,7 @@ _ADD = insert(tables.runs).values(
     generation="",
     container_ulid="",
     leased_at=NOW,
-    expires_at=NOW + 86_400_000_000,
+    expires_at=NOW + bindparam("lasts"),
 )
 _THIS = and_(
     _RUN.attempt_id == bindparam("attempt"),
@@ -97,6 +112,7 @@ _HELD = (
     )
     .where(_THIS)
 )
+_MINE = select(_RUN.expires_at).where(_THIS)
 _END = update(tables.runs).where(_THIS).values(expires_at=OVER)
 _FORGET = delete(tables.runs).where(_THIS)
 _CANCELLED = (
@@ -151,9 +167,10 @@ class Exhausted(RequestError):
 class Runs:
     """The table of runs."""
 
-    def __init__(self, access: DatabaseAccess, notices: Notices) -> None:
+    def __init__(self, access: DatabaseAccess, notices: Notices, *, longest_run_s: float = 21_600) -> None:
         self._access = access
         self._notices = notices
+        self._lasts = int(longest_run_s * 1_000_000)
 
     async def claim(self, node: str, claim: Claim) -> Claimed:
         """Give a node the run that its message is of.
@@ -168,12 +185,15 @@ class Runs:
             if not hmac.compare_digest(row.ticket_sha256, ticket_digest(claim.ticket)):
                 raise RequestError("ticket.wrong", "the ticket is not the attempt's; drop the message")
             last = _last_run(connection, claim.attempt, row)
-            others = last is not None and connection.execute(_OTHERS, {"node": node}).scalar_one() > 0
+            others = last is not None and row.returned < MOST_RETURNED
+            others = others and connection.execute(_OTHERS, {"node": node}).scalar_one() > 0
             decided = decide_claim(node, last, cancelled=row.cancelled_at is not None, others=others)
             if isinstance(decided, Refusal):
                 raise _refused(decided, claim.attempt)
             if last is None or decided != last.number:
-                connection.execute(_ADD, {"attempt": claim.attempt, "run": decided, "node": node})
+                _require_free_hands(connection, node)
+                added = {"attempt": claim.attempt, "run": decided, "node": node, "lasts": self._lasts}
+                connection.execute(_ADD, added)
             return Claimed(
                 run=decided,
                 document=_for_node(bytes(row.document)),
@@ -183,6 +203,15 @@ class Runs:
             )
 
         return await self._access.write(apply, durable=False)
+
+    async def require(self, node: str, attempt_id: str, number: int) -> None:
+        """See that a run is a node's. Raises: RequestError ``run.foreign``, ``run.over``."""
+        wanted = {"attempt": attempt_id, "run_number_": number, "node": node}
+        expires_at = await self._access.read(lambda connection: connection.execute(_MINE, wanted).scalar())
+        if expires_at is None:
+            raise _foreign(node, number)
+        if expires_at == OVER:
+            raise _over(attempt_id)
 
     async def held(self, node: str, attempt_id: str, number: int) -> HeldRun:
         """Return a run that a node says it has in hand, or whose verdict is in.
@@ -195,7 +224,7 @@ class Runs:
             row = connection.execute(_HELD, wanted).one_or_none()
             attempt = get_attempt(connection, attempt_id) if row is not None else None
             if row is None or attempt is None:
-                raise RequestError("run.foreign", f"node {node} does not hold run {number} of this attempt")
+                raise _foreign(node, number)
             if row.expires_at == OVER:
                 raise _over(attempt_id)
             return HeldRun(
@@ -209,21 +238,29 @@ class Runs:
 
         return await self._access.read(fetch)
 
-    async def lose(self, held: HeldRun, *, started: bool) -> None:
-        """Note that a run came to no verdict; one that never started counts for nothing."""
+    async def lose(self, held: HeldRun, *, started: bool) -> bool:
+        """Note that a run came to no verdict; return whether it counts.
+
+        One that never started does not, unless there were many of them.
+        """
         values = {"attempt": held.attempt_id, "run_number_": held.number, "node": held.node}
 
-        def apply(connection: Connection) -> None:
-            connection.execute(_END if started else _FORGET, values)
+        def apply(connection: Connection) -> bool:
+            spent = started or _returned(connection, held.attempt_id) > MOST_RETURNED
+            connection.execute(_END if spent else _FORGET, values)
             self._notices.tell(connection, "again", attempt=held.attempt_id)
+            return spent
 
-        await self._access.write(apply)
+        return await self._access.write(apply)
 
     async def publish_again(self, attempt_id: str) -> None:
-        """Have the attempt's gateway publish it once more."""
-        await self._access.write(
-            lambda connection: self._notices.tell(connection, "again", attempt=attempt_id), durable=False
-        )
+        """Have the attempt's gateway publish it once more: a node has given it back."""
+
+        def apply(connection: Connection) -> None:
+            _returned(connection, attempt_id)
+            self._notices.tell(connection, "again", attempt=attempt_id)
+
+        await self._access.write(apply, durable=False)
 
     async def exhaust(self, attempt_id: str) -> None:
         """Tell the attempt's gateway that both runs are lost."""
@@ -260,11 +297,32 @@ class Runs:
 def _last_run(connection: Connection, attempt_id: str, row: Any) -> LastRun | None:
     if row.run_number is None:
         return None
-    over = row.expires_at == OVER
+    over = row.expires_at <= row.now
     listed = None if over else connection.execute(_NODE, {"node": row.daemon_id}).scalar()
     fresh = row.now - row.leased_at < LIVE_S * 1_000_000
     alive = listed is not None and (fresh or attempt_id in json.loads(listed))
     return LastRun(number=row.run_number, node=row.daemon_id, over=over, alive=alive)
+
+
+def _require_free_hands(connection: Connection, node: str) -> None:
+    """See that a node has not more in hand than it said it can have. Raises: Held.
+
+    Twice of it: a worker that was killed has left runs that its next one lists again.
+    """
+    said = connection.execute(_SAID, {"node": node}).one_or_none()
+    listed = json.loads(said.runs) if said is not None else ()
+    held = [
+        row.attempt_id
+        for row in connection.execute(_IN_HAND, {"node": node})
+        if row.attempt_id in listed or row.now - row.leased_at < LIVE_S * 1_000_000
+    ]
+    if len(held) >= 2 * (said.capacity if said is not None else 1):
+        raise Held(elsewhere=False)
+
+
+def _returned(connection: Connection, attempt_id: str) -> int:
+    """Count that a message came back, and return how often it has."""
+    return connection.execute(_RETURN, {"attempt": attempt_id}).scalar() or 0
 
 
 def _refused(refusal: Refusal, attempt_id: str) -> RequestError:
@@ -273,6 +331,10 @@ def _refused(refusal: Refusal, attempt_id: str) -> RequestError:
     if refusal is Refusal.OVER:
         return _over(attempt_id)
     return Held(elsewhere=refusal is Refusal.ELSEWHERE)
+
+
+def _foreign(node: str, number: int) -> RequestError:
+    return RequestError("run.foreign", f"node {node} does not hold run {number} of this attempt")
 
 
 def _over(attempt_id: str) -> RequestError:

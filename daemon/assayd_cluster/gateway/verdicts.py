@@ -6,32 +6,34 @@ submitted, which run. Names of files are made here; digests are computed.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC
+from heapq import merge
 from typing import cast
 
 import structlog
+from pydantic import ValidationError
 
 from assayd import __version__
 from assayd.attempts.attempt_run import Finished
 from assayd.attempts.events import OUTPUT, EventHub
 from assayd.attempts.verdicts import ended
-from assayd.documents import read_json
+from assayd.documents import canonical, read_json
 from assayd.documents.event_bodies import finished_body, state_body
 from assayd.documents.reports import CaseDocument
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Attempt, Failure, State
 from assayd.model.report import Case, Verdict
-from assayd.model.run import Cause
 from assayd.ports.artifacts import ArtifactStore, Bundle, BundleAttachments, stamp
 from assayd.ports.clock import Clock
 from assayd.ports.store import Event, JobStore
 from assayd.store.rows import from_micros
-from assayd_cluster.documents import MOST_SEQ, BundleFile, GapEvent, LiveEvent, RunVerdict
+from assayd_cluster.documents import MOST_SEQ, MOST_TEXT, BundleFile, GapEvent, LiveEvent, RunVerdict
 from assayd_cluster.gateway.execution import RemoteExecution
 from assayd_cluster.gateway.runs import HeldRun, Runs
 
@@ -40,7 +42,10 @@ log = structlog.get_logger()
 MANIFEST = "manifest.json"
 STAMPED = ("stdout", "stderr", "execution", "validation", "submission", "junit")
 """How the files begin that are named by the time at which the attempt was accepted."""
-MOST_RULES = 50
+MOST_RULE = 128
+"""Characters kept of the name of a rule."""
+MOST_FIELDS = 64
+"""More than a document of a case has."""
 
 JsonObject = Mapping[str, object]
 
@@ -73,21 +78,19 @@ class RunVerdicts:
         attempt = held.attempt
         if attempt.state is State.FINISHED:
             return False
-        files = await self._files(held, attempt, brought)
-        report = _report(attempt, brought, files)
+        early = any(file.base64 is None for file in brought.files)
+        uploaded = await deps.runs.uploaded(held) if early else {}
+        files, cases = await asyncio.to_thread(_checked, attempt, brought, uploaded)
         attempt = _with_verdict(attempt, held, brought, deps.clock)
         files.update(await self._own_files(attempt, held.document))
         written = await deps.artifacts.write(_bundle(attempt, held, brought, files))
         attempt = replace(attempt, bundle=written.location, artifacts=written.artifacts)
         events = self._events(attempt, held, brought.events)
-        if not await deps.jobs.finish(attempt, events, _cases(report)):
+        if not await deps.jobs.finish(attempt, events, cases):
             await self._remove(attempt.id, written.location)
             return False
-        shown = {event.seq for event in deps.hub.durable(attempt.id)}
         if deps.execution.is_here(attempt.id):
-            for event in events:
-                if event.seq not in shown:
-                    deps.hub.show(event)
+            self._show(events, read_events(held, brought.events))
         moment = stamp(attempt.created_at)
         deps.execution.end(
             Finished(
@@ -97,18 +100,6 @@ class RunVerdicts:
             )
         )
         return True
-
-    async def _files(self, held: HeldRun, attempt: Attempt, brought: RunVerdict) -> dict[str, bytes]:
-        """Return the files by their names here, each checked against its digest."""
-        early = any(file.base64 is None for file in brought.files)
-        uploaded = await self._deps.runs.uploaded(held) if early else {}
-        theirs = stamp(datetime.fromisoformat(brought.attempt.created_at))
-        ours = stamp(attempt.created_at)
-        files = {_renamed(file.name, theirs, ours): _content(file, uploaded) for file in brought.files}
-        for name in ("execution", "validation"):
-            if f"{name}_{ours}.json" not in files:
-                raise _invalid(f"files: {name}_{theirs}.json is missing; send all files of the bundle")
-        return files
 
     async def _own_files(self, attempt: Attempt, document: bytes) -> Mapping[str, bytes]:
         """Return what the bundle has from here: the submission as it was accepted, and what was before."""
@@ -140,6 +131,15 @@ class RunVerdicts:
         ]
         return [*(known or [queued]), *middle, *ends]
 
+    def _show(self, durable: Sequence[Event], told: Sequence[Event]) -> None:
+        """Show what was not shown on the way; a short run brings its output with the verdict alone."""
+        hub, attempt_id = self._deps.hub, durable[0].attempt_id
+        newest, shown = hub.newest(attempt_id), {event.seq for event in hub.durable(attempt_id)}
+        output = (event for event in told if event.kind in OUTPUT and event.seq > newest)
+        lasting = (event for event in durable if event.seq not in shown)
+        for event in merge(lasting, output, key=lambda event: event.seq):
+            hub.show(event)
+
     async def _remove(self, attempt_id: str, location: str) -> None:
         """Remove a bundle that does not count; the one that does may be the same, brought to two gateways."""
         try:
@@ -167,6 +167,26 @@ def read_events(held: HeldRun, brought: Sequence[LiveEvent]) -> list[Event]:
     ]
 
 
+def _checked(
+    attempt: Attempt, brought: RunVerdict, uploaded: Mapping[str, bytes]
+) -> tuple[dict[str, bytes], Sequence[Case]]:
+    """Return the files by their names here, each checked against its digest, and what was run.
+
+    Report and execution are pasted into answers as they are: so they are written anew, as one line of JSON.
+    """
+    theirs, ours = stamp(brought.attempt.created_at.astimezone(UTC)), stamp(attempt.created_at)
+    files = {_renamed(file.name, theirs, ours): _content(file, uploaded) for file in brought.files}
+    for name in ("execution", "validation"):
+        if f"{name}_{ours}.json" not in files:
+            raise _invalid(f"files: {name}_{theirs}.json is missing; send all files of the bundle")
+    execution, validation = f"execution_{ours}.json", f"validation_{ours}.json"
+    report = _report(attempt, brought, files[validation])
+    files[validation] = canonical(report)
+    if files[execution] != b"null":
+        files[execution] = canonical(_object(files[execution], "execution"))
+    return files, _cases(report)
+
+
 def _renamed(name: str, theirs: str, ours: str) -> str:
     """Return the name of a file with the time of the attempt here in the place of the one there."""
     kind, _, rest = name.partition("_")
@@ -192,15 +212,14 @@ def _content(file: BundleFile, uploaded: Mapping[str, bytes]) -> bytes:
     return content
 
 
-def _report(attempt: Attempt, brought: RunVerdict, files: Mapping[str, bytes]) -> JsonObject:
+def _report(attempt: Attempt, brought: RunVerdict, text: bytes) -> JsonObject:
     """Return the report, seen to be this attempt's and to say what the verdict says."""
-    report = _object(files[f"validation_{stamp(attempt.created_at)}.json"], "report")
-    verdict = brought.attempt.verdict
+    report = _object(text, "report")
     said = {
         "attempt_id": attempt.id,
         "kind": attempt.kind,
         "input_digest": attempt.input_digest,
-        "status": verdict.value.upper() if verdict is not None else None,
+        "status": brought.attempt.verdict.value.upper(),
     }
     for name, value in said.items():
         if report.get(name) != value:
@@ -224,27 +243,32 @@ def _with_verdict(attempt: Attempt, held: HeldRun, brought: RunVerdict, clock: C
     same = (said.id, said.kind, said.policy, said.input_digest)
     if same != (attempt.id, attempt.kind, attempt.policy, attempt.input_digest):
         raise _invalid("attempt: id, kind, policy or input_digest are not this attempt's")
-    if said.verdict is None or said.state is not State.FINISHED:
+    if said.state is not State.FINISHED:
         raise _invalid("attempt: it has no verdict")
-    if said.cause is not None and said.cause not in set(Cause):
-        raise _invalid("attempt: there is no such cause")
     if (said.error is None) == (said.verdict is Verdict.ERROR):
         raise _invalid("attempt: a verdict `error` comes with its error, and no other one does")
-    times = {name: took / 1000 for name, took in said.timings_ms if took is not None and name != "total"}
+    times = {name: took / 1000 for name, took in said.timings_ms if took is not None}
     started_at = from_micros(held.leased_at)
     times["queued"] = max(0.0, (started_at - attempt.created_at).total_seconds())
-    failure = None if said.error is None else Failure(code=said.error.code, message=said.error.message)
+    failure = None
+    if said.error is not None:
+        failure = Failure(code=said.error.code, message=_text(said.error.message, MOST_TEXT))
     judged = replace(
         attempt,
         verdict=said.verdict,
         cause=said.cause,
-        rules=tuple(said.rules[:MOST_RULES]),
+        rules=tuple(_text(rule, MOST_RULE) for rule in said.rules),
         warm=said.warm,
         error=failure,
         run_number=held.number,
         started_at=started_at,
     )
     return ended(judged, clock.now(), times)
+
+
+def _text(text: str, most: int) -> str:
+    """Return the beginning of a text, without what a column of PostgreSQL does not take."""
+    return text[:most].replace("\0", "\ufffd")
 
 
 def _bundle(attempt: Attempt, held: HeldRun, brought: RunVerdict, files: Mapping[str, bytes]) -> Bundle:
@@ -280,7 +304,12 @@ def _cases(report: JsonObject) -> Sequence[Case]:
     found = report.get("cases")
     if not isinstance(found, list):
         return ()
-    documents = [CaseDocument.model_validate(each) for each in found]
+    if not all(isinstance(each, dict) and len(each) <= MOST_FIELDS for each in found):
+        raise _invalid(f"report: cases are objects of at most {MOST_FIELDS} fields")
+    try:
+        documents = [CaseDocument.model_validate(each) for each in found]
+    except ValidationError as problem:
+        raise _invalid(f"report: a case is none: {problem.errors()[0]['msg']}") from problem
     return [
         Case(
             duration_s=each.duration_ms / 1000,

@@ -13,7 +13,6 @@ from assayd.store import tables
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.clock import LIVE_SINCE, NOW
 from assayd_cluster.documents import LIVE_S
-from assayd_cluster.gateway.runs import OVER
 from assayd_cluster.tables import dispatches, nodes
 
 UNCLAIMED_S = 60.0
@@ -118,5 +117,5 @@ def _dispatched(row: Any) -> Dispatched:
         published_at=row.published_at,
         node=row.daemon_id,
         leased_at=row.leased_at,
-        over=row.expires_at == OVER,
+        over=row.expires_at is not None and row.expires_at <= row.now,
     )

@@ -24,6 +24,7 @@ from assayd.wiring import OWN, Assembly, Basics, PartOverrides, build
 from assayd_cluster.broker import make_celery
 from assayd_cluster.bundles import open_bundles
 from assayd_cluster.bundles.sweeping import sweeping
+from assayd_cluster.encryption import require_encrypted_broker, require_encrypted_database
 from assayd_cluster.gateway.dispatches import Dispatches, OutboxHooks
 from assayd_cluster.gateway.doctor import ClusterDoctor
 from assayd_cluster.gateway.driving import GatewayDriving
@@ -41,7 +42,7 @@ from assayd_cluster.gateway.runs import Runs
 from assayd_cluster.gateway.verdicts import RunVerdicts, VerdictDependencies
 from assayd_cluster.gateway.watching import RunWatch
 from assayd_cluster.nodes import DatabaseNodes
-from assayd_cluster.settings import GatewaySettings, read_secret
+from assayd_cluster.settings import ClusterSettings, GatewaySettings, read_secret
 from assayd_cluster.tables import ALL
 
 log = structlog.get_logger()
@@ -115,11 +116,12 @@ async def build_gateway(
     """
     chosen = settings.cluster
     database_url = read_secret(chosen.database_url_file, "cluster.database_url_file")
+    require_encrypted_database(database_url, "cluster.database_url_file")
     gateway_id = Ulids().new()
     notices = Notices(database_url, gateway_id)
     hooks = OutboxHooks(gateway_id, notices)
     publisher = publish or _open_broker(settings)
-    building = _Building(gateway_id, notices, hooks, publisher)
+    building = _Building(gateway_id, notices, hooks, publisher, chosen)
     bundles = open_bundles(chosen.bundles, settings.state_dir / BUNDLES)
     overrides = replace(overrides, execution=building.execution, artifacts=bundles, hooks=hooks)
     settings = settings.model_copy(update={"database_url": database_url})
@@ -127,7 +129,7 @@ async def build_gateway(
     cluster = building.built()
     await stack.enter_async_context(sweeping(bundles, cluster.basics.access))
     cluster.readiness.resize = parts.scheduler.resize
-    cluster.basics.sender.sends = lambda: cluster.readiness.census.eldest == gateway_id
+    _leave_to_the_eldest(parts, cluster)
     gateway = Gateway(parts=parts, cluster=cluster)
     tasks = await stack.enter_async_context(task_group())
     _listen_to_drivers(notices, gateway, tasks)
@@ -135,20 +137,40 @@ async def build_gateway(
     return gateway
 
 
+def _leave_to_the_eldest(parts: Assembly, cluster: Cluster) -> None:
+    """Have one gateway alone send to webhooks, remove what is old, and end uploads that broke off."""
+
+    def is_eldest() -> bool:
+        return cluster.readiness.census.eldest == cluster.gateway_id
+
+    cluster.basics.sender.sends = is_eldest
+    parts.retention.sweeps = is_eldest
+    parts.batches.ends_silent_uploads = is_eldest
+
+
 def _open_broker(settings: GatewaySettings) -> Publishing:
     chosen = settings.cluster
     url = read_secret(chosen.broker_url_file, "cluster.broker_url_file")
+    require_encrypted_broker(url, "cluster.broker_url_file")
     return Publisher(make_celery(url, queue=chosen.queue, ca_file=chosen.broker_ca_file))
 
 
 class _Building:
     """Builds the cluster's parts when the daemon's first ones are there."""
 
-    def __init__(self, gateway_id: str, notices: Notices, hooks: OutboxHooks, publisher: Publishing) -> None:
+    def __init__(
+        self,
+        gateway_id: str,
+        notices: Notices,
+        hooks: OutboxHooks,
+        publisher: Publishing,
+        chosen: ClusterSettings,
+    ) -> None:
         self._gateway_id = gateway_id
         self._notices = notices
         self._hooks = hooks
         self._publisher = publisher
+        self._chosen = chosen
         self._built: Cluster
 
     def built(self) -> Cluster:
@@ -180,7 +202,7 @@ class _Building:
         )
         await stack.enter_async_context(remote.running())
         others = OtherGateways(shared.jobs, basics.hub, dispatches)
-        runs = Runs(access, self._notices)
+        runs = Runs(access, self._notices, longest_run_s=self._chosen.longest_run_h * 3600)
         verdicts = RunVerdicts(
             VerdictDependencies(
                 runs=runs,

@@ -23,6 +23,7 @@ from celery.worker.consumer import Consumer
 from assayd import log as logs
 from assayd.errors import AssaydError
 from assayd_cluster.broker import TASK, make_celery
+from assayd_cluster.encryption import require_encrypted_broker, require_encrypted_gateway
 from assayd_cluster.node.beating import Heart
 from assayd_cluster.node.consumption import Consumption
 from assayd_cluster.node.daemon_link import DaemonLink
@@ -66,6 +67,8 @@ class Node:
     def __init__(self, settings: NodeSettings) -> None:
         self._settings = settings
         broker_url = read_secret(settings.broker_url_file, "broker_url_file")
+        require_encrypted_broker(broker_url, "broker_url_file")
+        require_encrypted_gateway(settings.gateway, "gateway")
         token = read_secret(settings.token_file, "token_file")
         self._app = make_celery(broker_url, queue=settings.queue, ca_file=settings.broker_ca_file)
         self._app.conf.update(

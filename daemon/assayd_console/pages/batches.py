@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -29,6 +30,8 @@ PAGE = 20
 CELLS = 1000
 """Items of one grid."""
 MOST_BARS = 12
+LOOKED_AT = 5
+"""Items of each kind of failure that are looked at for what they have in common."""
 
 
 async def list_batches(request: Request) -> Response:
@@ -56,7 +59,7 @@ async def show_details(request: Request) -> Response:
         summary=summary,
         pictures=_pictures(batch, summary, items["items"]),
         malformed=[item for item in items["items"] if item["error"] is not None][:MOST_BARS],
-        failures=_failures(items["items"]),
+        failures=await _explained(request.app.state.daemon, _failures(items["items"])),
         next_after=items["next_after"],
         first=first,
     )
@@ -96,19 +99,53 @@ def _pictures(batch: Document, summary: Document, items: list[Document]) -> dict
 
 def _cell(item: Document) -> tuple[str, str, str]:
     verdict = item["verdict"] or "waiting"
-    said = f"line {item['line']}: {verdict}" + (f", {item['rules'][0]}" if item["rules"] else "")
+    said = f"item {item['line']}: {verdict}" + (f", {item['rules'][0]}" if item["rules"] else "")
     return verdict, said, f"/attempts/{item['attempt_id']}" if item["attempt_id"] and item["verdict"] else ""
 
 
-def _failures(items: list[Document]) -> list[tuple[str, str, list[Document]]]:
-    """Return the failed items by what they have in common: rules and cause, the most frequent first."""
-    groups: dict[tuple[str, str], list[Document]] = {}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedItems:
+    """Failed items of a batch that have rules and cause in common.
+
+    `message` is what the first of them was told, `labels` are those that all have that were looked at.
+    """
+
+    rules: Sequence[str]
+    cause: str
+    items: Sequence[Document]
+    message: str = ""
+    labels: Sequence[str] = ()
+
+
+def _failures(items: list[Document]) -> list[FailedItems]:
+    """Return the failed items by what they have in common, the most frequent first."""
+    groups: dict[tuple[tuple[str, ...], str], list[Document]] = {}
     for item in items:
         if item["verdict"] in {"failed", "error"} and item["attempt_id"]:
-            key = (", ".join(item["rules"]) or "no rule", item["cause"] or "was not run")
-            groups.setdefault(key, []).append(item)
-    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
-    return [(rules, cause, each) for (rules, cause), each in ordered[:MOST_BARS]]
+            groups.setdefault((tuple(item["rules"]), item["cause"] or "was not run"), []).append(item)
+    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))[:MOST_BARS]
+    return [FailedItems(rules=rules, cause=cause, items=found) for (rules, cause), found in ordered]
+
+
+async def _explained(daemon: ConsoleDaemon, groups: Sequence[FailedItems]) -> Sequence[FailedItems]:
+    """Return groups of failed items with what one of each was told, and with the labels that they share."""
+    return [await _explain(daemon, group) for group in groups]
+
+
+async def _explain(daemon: ConsoleDaemon, group: FailedItems) -> FailedItems:
+    looked_at = [
+        await daemon.ask(requests.attempt(item["attempt_id"])) for item in _spread(group.items, LOOKED_AT)
+    ]
+    shared = set.intersection(*(set(each["labels"].items()) for each in looked_at))
+    findings = (looked_at[0]["report"] or {}).get("findings", [])
+    message = next((each["message"] for each in findings if each["severity"] == "error"), "")
+    return replace(group, message=message, labels=[f"{name}={value}" for name, value in sorted(shared)])
+
+
+def _spread(items: Sequence[Document], most: int) -> Sequence[Document]:
+    """Return so many items at most, from the beginning, the middle and the end."""
+    step = max((len(items) - 1) / max(most - 1, 1), 1)
+    return [items[round(place * step)] for place in range(min(most, len(items)))]
 
 
 async def follow_batch(request: Request) -> Response:

@@ -19,11 +19,20 @@ _SCRIPT = Path(__file__).resolve().parents[3] / "deploy/dev/rabbitmq.sh"
 
 
 class Broker:
-    """The broker in a folder. `delivery_timeout_s`: after it a message that is held goes to another node."""
+    """The broker in a folder.
 
-    def __init__(self, folder: Path, *, delivery_timeout_s: int = 1800) -> None:
+    Args:
+        delivery_timeout_s: after it a message that is held goes to another node.
+        definitions: what it declares, in the place of the project's own.
+    """
+
+    def __init__(
+        self, folder: Path, *, delivery_timeout_s: int = 1800, definitions: Path | None = None
+    ) -> None:
         self.folder = folder
         self._environment = {**os.environ, "DELIVERY_TIMEOUT_S": str(delivery_timeout_s)}
+        if definitions is not None:
+            self._environment["DEFINITIONS"] = str(definitions)
 
     def start(self) -> None:
         self._run("start")

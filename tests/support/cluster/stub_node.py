@@ -67,8 +67,10 @@ _KINDS = registry.load(())
 _DIGESTS: dict[str, str] = {}
 
 
-def verdict_of(attempt: str, claimed: dict[str, Any], **changes: object) -> dict[str, object]:
-    """Return a verdict as a node brings it."""
+def verdict_of(
+    attempt: str, claimed: dict[str, Any], output: dict[str, str] | None = None, **changes: object
+) -> dict[str, object]:
+    """Return a verdict as a node brings it, with output in an event if there is to be some."""
     text = claimed["document"]
     if text not in _DIGESTS:
         _DIGESTS[text] = read_submission(text.encode(), _KINDS).input_digest
@@ -110,6 +112,9 @@ def verdict_of(attempt: str, claimed: dict[str, Any], **changes: object) -> dict
         {"run": run, "seq": seq, "kind": "state", "at": AT, "body": {"state": state}}
         for run, seq, state in ((0, 2, "checking"), (0, 3, "leasing"), (1, 4, "running"), (1, 5, "judging"))
     ]
+    if output:
+        events[3]["seq"] = 6
+        events.insert(3, {"run": 1, "seq": 5, "kind": "stdout", "at": AT, "body": output})
     return {"attempt": document, "events": events, "files": [_file(*each) for each in files.items()]}
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support.daemons.chosen import new_daemon
 from support.daemons.daemon_process import DaemonProcess, running
 
 needs_root = pytest.mark.system if os.geteuid() else pytest.mark.engine
@@ -29,7 +30,7 @@ def make_daemon(docker_host: str) -> Iterator[MakeDaemon]:
         engine: str | None = None, *, settings: Mapping[str, str] | None = None, state: Path | None = None
     ) -> DaemonProcess:
         chosen = {"POOL__DEFAULT_TARGET": "0", "ANALYSIS__WORKERS": "1", **(settings or {})}
-        made.append(DaemonProcess(engine or docker_host, settings=chosen, state=state))
+        made.append(new_daemon(engine or docker_host, settings=chosen, state=state))
         return made[-1]
 
     yield make

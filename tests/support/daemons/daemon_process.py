@@ -22,7 +22,7 @@ import httpx
 
 from assayd.client import Document, PlainClient
 from assayd.engines.docker import DockerEngine
-from assayd.ports.engine import ContainerRef, Engine, OwnedContainer
+from assayd.ports.engine import LABEL_CONTAINER, ContainerRef, Engine, OwnedContainer
 from support.engines.oci import IMAGES, oci_engine
 
 T = TypeVar("T")
@@ -162,6 +162,12 @@ class DaemonProcess:
         if not (self.state / "daemon-id").exists():
             return ()
         return asyncio.run(_with_engine(self._engine, lambda engine: engine.list_owned(self.daemon_id)))
+
+    def container_of(self, attempt_id: str) -> OwnedContainer:
+        """Return the container of an attempt's latest run."""
+        query = "SELECT container_ulid FROM runs WHERE attempt_id = ? ORDER BY run_number DESC"
+        ulid = self.rows(query, attempt_id)[0]["container_ulid"]
+        return next(each for each in self.containers() if each.labels[LABEL_CONTAINER] == ulid)
 
     def remove_containers(self) -> None:
         for container in self.containers():

@@ -327,3 +327,12 @@ async def test_web_socket_is_not_let_past(gateway) -> None:
     scope = {"type": "websocket", "path": "/v1/events", "headers": [], "state": {"caller": None}}
     await gateway.gate(scope, receive, send)
     assert [message["type"] for message in sent] == ["websocket.close"]
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/v1/doctor"])
+async def test_what_tells_of_all_tenants_is_for_operators(gateway, path: str) -> None:
+    for scope in (Scope.READ, Scope.SUBMIT):
+        refused = await gateway.ask("GET", path, await gateway.token(scope))
+        assert code(refused) == (403, "peer.not_operator")
+    operator = await gateway.token(Scope.OPERATE, tenant="staff")
+    assert (await gateway.ask("GET", path, operator)).status_code == 200

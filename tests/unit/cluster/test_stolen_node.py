@@ -5,21 +5,29 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
+from assayd import __version__
+from assayd.byte_budget import ByteBudget
+from assayd.documents import read_json
+from assayd.errors import RequestError
+from assayd_cluster.documents import MOST_EVENTS
 from assayd_cluster.gateway.dispatches import Message
 from assayd_cluster.gateway.program import configure_gateway
+from assayd_cluster.gateway.routes import _holding
 from assayd_cluster.settings import ClusterSettings, GatewaySettings
 from assayd_cluster.tokens import NODES_TENANT, Scope, TokenTerms
 from support.cluster.gateways import OneGateway, one_gateway
-from support.cluster.stub_node import verdict_of
+from support.cluster.stub_node import AT, verdict_of
 from support.stores.postgres import PostgresServer, needs_postgres
 
 pytestmark = needs_postgres
@@ -33,6 +41,7 @@ class Attacked:
     gateway: OneGateway
     app: Any
     tokens: dict[str, str]
+    bundles: Path
 
     async def ask(self, node: str, method: str, path: str, body: object = None) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self.tokens[node]}"}
@@ -78,7 +87,7 @@ async def attacked(folder: Path, database_url: str) -> AsyncIterator[Attacked]:
             await gateway.beat(node)
             terms = TokenTerms(name=node, tenant=NODES_TENANT, scopes=frozenset({Scope.NODE}), node=node)
             tokens[node] = (await tokens_of(app).create(terms))[1]
-        yield Attacked(gateway, app, tokens)
+        yield Attacked(gateway, app, tokens, folder / "bundles")
 
 
 def tokens_of(gate: Any) -> Any:
@@ -211,3 +220,140 @@ async def test_node_reads_nothing_of_the_cluster(target: Attacked) -> None:
     paths = ("attempts", "nodes", "tokens", "events", "doctor", "batches", "library")
     for path in (*(f"/v1/{each}" for each in paths), "/metrics", "/openapi.json"):
         assert code(await target.ask("mine", "GET", path)) == (403, "token.scope")
+
+
+def unit_event(seq: int, **changes: object) -> dict[str, object]:
+    body = {"name": "u", "index": 1, "total": 1, "status": "ok", "duration_ms": 1.5}
+    return {"run": 1, "seq": seq, "kind": "unit", "at": AT, "body": body, **changes}
+
+
+def with_file(said: dict[str, object], prefix: str, content: bytes) -> dict[str, object]:
+    """Return a verdict with another content of a file."""
+    files: Any = said["files"]
+    (file,) = [file for file in files if file["name"].startswith(prefix)]
+    file.update(
+        bytes=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+        base64=base64.b64encode(content).decode(),
+    )
+    return said
+
+
+async def test_event_at_a_time_that_no_clock_shows_is_refused(target: Attacked) -> None:
+    message = await target.message()
+    await target.claim("mine", message)
+    path = f"/v1/nodes/mine/runs/{message.attempt}/1/events"
+    for at in ("9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+12:00"):
+        answer = await target.ask("mine", "POST", path, {"events": [unit_event(2, at=at)]})
+        assert code(answer) == (422, "invalid")
+    assert (await target.ask("mine", "POST", path, {"events": [unit_event(2)]})).status_code == 204
+
+
+async def test_report_and_execution_are_written_anew(target: Attacked) -> None:
+    message = await target.message()
+    claimed = (await target.claim("mine", message)).json()
+    path = f"/v1/nodes/mine/runs/{message.attempt}/1/verdict"
+    forged = b'null}}\n{"line":2,"attempt":{"id":"x"}}'
+    said = with_file(verdict_of(message.attempt, claimed), "execution_", forged)
+    assert code(await target.ask("mine", "PUT", path, said)) == (422, "invalid")
+    said = with_file(said, "execution_", b'{"a": 1,\n "b": 2}\n')
+    assert (await target.ask("mine", "PUT", path, said)).json() == {"counted": True}
+    found = await target.gateway.jobs.get(message.attempt)
+    assert found is not None
+    report, execution = await target.gateway.service.documents(found)
+    assert (execution, report.count(b"\n")) == (b'{"a":1,"b":2}', 0)
+
+
+async def test_number_that_json_does_not_have_is_refused(target: Attacked) -> None:
+    message = await target.message()
+    claimed = (await target.claim("mine", message)).json()
+    for number in (float("inf"), float("nan"), -1, 1e300):
+        forged = await target.bring("mine", message.attempt, claimed, timings_ms={"static": number})
+        assert code(forged) == (422, "invalid")
+    path = f"/v1/nodes/mine/runs/{message.attempt}/1/events"
+    body = {"name": "u", "index": 1, "total": 1, "status": "ok", "duration_ms": float("inf")}
+    answer = await target.ask("mine", "POST", path, {"events": [unit_event(2, body=body)]})
+    assert code(answer) == (422, "invalid")
+    assert (await target.bring("mine", message.attempt, claimed)).json() == {"counted": True}
+
+
+async def test_words_of_an_error_and_names_of_rules_are_cut(target: Attacked) -> None:
+    message = await target.message()
+    claimed = (await target.claim("mine", message)).json()
+    path = f"/v1/nodes/mine/runs/{message.attempt}/1/verdict"
+    error = {"code": "x.y", "message": "m\0" * 5000}
+    said = verdict_of(message.attempt, claimed, verdict="error", error=error, rules=["r" * 5000])
+    report = read_json(base64.b64decode(said["files"][0]["base64"]))  # type: ignore[index]
+    said = with_file(said, "validation_", json.dumps({**report, "status": "ERROR"}).encode())  # type: ignore[dict-item]
+    assert (await target.ask("mine", "PUT", path, said)).json() == {"counted": True}
+    found = await target.gateway.jobs.get(message.attempt)
+    assert found is not None
+    assert found.error is not None
+    assert (len(found.error.message), len(found.rules[0])) == (2000, 128)
+
+
+async def test_bad_case_is_refused_before_a_bundle_is_written(target: Attacked) -> None:
+    message = await target.message()
+    claimed = (await target.claim("mine", message)).json()
+    said = verdict_of(message.attempt, claimed)
+    report = read_json(base64.b64decode(said["files"][0]["base64"]))  # type: ignore[index]
+    path = f"/v1/nodes/mine/runs/{message.attempt}/1/verdict"
+    for cases in ([1], [{"name": 1}], [{str(key): 1 for key in range(1000)}]):
+        bad = json.dumps({**report, "cases": cases}).encode()  # type: ignore[dict-item]
+        answer = await target.ask("mine", "PUT", path, with_file(said, "validation_", bad))
+        assert code(answer) == (422, "invalid")
+    assert not [path for path in target.bundles.rglob("*") if path.is_file()]
+
+
+async def test_events_that_are_repeated_are_shown_once(target: Attacked) -> None:
+    message = await target.message()
+    await target.claim("mine", message)
+    path = f"/v1/nodes/mine/runs/{message.attempt}/1/events"
+    for _ in range(3):
+        events = {"events": [unit_event(seq) for seq in (2, 3, 3)]}
+        assert (await target.ask("mine", "POST", path, events)).status_code == 204
+    hub = target.gateway.cluster.basics.hub
+    assert [each.seq for each in hub.durable(message.attempt) if each.kind == "unit"] == [2, 3]
+
+
+async def test_events_of_a_run_are_bounded(target: Attacked) -> None:
+    message = await target.message()
+    await target.claim("mine", message)
+    path = f"/v1/nodes/mine/runs/{message.attempt}/1/events"
+    most = {"events": [unit_event(seq) for seq in range(2, 2 + MOST_EVENTS)]}
+    assert (await target.ask("mine", "POST", path, most)).status_code == 204
+    answer = await target.ask("mine", "POST", path, {"events": [unit_event(MOST_EVENTS + 2)]})
+    assert code(answer) == (413, "too_large")
+
+
+async def test_node_without_the_run_is_refused_before_its_body_is_read(target: Attacked) -> None:
+    message = await target.message()
+    await target.claim("theirs", message)
+    path = f"/v1/nodes/mine/runs/{message.attempt}/1"
+    for method, below in (("PUT", "/verdict"), ("POST", "/events"), ("PUT", f"/files/{'0' * 64}")):
+        assert code(await target.ask("mine", method, path + below, "no such body")) == (403, "run.foreign")
+
+
+async def test_body_of_unknown_keys_costs_next_to_nothing(target: Attacked) -> None:
+    message = await target.message()
+    claimed = (await target.claim("mine", message)).json()
+    path = f"/v1/nodes/mine/runs/{message.attempt}/1/verdict"
+    unknown = {str(key): 1 for key in range(50_000)}
+    started = time.process_time()
+    answer = await target.ask("mine", "PUT", path, {"lost": True, "attempt": unknown})
+    assert code(answer) == (422, "invalid")
+    assert time.process_time() - started < 1  # with an error for each key: more than two
+    beat = {"capacity": 4, "ready": True, "version": __version__, "images": unknown}
+    assert code(await target.ask("mine", "PUT", "/v1/nodes/mine", beat)) == (422, "invalid")
+    assert (await target.bring("mine", message.attempt, claimed)).json() == {"counted": True}
+
+
+async def test_slow_bodies_of_one_node_leave_the_others_room() -> None:
+    budget = ByteBudget(100, operators=frozenset())
+    call: Any = SimpleNamespace(budget=budget)
+    with _holding(call, "mine") as mine, _holding(call, "theirs") as theirs:
+        mine.resize(40)
+        with pytest.raises(RequestError, match="no room"):
+            mine.resize(80)
+        theirs.resize(40)
+        assert budget.held == 80

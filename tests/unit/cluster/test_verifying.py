@@ -42,7 +42,11 @@ async def test_token_revoked_here_is_refused_at_once(verifier: TokenVerifier, to
     assert await refusal(verifier, secret) == "token.revoked"
 
 
-@pytest.mark.parametrize("secret", ["", "x", "assay_", new_secret(), "assay_" + "x" * 10_000, "assay_ä"])
+@pytest.mark.parametrize(
+    "secret",
+    ["", "x", "assay_", new_secret(), "assay_" + "x" * 10_000, "assay_ä"],
+    ids=["empty", "short", "bare", "unknown", "long", "not-ascii"],
+)
 async def test_what_is_no_token_is_refused(verifier: TokenVerifier, secret: str) -> None:
     assert await refusal(verifier, secret) == "token.refused"
 

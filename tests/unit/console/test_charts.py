@@ -21,7 +21,12 @@ def test_bars_are_as_long_as_their_numbers_and_lead_where_they_say() -> None:
     wide = [float(each.attrib["width"]) for each in shapes(picture, "rect")]
     assert wide[0] == 4 * wide[1]
     assert [each.attrib["href"] for each in shapes(picture, "a")] == ["/a"]
-    assert [each.text for each in shapes(picture, "text")] == ["a", "4 · 80%", "b", "1 · 100%"]
+    assert [each.text for each in shapes(picture, "text")] == [
+        "a",
+        "4 · 80%, 80% so far",
+        "b",
+        "1 · 20%, 100% so far",
+    ]
 
 
 def test_columns_of_a_span_stand_on_each_other() -> None:

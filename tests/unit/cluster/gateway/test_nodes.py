@@ -4,7 +4,8 @@ import pytest
 
 from assayd import __version__
 from assayd_cluster.documents import NodeBeat
-from assayd_cluster.gateway.nodes import objection, versions_agree
+from assayd_cluster.gateway.nodes import Census, LiveNode, objection, versions_agree
+from assayd_cluster.gateway.readiness import _none_takes_work
 
 PROFILES = {"one": "a" * 64, "two": "b" * 64}
 
@@ -48,3 +49,11 @@ def test_node_that_differs_is_told_why_it_takes_no_work(changes: dict[str, objec
 )
 def test_versions_one_minor_apart_work_together(one: str, other: str, agree: bool) -> None:
     assert versions_agree(one, other) is versions_agree(other, one) is agree
+
+
+def test_callers_are_not_told_what_nodes_say_of_themselves() -> None:
+    node = LiveNode(name="secret-1", capacity=1, why="its disk is full", version="1", engine="", images={})
+    told = _none_takes_work(Census(nodes=[node]))
+    assert told.startswith("none of 1 nodes takes work")
+    assert "secret" not in told
+    assert "disk" not in told

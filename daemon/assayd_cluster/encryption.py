@@ -1,0 +1,61 @@
+"""What leaves this host is encrypted, and its receiver known by name."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from assayd.errors import ConfigError
+
+_WHERE_TO = ("host", "hostaddr", "service", "servicefile", "passfile")
+"""What may stand behind the ``?`` of a database URL and say where it leads."""
+
+
+def require_encrypted_broker(urls: str, setting: str) -> None:
+    """See that a broker is reached by TLS, or on this host. Raises: ConfigError ``settings.invalid``."""
+    for url in urls.split(";"):
+        _require_url(url, setting, encrypted="amqps", plain="amqp")
+
+
+def require_encrypted_gateway(url: str, setting: str) -> None:
+    """See that a gateway is reached by TLS, or on this host. Raises: ConfigError ``settings.invalid``."""
+    if not url.startswith("http+unix:///"):
+        _require_url(url, setting, encrypted="https", plain="http")
+
+
+def require_encrypted_database(url: str, setting: str) -> None:
+    """See that a database is reached by TLS, or on this host. Raises: ConfigError ``settings.invalid``."""
+    try:
+        parts = make_url(url)
+    except ArgumentError:
+        raise ConfigError("settings.invalid", f"{setting}: it is not a database URL", field=setting) from None
+    named = [parts.host or ""]
+    for name in _WHERE_TO:
+        given = parts.query.get(name, ())
+        named += [given] if isinstance(given, str) else given
+    hosts = [host for each in named for host in each.split(",") if host]
+    if parts.query.get("sslmode") != "verify-full" and not all(map(_is_here, hosts)):
+        message = f"{setting}: a database on another host needs sslmode=verify-full (and sslrootcert)"
+        raise ConfigError("settings.invalid", message, field=setting)
+
+
+def _require_url(url: str, setting: str, *, encrypted: str, plain: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme == encrypted or (parts.scheme == plain and _is_here(parts.hostname or "")):
+        return
+    found = f"{parts.scheme}://{parts.hostname}"  # and no more of it: a password may be in it
+    message = f"{setting}: {found} has to begin with {encrypted}:// ({plain}:// on loopback alone)"
+    raise ConfigError("settings.invalid", message, field=setting)
+
+
+def _is_here(host: str) -> bool:
+    """Return whether a host is this one: a folder of Unix sockets, or loopback."""
+    if host.startswith(("/", "@")) or host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,74 @@
+"""Claims of nodes on a PostgreSQL server: what a node takes and gives nothing for comes to an end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+from sqlalchemy import text
+
+from assayd.model.report import Verdict
+from assayd_cluster.documents import MOST_CAPACITY, NodeBeat, RunLost
+from assayd_cluster.gateway.runs import MOST_RETURNED, Held
+from support.cluster.gateways import OneGateway, one_gateway
+from support.stores.postgres import PostgresServer, needs_postgres
+
+pytestmark = needs_postgres
+
+
+@pytest.fixture
+async def gateway(tmp_path: Path, postgres: PostgresServer) -> AsyncIterator[OneGateway]:
+    with postgres.database() as url:
+        async with one_gateway(tmp_path, url) as found:
+            yield found
+
+
+async def test_node_that_holds_an_attempt_for_too_long_has_lost_it(gateway: OneGateway) -> None:
+    await gateway.beat("hangs")
+    await gateway.beat("works")
+    attempt = await gateway.submit()
+    message = await gateway.messages.next()
+    await gateway.claim("hangs", message)
+    await gateway.beat("hangs", runs=[attempt.id])
+    with pytest.raises(Held):
+        await gateway.claim("works", message)
+    late = text("UPDATE runs SET leased_at = leased_at - 60000000, expires_at = leased_at + 1")
+    await gateway.access.write(lambda connection: connection.execute(late).close())
+    claimed = await gateway.claim("works", message)
+    assert claimed.run == 2
+    assert await gateway.bring("works", attempt.id, claimed)
+
+
+async def test_node_gets_no_more_than_it_has_room_for(gateway: OneGateway) -> None:
+    await gateway.beat("greedy", capacity=1)
+    await gateway.beat("other", capacity=4)
+    attempts = [await gateway.submit(f"# {number}\n") for number in range(3)]
+    messages = [await gateway.messages.next() for _ in attempts]
+    claimed = await gateway.claim("greedy", messages[0])
+    await gateway.claim("greedy", messages[1])
+    with pytest.raises(Held) as refused:
+        await gateway.claim("greedy", messages[2])
+    assert not refused.value.elsewhere
+    await gateway.claim("greedy", messages[1])  # what it has, it may ask for again
+    await gateway.bring("greedy", messages[0].attempt, claimed)
+    assert (await gateway.claim("greedy", messages[2])).run == 1
+
+
+async def test_attempt_that_is_given_back_without_end_ends(gateway: OneGateway) -> None:
+    await gateway.beat("a", capacity=4)
+    attempt = await gateway.submit()
+    for _ in range(MOST_RETURNED + 2):
+        claimed = await gateway.claim("a", await gateway.messages.next())
+        lost = RunLost(lost=True, reason="it drains", started=False)
+        await gateway.runs.lose("a", attempt.id, claimed.run, lost)
+    ended = await gateway.service.wait(attempt.id, 30)
+    assert (ended.verdict, ended.error and ended.error.code) == (Verdict.ERROR, "run.lost")
+
+
+def test_capacity_that_no_node_has_is_refused() -> None:
+    beat = {"capacity": MOST_CAPACITY, "ready": True, "version": "1"}
+    assert NodeBeat.model_validate(beat).capacity == MOST_CAPACITY
+    with pytest.raises(ValidationError, match="capacity"):
+        NodeBeat.model_validate({**beat, "capacity": MOST_CAPACITY + 1})

@@ -1,0 +1,17 @@
+"""Notices of other gateways: one that is wrong ends nothing."""
+
+from assayd_cluster.gateway.notices import Notice, Notices
+
+
+def test_notice_that_cannot_be_heard_leaves_the_next_ones_heard() -> None:
+    notices = Notices("postgresql://localhost/x", "mine")
+    heard: list[int] = []
+
+    def hear(notice: Notice) -> None:
+        heard.append(1 // notice["number"])
+
+    notices.on("event", hear)
+    theirs = Notices("postgresql://localhost/x", "theirs")
+    for text in ("{", "[]", theirs.write("event", number=0), theirs.write("event", number=1)):
+        notices._heard(text)
+    assert heard == [1]

@@ -1,0 +1,52 @@
+"""Why items of a batch fail, as its page tells it."""
+
+from __future__ import annotations
+
+from assayd_console.pages.batches import LOOKED_AT, FailedItems, _explained, _failures
+
+
+def item(line: int, *rules: str, cause: str | None = None, verdict: str = "failed") -> dict[str, object]:
+    return {
+        "line": line,
+        "attempt_id": f"A{line}",
+        "verdict": verdict,
+        "rules": list(rules),
+        "cause": cause,
+    }
+
+
+class Daemon:
+    """Answers with attempts that have labels and findings."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def ask(self, request) -> dict[str, object]:
+        attempt_id = request.path.rpartition("/")[2]
+        self.asked.append(attempt_id)
+        findings = [
+            {"severity": "warning", "message": "odd"},
+            {"severity": "error", "message": f"{attempt_id} is wrong"},
+        ]
+        return {"labels": {"who": "polar", "line": attempt_id}, "report": {"findings": findings}}
+
+
+def test_items_are_told_by_rule_and_cause_the_most_frequent_first() -> None:
+    found = _failures(
+        [item(1, "a"), item(2, "b", cause="timeout"), item(3, "a"), item(4, verdict="validated"), item(5)]
+    )
+    assert [(each.rules, each.cause, len(each.items)) for each in found] == [
+        (("a",), "was not run", 2),
+        (("b",), "timeout", 1),
+        ((), "was not run", 1),
+    ]
+
+
+async def test_failures_say_what_one_was_told_and_what_all_that_were_looked_at_share() -> None:
+    daemon = Daemon()
+    group = FailedItems(rules=("a",), cause="timeout", items=[item(line) for line in range(1, 23)])
+    [told] = await _explained(daemon, [group])
+    assert told.message == "A1 is wrong"
+    assert told.labels == ["who=polar"]
+    assert len(daemon.asked) == LOOKED_AT
+    assert (daemon.asked[0], daemon.asked[-1]) == ("A1", "A22")
