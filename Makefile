@@ -34,7 +34,7 @@ TESTED_IMAGES := images $(if $(filter 0,$(shell id -u)),images-oci)
 unexport PYTHONDONTWRITEBYTECODE
 HERE := ASSAYD_SOCKET=.run/assayd.sock ASSAYD_STATE_DIR=.run/state
 
-.PHONY: help setup cluster cluster-stop test-cluster engine namespaces browser postgres broker images images-oci run serve test test-system soak day check bench bench-repair bench-slips bench-generate requirements client deb man samples stop clean
+.PHONY: help setup cluster cluster-stop test-cluster engine namespaces browser postgres broker object-storage images images-oci run serve test test-system soak day check bench bench-repair bench-slips bench-generate requirements client deb man samples stop clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,7 +87,7 @@ cluster: setup ## run a cluster in the foreground: RabbitMQ, PostgreSQL, a gatew
 cluster-stop: ## end that cluster, and whatever it has left
 	@$(PYTHON) deploy/dev/cluster/run.py stop
 
-test-cluster: images-oci namespaces browser postgres broker ## faults of a cluster, rolling upgrades, and the tests of the daemon against a gateway; as root, about 25 minutes
+test-cluster: images-oci namespaces browser postgres broker object-storage ## faults of a cluster, rolling upgrades, and the tests of the daemon against a gateway; as root, about 25 minutes
 	@$(OCI_SH) run $(BIN)/pytest -m cluster
 	@TESTS_BEHIND=gateway $(OCI_SH) run $(BIN)/pytest -m engine tests/e2e
 
@@ -109,6 +109,9 @@ broker: ## the broker of a cluster, for tests: installed as root on Debian, else
 postgres: ## the database of a cluster, for tests of the store: installed as root on Debian, else named
 	@deploy/dev/postgres.sh install
 
+object-storage: ## two servers that speak S3, for tests of bundles: fetched as locked, below .run/cache
+	@deploy/dev/s3.sh install
+
 browser: ## what tests of the console look at it with: installed as root on Debian, else named
 	@deploy/dev/browser.sh
 
@@ -127,6 +130,7 @@ requirements: setup ## lock the packages of pyproject.toml anew: those of a chec
 	@for extra in anthropic cluster gemini lsp mcp openai; do \
 		$(LOCK) --extra $$extra --constraint requirements/dev.txt -o requirements/$$extra.txt pyproject.toml; done
 	@$(LOCK) -o requirements/generator.txt requirements/generator.in
+	@$(LOCK) -o requirements/moto.txt requirements/moto.in
 
 WHEEL = rm -f dist/assayd-*.whl; $(BIN)/python -m build --wheel --no-isolation --outdir dist . >/dev/null
 client: setup ## the client's wheel below dist/: the library and `assay` without the daemon

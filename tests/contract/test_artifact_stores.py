@@ -22,9 +22,10 @@ from assayd.store.artifacts import MANIFEST, OTHERS_S, PIECE_BYTES, FileArtifact
 from assayd_cluster.bundles.objects import ObjectArtifactStore
 from assayd_cluster.bundles.sweeping import sweep_unnamed
 from assayd_cluster.bundles.verified import VerifiedArtifactStore
+from support.stores.object_storage import KINDS, ObjectStorage, moto, s3rver
 from support.stores.stored_attempts import Make, jobs, make
 
-__all__ = ["jobs", "make"]
+__all__ = ["jobs", "make", "moto", "s3rver"]
 
 BUNDLE = Bundle(
     attempt_id="01" + "0" * 23 + "1",
@@ -36,8 +37,9 @@ BUNDLE = Bundle(
     truncated=frozenset({"stdout.log"}),
     manifest={"kind": "code"},
 )
-EVERYWHERE = ["file", "shared", "objects"]
-SHARED = [name for name in EVERYWHERE if name != "file"]
+SERVERS = [pytest.param(kind, marks=pytest.mark.cluster) for kind in KINDS]
+SHARED = ["shared", "objects", *SERVERS]
+EVERYWHERE = ["file", *SHARED]
 
 
 @dataclass
@@ -58,13 +60,10 @@ def in_folder(root: Path, open_store: Callable[[], ArtifactStore]) -> Place:
     return Place(open_store(), change, open_store)
 
 
-def in_bucket(store: ObjectStore) -> Place:
+def in_bucket(store: ObjectStore, open_store: Callable[[], ArtifactStore]) -> Place:
     def change(location: str, name: str, content: bytes) -> None:
         name = name if name == MANIFEST else hashlib.sha256(BUNDLE.files[name]).hexdigest()
         obstore.put(store, f"{location}/{name}", content)
-
-    def open_store() -> ArtifactStore:
-        return VerifiedArtifactStore(ObjectArtifactStore(store))
 
     return Place(open_store(), change, open_store)
 
@@ -77,8 +76,13 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield in_folder(root, lambda: FileArtifactStore(root))
     elif request.param == "shared":
         yield in_folder(root, lambda: VerifiedArtifactStore(FileArtifactStore(root, is_shared=True)))
+    elif request.param == "objects":
+        memory = MemoryStore()
+        yield in_bucket(memory, lambda: VerifiedArtifactStore(ObjectArtifactStore(memory)))
     else:
-        yield in_bucket(MemoryStore())
+        storage: ObjectStorage = request.getfixturevalue(request.param)
+        storage.empty()
+        yield in_bucket(storage.bucket(), storage.open)
 
 
 async def joined(pieces: AsyncIterator[bytes]) -> bytes:

@@ -9,6 +9,7 @@ is there when its manifest is.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from pathlib import Path
 import obstore
 from obstore.exceptions import BaseError, NotFoundError, PermissionDeniedError, UnauthenticatedError
 
+from assayd.aio import together
 from assayd.errors import StoreError
 from assayd.ports.artifacts import Bundle, Written
 from assayd.store.artifacts import (
@@ -36,6 +38,10 @@ AT_ONCE = 8
 LISTED = 1000
 UNLIMITED = 2**50
 """What is free where nobody says what is."""
+_NO_BUCKET = "<Code>NoSuchBucket</Code>"
+_REFUSALS = (PermissionDeniedError, UnauthenticatedError)
+_REFUSED = ("status code: 401", "status code: 403")
+_CODE = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
 
 
 class ObjectArtifactStore:
@@ -52,12 +58,14 @@ class ObjectArtifactStore:
         described = read_manifest(location, manifest)
         turns = asyncio.Semaphore(AT_ONCE)
 
-        async def put(name: str, content: bytes) -> None:
+        contents = {_key(location, described.files[name]): content for name, content in files.items()}
+
+        async def put(key: str, content: bytes) -> None:
             async with turns:
-                await obstore.put_async(self._store, _key(location, described.files[name]), content)
+                await obstore.put_async(self._store, key, content)
 
         with _translated("writing a bundle"):
-            await asyncio.gather(*(put(name, content) for name, content in files.items()))
+            await together(*(put(key, content) for key, content in contents.items()))
             await obstore.put_async(self._store, f"{location}/{MANIFEST}", manifest)
         return Written(location=location, artifacts=artifacts)
 
@@ -79,6 +87,8 @@ class ObjectArtifactStore:
             try:
                 found = await obstore.get_async(self._store, key)
             except (NotFoundError, FileNotFoundError) as problem:
+                if _NO_BUCKET in str(problem):
+                    raise
                 raise missing(location, name) from problem
             async for part in found.stream(min_chunk_size=PIECE_BYTES):
                 for begin in range(0, len(part), PIECE_BYTES):
@@ -138,11 +148,11 @@ class ObjectArtifactStore:
                 yield each
 
     async def _delete(self, keys: Sequence[str]) -> None:
-        for key in keys:
-            try:
-                await obstore.delete_async(self._store, key)
-            except (NotFoundError, FileNotFoundError):
-                continue
+        try:
+            await obstore.delete_async(self._store, keys)
+        except (NotFoundError, FileNotFoundError) as problem:
+            if _NO_BUCKET in str(problem):
+                raise
 
 
 def _key(location: str, file: StoredFile) -> str:
@@ -153,13 +163,21 @@ def _key(location: str, file: StoredFile) -> str:
 def _translated(what: str) -> Iterator[None]:
     try:
         yield
-    except (PermissionDeniedError, UnauthenticatedError) as problem:
-        message = (
-            f"{what} failed: {problem}; see that the keys may read, write, list and delete in the bucket"
-        )
-        raise StoreError("store.unwritable", message) from problem
     except (BaseError, OSError) as problem:
-        message = (
-            f"{what} failed: {problem}; see that the object storage is there, and that it has the bucket"
-        )
+        failed = f"{what} failed: {_reason(problem)}"
+        # A listing that is refused has no class of its own.
+        if isinstance(problem, _REFUSALS) or any(each in failed for each in _REFUSED):
+            message = (
+                f"{failed}; see that the keys are right, and may read, write, list and delete in the bucket"
+            )
+            raise StoreError("store.unwritable", message) from problem
+        message = f"{failed}; see that the object storage is there, and that it has the bucket"
         raise StoreError("store.unreachable", message, retryable=True) from problem
+
+
+def _reason(problem: Exception) -> str:
+    """Return what the storage answered, in one line: the library adds the page, and then its own values."""
+    text = str(problem)
+    line = text.partition("\n")[0].partition("<")[0].rstrip(" :")
+    code = _CODE.search(text)
+    return f"{line} ({code[1]})" if code else line

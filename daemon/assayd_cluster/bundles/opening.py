@@ -13,6 +13,8 @@ from assayd_cluster.settings import BundleSettings, read_secret
 TIMEOUT_S = 30.0
 RETRY_S = 20.0
 """How long a request is repeated that object storage did not answer, or answered by an error of its own."""
+PAUSE_S = 2.0
+"""The longest wait between two of those."""
 
 
 def open_bundles(settings: BundleSettings, folder: Path) -> VerifiedArtifactStore:
@@ -50,6 +52,11 @@ def _object_storage(settings: BundleSettings) -> SharedBundles:
         secret_access_key=read_secret(settings.secret_key_file, "cluster.bundles.secret_key_file"),
         virtual_hosted_style_request=False,
         client_options=client,  # type: ignore[arg-type]
-        retry_config={"max_retries": 6, "retry_timeout": timedelta(seconds=RETRY_S)},
+        # By number alone it would give up in less than a second, where nobody listens.
+        retry_config={
+            "max_retries": 1000,
+            "retry_timeout": timedelta(seconds=RETRY_S),
+            "backoff": {"max_backoff": timedelta(seconds=PAUSE_S)},
+        },
     )
     return ObjectArtifactStore(store)

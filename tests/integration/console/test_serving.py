@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -12,14 +14,20 @@ from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
 
 
-def start(socket: Path, *arguments: str | Path) -> subprocess.Popen[str]:
+@contextmanager
+def start(socket: Path, *arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
+    """Run the console while the body runs; a body that fails is not waited for."""
     command = [Path(sys.executable).parent / "assay", "--socket", socket, "console", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as console:
+        try:
+            yield console
+        finally:
+            console.kill()
 
 
 def log_in(link: str) -> int:
     place, _, token = link.strip().partition("/#")
-    return httpx.post(f"{place}/login", content=token, headers={"Origin": place}).status_code
+    return httpx.post(f"{place}/login", content=token, headers={"Origin": place}, timeout=60).status_code
 
 
 def test_link_that_is_printed_logs_in_once(tmp_path: Path) -> None:
