@@ -69,7 +69,7 @@ class GatewayProcess(DaemonProcess):
         self._queue = queue
 
     def start(self) -> None:
-        """Start it, and what stands behind it; wait until it takes work."""
+        """Start it, and what stands behind it; wait until a node takes work."""
         super().start()
         if not self.host.alive:
             own = {name: value for name, value in self.settings.items() if name.startswith(_OF_THE_HOST)}
@@ -78,7 +78,7 @@ class GatewayProcess(DaemonProcess):
             self._start_worker()
         until = time.monotonic() + READY_WITHIN_S
         with self.http() as http:
-            while (answer := http.get("/readyz")).status_code != 200:
+            while "no node" in (answer := http.get("/readyz")).text:
                 assert time.monotonic() < until, answer.text
                 time.sleep(0.2)
 
