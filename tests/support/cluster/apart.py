@@ -24,6 +24,9 @@ APART = {
     ),
     "test_observed.py::test_attempt_is_seen_in_log_events_and_metrics_under_its_request": OF_THE_NODE,
     "test_observed.py::test_daemon_without_an_engine_is_up_and_says_what_it_lacks": OF_THE_NODE,
+    "test_kind_of_another_distribution.py::test_doctor_runs_its_samples": (
+        "samples are run by the doctor of each node's own daemon"
+    ),
     "test_egress.py::test_refused_access_fails_the_attempt_and_is_told_everywhere": (
         "the access is counted and logged by the node's own daemon"
     ),
