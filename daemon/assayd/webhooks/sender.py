@@ -83,6 +83,8 @@ class Sender:
         self._limits = limits
         self._places = ThresholdSemaphore(limits.connections)
         self._under_way: set[str] = set()
+        self._tried: set[str] = set()
+        """Those that were tried since the store was last asked: its answer may be from before."""
         self.sends: Callable[[], bool] = lambda: True
         """Whether this process sends; of several on one database, one does."""
         self._given_up = 0
@@ -130,8 +132,9 @@ class Sender:
         if not self.sends():
             return STORE_RETRY_S
         now = self._clock.now()
+        self._tried.clear()
         for message in await self._store.due(now, each=EACH):
-            if message.id not in self._under_way:
+            if message.id not in self._under_way and message.id not in self._tried:
                 self._under_way.add(message.id)
                 tasks.create_task(self._see_through(message), name=f"webhook-{message.id}")
         next_try = await self._store.next_try(now)
@@ -148,6 +151,7 @@ class Sender:
             await asyncio.sleep(STORE_RETRY_S)
         finally:
             self._under_way.discard(message.id)
+            self._tried.add(message.id)
             self._added.set()
 
     async def _try(self, message: WebhookMessage) -> None:

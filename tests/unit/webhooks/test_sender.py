@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from assayd.errors import RequestError
 from assayd.metrics import Metrics
 from assayd.model.webhook import read_webhook_url
 from assayd.ports.service import Health
+from assayd.ports.webhooks import WebhookMessage
 from assayd.store.access import DatabaseAccess, open_access
 from assayd.store.outbox import Outbox
 from assayd.store.rows import to_micros
@@ -188,6 +189,33 @@ async def test_dead_receiver_of_a_user_delays_neither_another_user_nor_another_r
         await world.until(lambda: world.tries("delivered") == 2)
     hosts = Counter(post.url.host for post in world.courier.sent)
     assert hosts == {"dead.example": EACH, "ci.example": 2}
+
+
+async def test_message_that_was_delivered_while_it_was_looked_for_is_not_sent_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released, look = asyncio.Event(), world.store.due
+
+    async def deliver(post: Post) -> None:
+        world.courier.sent.append(post)
+        await released.wait()
+
+    async def look_and_wait(now: datetime, *, each: int) -> Sequence[WebhookMessage]:
+        found = await look(now, each=each)
+        if world.courier.sent and not released.is_set():
+            released.set()
+            await world.until(lambda: world.tries("delivered") == 1)
+            await asyncio.sleep(0)
+        return found
+
+    monkeypatch.setattr(world.courier, "deliver", deliver)
+    monkeypatch.setattr(world.store, "due", look_and_wait)
+    await world.add("m1")
+    async with world.sender.running():
+        await world.until(lambda: world.courier.sent)
+        await world.add("m2")
+        await world.until(lambda: world.tries("delivered") == 2)
+    assert [post.headers["webhook-id"] for post in world.courier.sent] == ["m1", "m2"]
 
 
 async def test_sender_that_is_ended_in_a_try_leaves_the_message_for_the_next(world: World) -> None:
