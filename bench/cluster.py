@@ -119,9 +119,10 @@ def load(socket: Path, attempts: int, clients: int) -> list[float]:
 
 def measure(attempts: int, clients: int, nodes: int) -> dict[str, object]:
     broker, database = ROOT / ".run/rabbitmq", ROOT / ".run/postgres"
-    script("rabbitmq.sh", "start", broker)
-    script("postgres.sh", "start", database)
     with TemporaryDirectory() as name, ExitStack() as stack:
+        for server, place in (("rabbitmq.sh", broker), ("postgres.sh", database)):
+            stack.callback(script, server, "stop", place)
+            script(server, "start", place)
         folder = Path(name)
         socket = folder / "gateway.sock"
         process = stack.enter_context(gateway(folder, broker, database))
