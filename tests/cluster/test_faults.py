@@ -150,5 +150,5 @@ def test_a_node_that_is_cut_off_and_comes_back_does_no_harm(
         _through(cluster, load, figures, f"link cut for {STOPPED_S:g} s", fault)
 
 
-def test_nothing_is_left_on_any_engine_when_all_is_done(cluster: WholeCluster) -> None:
+def test_no_attempt_is_left_anywhere_when_all_is_done(cluster: WholeCluster) -> None:
     cluster.wait_until("what is left of late runs", lambda: cluster.unfinished() == 0)

@@ -60,7 +60,7 @@ class LiveRuns:
         """Given when an attempt was cancelled, here or elsewhere."""
 
     async def claim(self, node: str, claim: Claim) -> Claimed:
-        """Give a node the run that its message is of. Raises: as `Runs.claim`."""
+        """Assign a node the run that its message is of. Raises: as `Runs.claim`."""
         try:
             return await self._runs.claim(node, claim)
         except Exhausted:

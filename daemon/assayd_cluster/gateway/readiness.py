@@ -90,7 +90,7 @@ class ClusterReadiness:
         return await self._doctor.rows()
 
     async def examine_isolation(self) -> HealthRow:
-        """Tell who tries the isolation."""
+        """Return who tries the isolation."""
         detail = "each node tries that of its own host, and takes no work where it does not hold"
         return HealthRow(check="isolation", status=Health.OK, detail=detail)
 

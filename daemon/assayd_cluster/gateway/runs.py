@@ -173,7 +173,7 @@ class Runs:
         self._lasts = int(longest_run_s * 1_000_000)
 
     async def claim(self, node: str, claim: Claim) -> Claimed:
-        """Give a node the run that its message is of.
+        """Assign a node the run that its message is of.
 
         Raises: Held; RequestError ``run.over``, ``ticket.wrong``; Exhausted.
         """
