@@ -187,33 +187,11 @@ class _Building:
         attachments: BundleAttachments = partial(
             repair_attachments, store=basics.repair_store, read=partial(stored_submission, shared.jobs)
         )
-        remote = RemoteExecution(
-            RemoteDependencies(
-                dispatches=dispatches,
-                publisher=self._publisher,
-                watch=RunWatch(access, self._gateway_id),
-                jobs=shared.jobs,
-                artifacts=shared.artifacts,
-                attachments=attachments,
-                clock=shared.clock,
-                hub=basics.hub,
-                stopping=basics.stopping,
-            )
-        )
+        remote = self._remote(basics, dispatches, attachments)
         await stack.enter_async_context(remote.running())
         others = OtherGateways(shared.jobs, basics.hub, dispatches)
         runs = Runs(access, self._notices, longest_run_s=self._chosen.longest_run_h * 3600)
-        verdicts = RunVerdicts(
-            VerdictDependencies(
-                runs=runs,
-                jobs=shared.jobs,
-                artifacts=shared.artifacts,
-                attachments=attachments,
-                clock=shared.clock,
-                hub=basics.hub,
-                execution=remote,
-            )
-        )
+        verdicts = _verdicts(basics, runs, remote, attachments)
         live = LiveRuns(access, runs, verdicts, execution=remote, others=others, notices=self._notices)
         remote.on_cancelled = live.cancels.give
         _listen(self._notices, remote, others, live)
@@ -241,6 +219,39 @@ class _Building:
         return Execution(
             execute=remote, readiness=readiness, selftest=None, elsewhere=others, driving=driving
         )
+
+    def _remote(
+        self, basics: Basics, dispatches: Dispatches, attachments: BundleAttachments
+    ) -> RemoteExecution:
+        return RemoteExecution(
+            RemoteDependencies(
+                dispatches=dispatches,
+                publisher=self._publisher,
+                watch=RunWatch(basics.access, self._gateway_id),
+                jobs=basics.shared.jobs,
+                artifacts=basics.shared.artifacts,
+                attachments=attachments,
+                clock=basics.shared.clock,
+                hub=basics.hub,
+                stopping=basics.stopping,
+            )
+        )
+
+
+def _verdicts(
+    basics: Basics, runs: Runs, remote: RemoteExecution, attachments: BundleAttachments
+) -> RunVerdicts:
+    return RunVerdicts(
+        VerdictDependencies(
+            runs=runs,
+            jobs=basics.shared.jobs,
+            artifacts=basics.shared.artifacts,
+            attachments=attachments,
+            clock=basics.shared.clock,
+            hub=basics.hub,
+            execution=remote,
+        )
+    )
 
 
 def _listen_to_drivers(notices: Notices, gateway: Gateway, tasks: asyncio.TaskGroup) -> None:
