@@ -20,7 +20,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="assayd-node",
         description="Take attempts of a cluster's gateways, and have the daemon of this host run them.",
-        epilog="Settings: /etc/assayd/node.toml, or the file named by ASSAYD_NODE_CONFIG; then ASSAYD_NODE_*.",
+        epilog="Settings: /etc/assayd/node.toml, or the one in ASSAYD_NODE_CONFIG; then ASSAYD_NODE_*.",
     )
     parser.add_argument("--version", action="version", version=f"assayd-node {__version__}")
     parser.add_argument("--print-config", action="store_true", help="show the settings and their origins")
