@@ -92,16 +92,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
     await stack.enter_async_context(basics.sender.running())
     await stack.enter_async_context(scheduler.running())
     _watch(basics.metrics, scheduler, settings.state_dir)
-    admission = Admission(
-        shared,
-        scheduler,
-        basics.requests,
-        ready=execution.readiness.ready,
-        caps=limits.attempt,
-        quota=DiskQuota(
-            shared.jobs, shared.artifacts, shared.clock, min_free_bytes=limits.keep.min_free_bytes
-        ),
-    )
+    admission = _build_admission(basics, execution, scheduler)
     uploads = Uploads(shared.clock)
     retention = Retention(
         shared.jobs, basics.batch_store, shared.artifacts, shared.clock, limits.keep, uploads
@@ -178,21 +169,30 @@ async def _basics(
         repair_store=repair_store,
         generation_store=DatabaseGenerationStore(jobs.access),
         library=DatabaseLibrary(jobs.access, clock),
-        requests=RecordedRequests(
-            store=repair_store,
-            kinds=shared.kinds,
-            providers=frozenset(providers),
-            clock=clock,
-            ids=ids,
-            timeout=timedelta(seconds=settings.repair.timeout_s),
-            max_attempts=settings.repair.max_attempts,
-        ),
+        requests=_build_requests(settings, shared, repair_store, providers),
         origin=origin,
         copied_from=identity.copied_from,
         metrics=metrics,
         hub=EventHub(clock),
         sender=sender,
         stopping=asyncio.Event(),
+    )
+
+
+def _build_requests(
+    settings: Settings,
+    shared: AdmissionDependencies,
+    store: DatabaseRepairStore,
+    providers: Mapping[str, Provider],
+) -> RecordedRequests:
+    return RecordedRequests(
+        store=store,
+        kinds=shared.kinds,
+        providers=frozenset(providers),
+        clock=shared.clock,
+        ids=shared.ids,
+        timeout=timedelta(seconds=settings.repair.timeout_s),
+        max_attempts=settings.repair.max_attempts,
     )
 
 
@@ -218,6 +218,19 @@ def _build_scheduler(basics: Basics, execution: Execution) -> Scheduler:
         stopping=basics.stopping,
     )
     return Scheduler(deps, basics.limits.queue)
+
+
+def _build_admission(basics: Basics, execution: Execution, scheduler: Scheduler) -> Admission:
+    shared, limits = basics.shared, basics.limits
+    quota = DiskQuota(shared.jobs, shared.artifacts, shared.clock, min_free_bytes=limits.keep.min_free_bytes)
+    return Admission(
+        shared,
+        scheduler,
+        basics.requests,
+        ready=execution.readiness.ready,
+        caps=limits.attempt,
+        quota=quota,
+    )
 
 
 def _build_service(
