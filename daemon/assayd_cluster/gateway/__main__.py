@@ -25,7 +25,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="assayd-gateway")
+    parser = argparse.ArgumentParser(
+        prog="assayd-gateway",
+        description="Accept attempts for a cluster of assayd nodes, with the API of assayd.",
+        epilog="Settings: /etc/assayd/gateway.toml, or the file named by ASSAYD_CONFIG; then ASSAYD_*.",
+    )
     parser.add_argument("--version", action="version", version=f"assayd-gateway {__version__}")
     parser.add_argument("--print-config", action="store_true", help="show the settings and their origins")
     parser.add_argument(

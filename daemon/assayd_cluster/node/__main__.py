@@ -24,7 +24,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="assayd-node")
+    parser = argparse.ArgumentParser(
+        prog="assayd-node",
+        description="Fetch attempts of a cluster for the assayd of this host.",
+        epilog="Settings: /etc/assayd/node.toml, or the file named by ASSAYD_NODE_CONFIG; "
+        "then ASSAYD_NODE_*.",
+    )
     parser.add_argument("--version", action="version", version=f"assayd-node {__version__}")
     parser.add_argument("--print-config", action="store_true", help="show the settings and their origins")
     return parser
