@@ -305,7 +305,7 @@ def _listen(notices: Notices, remote: RemoteExecution, others: OtherGateways, li
 
     notices.on("finished", finished)
     notices.on("cancelled", cancelled)
-    notices.on("again", lambda notice: remote.publish_again(notice["attempt"]))
+    notices.on("again", lambda notice: live.publish_again(notice["attempt"]))
     notices.on("exhausted", lambda notice: remote.exhaust(notice["attempt"]))
     notices.on("event", lambda notice: live.show(noticed_event(notice)))
     notices.missed = missed
