@@ -35,7 +35,8 @@ from assayd.ports.store import Event, JobStore
 from assayd.store.rows import from_micros
 from assayd_cluster.documents import MOST_SEQ, MOST_TEXT, BundleFile, GapEvent, LiveEvent, RunVerdict
 from assayd_cluster.gateway.execution import RemoteExecution
-from assayd_cluster.gateway.runs import HeldRun, Runs
+from assayd_cluster.gateway.held_runs import HeldRun
+from assayd_cluster.gateway.runs import Runs
 
 log = structlog.get_logger()
 
