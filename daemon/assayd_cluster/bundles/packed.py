@@ -102,7 +102,7 @@ class PackedArtifactStore:
         with translated("writing a bundle"), self._made(*folder) as parent:
             try:
                 with os.fdopen(os.open(temporary, _NEW, 0o400, dir_fd=parent), "wb") as file:
-                    file.writelines(_packed(name, files))
+                    file.writelines(_packed(files))
                     file.flush()
                     os.fsync(file.fileno())
                 os.rename(temporary, name + SUFFIX, src_dir_fd=parent, dst_dir_fd=parent)
@@ -132,7 +132,7 @@ class PackedArtifactStore:
                 with folders.opened(self._root, *within[:-1]) as parent:
                     handle = os.open(within[-1] + SUFFIX, _OLD, dir_fd=parent)
                 with os.fdopen(handle, "rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
-                    member = tar.getmember(f"{within[-1]}/{name}")
+                    member = tar.getmember(name)
                     file.seek(member.offset_data + start)
                     return file.read(max(0, min(PIECE_BYTES, member.size - start)))
             except (*_GONE, KeyError) as problem:
@@ -165,10 +165,10 @@ class PackedArtifactStore:
             return facts.f_bavail * facts.f_frsize
 
 
-def _packed(name: str, files: Mapping[str, bytes]) -> Iterator[bytes]:
+def _packed(files: Mapping[str, bytes]) -> Iterator[bytes]:
     """Return a tar file, whose bytes are decided by what is in it."""
-    for file, content in files.items():
-        yield tar_header(f"{name}/{file}", len(content))
+    for name, content in files.items():
+        yield tar_header(name, len(content))
         yield content
         yield bytes(-len(content) % tarfile.BLOCKSIZE)
     yield bytes(2 * tarfile.BLOCKSIZE)
