@@ -378,7 +378,8 @@ class RunResult:
     outputs_dropped: tuple[str, ...] = ()
     container: ContainerFacts = ContainerFacts()
     wall_s: float = 0.0
-    peak_memory_bytes: int = 0
+    peak_memory_bytes: int | None = None
+    """Of the whole container; None where it was not measured."""
     outcome: Outcome = UNCLASSIFIED
 
     @property
