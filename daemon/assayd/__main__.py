@@ -7,20 +7,13 @@ import sys
 from collections.abc import Sequence
 
 from assayd import __version__
-from assayd.errors import AssaydError, ConfigError
+from assayd.program import exit_code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the daemon until it is told to stop; return the exit code."""
     chosen = _parser().parse_args(arguments)
-    try:
-        return _run(chosen)
-    except ConfigError as error:
-        print(f"assayd: {error.message}", file=sys.stderr)
-        return 2
-    except AssaydError as error:
-        print(f"assayd: {error.code}: {error.message}", file=sys.stderr)
-        return 3
+    return exit_code("assayd", lambda: _run(chosen))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -65,7 +65,6 @@ _EVENTS = (
     .where(tables.events.c.attempt_id == bindparam("wanted"), tables.events.c.seq > bindparam("after"))
     .order_by(tables.events.c.seq)
 )
-_NEW_ATTEMPT = insert(tables.attempts)
 _NEW_LABELS = insert(tables.labels)
 _NEW_RUN = insert(tables.runs)
 _THIS_RUN = select(tables.runs.c.run_number).where(
@@ -101,7 +100,8 @@ class DatabaseJobStore:
         self._outbox = Outbox(access)
         self._new_submission = access.insert_or_nothing(tables.submissions)
         self._new_verdict = access.insert_or_nothing(tables.verdicts)
-        self._new_events = access.insert_or_nothing(tables.events)
+        self._new_attempt = access.insert_or_nothing(tables.attempts)
+        self._new_events = access.insert_list_or_nothing(tables.events)
         self._counting = asyncio.Lock()
 
     async def accept(
@@ -115,11 +115,10 @@ class DatabaseJobStore:
         ]
 
         def apply(connection: Connection) -> Accepted:
-            earlier = _earlier(connection, attempt, digest, idempotency_key)
-            if earlier is not None:
-                return Accepted(attempt=earlier, existing=not _is_same(earlier, attempt))
             connection.execute(self._new_submission, {"digest": digest, "document": document})
-            connection.execute(_NEW_ATTEMPT, values)
+            if connection.execute(self._new_attempt, values).rowcount != 1:
+                earlier = _earlier(connection, attempt, digest, idempotency_key)
+                return Accepted(attempt=earlier, existing=not _is_same(earlier, attempt))
             if labels:
                 connection.execute(_NEW_LABELS, labels)
             if self._hooks is not None:
@@ -174,7 +173,7 @@ class DatabaseJobStore:
                 keep_bundle(connection)
             self._outbox.add(connection, message)
             if happened:
-                connection.execute(self._new_events, happened)
+                self._new_events(connection, happened)
             for recorder in self._recorders_of(attempt):
                 write = partial(recorder.finished, connection, attempt, cases, events)
                 keep(connection, "finish", write)
@@ -288,23 +287,25 @@ async def open_jobs(
         yield DatabaseJobStore(access, recorders, unsynced, hooks)
 
 
-def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt | None:
-    """Return the attempt that the same request has made before.
+def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt:
+    """Return the attempt that the same request has made before: its id, or its key, is on record.
 
     Raises:
         RequestError: ``conflict``, when the id or the key was used for another submission.
     """
     same = {"wanted": attempt.id, "by_uid": attempt.peer.uid, "by_key": key}
     found = connection.execute(_SAME_REQUEST, same).all()
-    if not found:
-        return None
     if any(row.uid != attempt.peer.uid for row in found):
         # Said whatever was submitted: nobody can try out what somebody else has sent.
         raise RequestError("conflict", "this id is taken", field="id")
-    if len(found) > 1 or found[0].submission != digest:
+    if len(found) > 1 or any(row.submission != digest for row in found):
         what = "id" if any(row.id == attempt.id for row in found) else "idempotency key"
         raise RequestError("conflict", f"this {what} was used before, for another submission")
-    return get_attempt(connection, found[0].id)
+    earlier = get_attempt(connection, found[0].id) if found else None
+    if earlier is None:
+        message = "the attempt that had this id or key was removed just now; send it again"
+        raise StoreError("attempt.missing", message, retryable=True)
+    return earlier
 
 
 def _is_same(earlier: Attempt, attempt: Attempt) -> bool:

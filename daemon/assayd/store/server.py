@@ -11,7 +11,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import (
+    JSON,
+    Connection,
+    Engine,
+    Executable,
+    Table,
+    Text,
+    bindparam,
+    cast,
+    column,
+    create_engine,
+    event,
+    func,
+    select,
+    text,
+)
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, OperationalError
 
@@ -128,6 +144,15 @@ def is_away(problem: BaseException) -> bool:
 def has_crossed(problem: BaseException) -> bool:
     """Return whether a change failed only because of another that was made at the same time."""
     return isinstance(problem, DBAPIError) and getattr(problem.orig, "sqlstate", None) in _CROSSED
+
+
+def insert_listed(table: Table) -> Executable:
+    """Return the insert of the rows in the JSON text `listed`; those with a key on record are left out."""
+    listed = func.json_to_recordset(cast(bindparam("listed", type_=Text), JSON))
+    rows = listed.table_valued(*(column(each.name, each.type) for each in table.c), name="listed")
+    chosen = select(*rows.render_derived(with_types=True).c)
+    into = postgresql.insert(table).from_select([each.name for each in table.c], chosen)
+    return into.on_conflict_do_nothing()
 
 
 def one_at_a_time(connection: Connection) -> None:

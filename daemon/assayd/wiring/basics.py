@@ -49,6 +49,7 @@ class PartOverrides:
     """What is brought in the place of parts that the settings mean; None leaves the daemon's own.
 
     `execution` is where attempts run, and `artifacts` where bundles lie: what a gateway exchanges.
+    `database_bytes` is what submissions that wait may take of a database that is elsewhere.
     `wrap` gets the job store, the artifact store, the analyst and the sandbox, as attempts use them.
     """
 
@@ -60,6 +61,7 @@ class PartOverrides:
     execution: BuildExecution | None = None
     artifacts: ArtifactStore | None = None
     hooks: JobHooks | None = None
+    database_bytes: int | None = None
     wrap: Wrap = unwrapped
 
 

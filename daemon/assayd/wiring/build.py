@@ -99,7 +99,11 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
         ready=execution.readiness.ready,
         caps=limits.attempt,
         quota=DiskQuota(
-            shared.jobs, shared.artifacts, shared.clock, min_free_bytes=limits.keep.min_free_bytes
+            shared.jobs,
+            shared.artifacts,
+            shared.clock,
+            min_free_bytes=limits.keep.min_free_bytes,
+            database_bytes=overrides.database_bytes,
         ),
     )
     uploads = Uploads(shared.clock)

@@ -8,24 +8,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from assayd import __version__
-from assayd.errors import AssaydError, ConfigError
+from assayd.program import exit_code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the gateway until it is told to stop; return the exit code."""
     chosen = _parser().parse_args(arguments)
-    try:
-        return _run(chosen)
-    except ConfigError as error:
-        print(f"assayd-gateway: {error.message}", file=sys.stderr)
-        return 2
-    except AssaydError as error:
-        print(f"assayd-gateway: {error.code}: {error.message}", file=sys.stderr)
-        return 3
+    return exit_code("assayd-gateway", lambda: _run(chosen))
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="assayd-gateway")
+    parser = argparse.ArgumentParser(
+        prog="assayd-gateway",
+        description="Take in submissions for a cluster, have its nodes run them, and keep what comes of it.",
+        epilog="Settings: /etc/assayd/gateway.toml, or the file named by ASSAYD_CONFIG; then ASSAYD_*.",
+    )
     parser.add_argument("--version", action="version", version=f"assayd-gateway {__version__}")
     parser.add_argument("--print-config", action="store_true", help="show the settings and their origins")
     parser.add_argument(

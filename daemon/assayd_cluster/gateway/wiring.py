@@ -47,6 +47,8 @@ from assayd_cluster.tables import ALL
 
 log = structlog.get_logger()
 
+MIB = 2**20
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
@@ -123,7 +125,13 @@ async def build_gateway(
     publisher = publish or _open_broker(settings)
     building = _Building(gateway_id, notices, hooks, publisher, chosen)
     bundles = open_bundles(chosen.bundles, settings.state_dir / BUNDLES)
-    overrides = replace(overrides, execution=building.execution, artifacts=bundles, hooks=hooks)
+    overrides = replace(
+        overrides,
+        execution=building.execution,
+        artifacts=bundles,
+        hooks=hooks,
+        database_bytes=chosen.database_mb * MIB,
+    )
     settings = settings.model_copy(update={"database_url": database_url})
     parts = await build(settings, stack, overrides)
     cluster = building.built()
@@ -297,7 +305,7 @@ def _listen(notices: Notices, remote: RemoteExecution, others: OtherGateways, li
 
     notices.on("finished", finished)
     notices.on("cancelled", cancelled)
-    notices.on("again", lambda notice: remote.publish_again(notice["attempt"]))
+    notices.on("again", lambda notice: live.publish_again(notice["attempt"]))
     notices.on("exhausted", lambda notice: remote.exhaust(notice["attempt"]))
     notices.on("event", lambda notice: live.show(noticed_event(notice)))
     notices.missed = missed

@@ -7,24 +7,21 @@ import sys
 from collections.abc import Sequence
 
 from assayd import __version__
-from assayd.errors import AssaydError, ConfigError
+from assayd.program import exit_code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the node until it is told to stop; return the exit code."""
     chosen = _parser().parse_args(arguments)
-    try:
-        return _run(chosen)
-    except ConfigError as error:
-        print(f"assayd-node: {error.message}", file=sys.stderr)
-        return 2
-    except AssaydError as error:
-        print(f"assayd-node: {error.code}: {error.message}", file=sys.stderr)
-        return 3
+    return exit_code("assayd-node", lambda: _run(chosen))
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="assayd-node")
+    parser = argparse.ArgumentParser(
+        prog="assayd-node",
+        description="Take attempts of a cluster's gateways, and have the daemon of this host run them.",
+        epilog="Settings: /etc/assayd/node.toml, or the one in ASSAYD_NODE_CONFIG; then ASSAYD_NODE_*.",
+    )
     parser.add_argument("--version", action="version", version=f"assayd-node {__version__}")
     parser.add_argument("--print-config", action="store_true", help="show the settings and their origins")
     return parser

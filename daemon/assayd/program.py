@@ -1,0 +1,20 @@
+"""What the programs that run long do alike: an error is told in one line, and the exit code says which."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from assayd.errors import AssaydError, ConfigError
+
+
+def exit_code(program: str, run: Callable[[], int]) -> int:
+    """Run a program; return its exit code: 2 where settings are wrong, 3 for what else ends it."""
+    try:
+        return run()
+    except ConfigError as error:
+        print(f"{program}: {error.message}", file=sys.stderr)
+        return 2
+    except AssaydError as error:
+        print(f"{program}: {error.code}: {error.message}", file=sys.stderr)
+        return 3

@@ -1,0 +1,31 @@
+import pytest
+
+from assayd.errors import ConfigError, EngineError
+from assayd.program import exit_code
+
+
+def refuse(error: Exception) -> int:
+    raise error
+
+
+def test_a_program_that_ends_well_keeps_its_exit_code(capsys) -> None:
+    assert exit_code("assayd", lambda: 0) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (ConfigError("setting", "port: say a number"), 2, "assayd: port: say a number\n"),
+        (EngineError("engine.gone", "no engine"), 3, "assayd: engine.gone: no engine\n"),
+    ],
+    ids=["settings", "other"],
+)
+def test_an_error_is_one_line_and_its_exit_code(error, code, told, capsys) -> None:
+    assert exit_code("assayd", lambda: refuse(error)) == code
+    assert capsys.readouterr().err == told
+
+
+def test_a_defect_is_not_hidden() -> None:
+    with pytest.raises(ZeroDivisionError):
+        exit_code("assayd", lambda: refuse(ZeroDivisionError()))
