@@ -369,7 +369,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """All that is known of a run. `units` is in order; missing ones were never started."""
+    """All that is known of a run. `units` that never started are missing; None is what was not measured."""
 
     units: tuple[UnitResult, ...]
     end: RunEnd
@@ -379,7 +379,6 @@ class RunResult:
     container: ContainerFacts = ContainerFacts()
     wall_s: float = 0.0
     peak_memory_bytes: int | None = None
-    """Of the whole container; None where it was not measured."""
     outcome: Outcome = UNCLASSIFIED
 
     @property
