@@ -228,12 +228,15 @@ def _execution(execution: Document) -> Iterator[StyledLine]:
         f", {key} {_brief(value)}" for key, value in sorted(execution["cause_evidence"].items())
     )
     yield line("")
-    peak = execution["peak_memory_bytes"] / 2**20
     start = "warm" if execution["container"]["warm"] else "cold"
     if execution["cause"] != "completed":
         yield line((f"Cause: {execution['cause']}{plain(evidence)}", "red"), hang=2)
     took = duration(execution["execution_time_ms"])
-    yield line((f"Ran {took}, peak {peak:.0f} MiB, {start} container", "dim"))
+    yield line((f"Ran {took}, {_peak(execution['peak_memory_bytes'])}, {start} container", "dim"))
+
+
+def _peak(used_bytes: int | None) -> str:
+    return "memory not measured" if used_bytes is None else f"peak {used_bytes / 2**20:.0f} MiB"
 
 
 def _output(execution: Document, attempt_id: str) -> Iterator[StyledLine]:

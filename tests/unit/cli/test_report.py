@@ -113,6 +113,12 @@ def test_durations_are_written_for_people(ms: float, text: str) -> None:
     assert duration(ms) == text
 
 
+def test_memory_that_was_not_measured_is_said_to_be_so() -> None:
+    attempt = golden("validated")
+    attempt["execution"]["peak_memory_bytes"] = None
+    assert ", memory not measured, " in page(attempt)
+
+
 def test_what_the_code_printed_stands_below_the_findings() -> None:
     attempt = golden("failed_at_run")
     attempt["execution"] |= {"stdout": "first\nsecond\n", "stderr": "\x1b[2Jcareful\n"}
