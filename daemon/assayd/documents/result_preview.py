@@ -95,9 +95,9 @@ def _array(held: JsonValue, kind: str) -> list[str]:
     shape = _shape(held)
     while _shape(held)[2:] and isinstance(held, list):
         held = held[0]  # of more than two dimensions, the first plane
-    rows = held if isinstance(held, list) else [held]
+    rows: list[JsonValue] = held if isinstance(held, list) else [held]
     if len(shape) < 2:
-        rows = [rows]
+        rows = [[*rows]]
     body = [_cells(row) for row in rows[:MOST_ROWS] if isinstance(row, list)]
     size = " × ".join(map(str, shape)) or "no dimensions"
     wide = len(rows[0]) if rows and isinstance(rows[0], list) else 0

@@ -12,16 +12,16 @@ from support.engines.sandboxes import run
 from support.guests.hostile_program import HostileProgram, escapes
 
 AT_ONCE = 3
-OURS = "/usr/bin/python3.11"
+OURS = ("/usr/bin/python3.11", "/usr/lib/python3.11")
 
 
 def elsewhere(programs: Sequence[HostileProgram], *, ours: bool = True) -> list[HostileProgram]:
     """Return those that do not need the image `adapter`, which modules run in.
 
-    Where an image does not have the Python of ours, those are left out as well that start it by its path.
+    Where an image does not have the Python of ours, those are left out as well that name it by its path.
     """
     found = [program for program in programs if program.settings["program"] != "module"]
-    return [program for program in found if ours or OURS not in program.source]
+    return [program for program in found if ours or not any(path in program.source for path in OURS)]
 
 
 async def wrongly_ended(
