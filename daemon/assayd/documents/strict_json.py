@@ -98,11 +98,18 @@ def compact(value: object) -> bytes:
 
 def with_texts(document: BaseModel, texts: Mapping[str, bytes]) -> bytes:
     """Write a document as `compact` does, with some members that are JSON text already."""
-    members = (
-        b'"%b":%b' % (name.encode(), texts.get(name) or compact(value))
-        for name, value in vars(document).items()
-    )
-    return b"{" + b",".join(members) + b"}"
+    parts: list[bytes] = []
+    others: dict[str, object] = {}
+    for name, value in (*vars(document).items(), ("", None)):
+        text = texts.get(name)
+        if others and (text is not None or not name):
+            parts.append(compact(others)[1:-1])
+            others = {}
+        if text is not None:
+            parts.append(b'"%b":%b' % (name.encode(), text))
+        else:
+            others[name] = value
+    return b"{" + b",".join(parts) + b"}"
 
 
 def _write(value: object, to: BytesIO) -> None:

@@ -99,7 +99,11 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
         ready=execution.readiness.ready,
         caps=limits.attempt,
         quota=DiskQuota(
-            shared.jobs, shared.artifacts, shared.clock, min_free_bytes=limits.keep.min_free_bytes
+            shared.jobs,
+            shared.artifacts,
+            shared.clock,
+            min_free_bytes=limits.keep.min_free_bytes,
+            database_bytes=overrides.database_bytes,
         ),
     )
     uploads = Uploads(shared.clock)
@@ -148,7 +152,7 @@ async def _basics(
     registry.use_tables(kinds, settings.tables)
     recorders = recorders_of(kinds)
     jobs = await stack.enter_async_context(
-        open_jobs(settings.state_dir, settings.database_url, recorders, overrides.hooks)
+        open_jobs(settings.state_dir, settings.database_url, recorders, overrides.job_rows)
     )
     artifacts = overrides.artifacts or await _open_artifacts(settings.state_dir, jobs, stack)
     analyst = overrides.analyst or Analyst(limits.analysis, settings.validators, tables=settings.tables)

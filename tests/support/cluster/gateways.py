@@ -99,11 +99,14 @@ class OneGateway:
 
 
 @asynccontextmanager
-async def one_gateway(folder: Path, database_url: str, name: str = "gateway") -> AsyncIterator[OneGateway]:
+async def one_gateway(
+    folder: Path, database_url: str, name: str = "gateway", *, database_mb: int = 10_000
+) -> AsyncIterator[OneGateway]:
     """Run a gateway while the body runs; the bundles are those of all gateways in the folder."""
     (folder / "url").write_text(database_url)
     (folder / name).mkdir()
-    cluster = ClusterSettings(database_url_file=folder / "url", bundles={"directory": folder / "bundles"})
+    bundles = {"directory": folder / "bundles"}
+    cluster = ClusterSettings(database_url_file=folder / "url", bundles=bundles, database_mb=database_mb)
     settings = GatewaySettings(state_dir=folder / name, policy_folders=(), cluster=cluster)
     messages = Messages()
     async with AsyncExitStack() as stack:

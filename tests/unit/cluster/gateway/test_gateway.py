@@ -23,11 +23,12 @@ from assayd_cluster import tables
 from assayd_cluster.documents import RunLost
 from assayd_cluster.gateway.dispatches import Message
 from assayd_cluster.gateway.runs import Held
-from support.cluster.gateways import PEER, OneGateway, one_gateway
+from support.cluster.gateways import CODE, PEER, OneGateway, one_gateway
 from support.stores.postgres import PostgresServer, needs_postgres
 
 pytestmark = needs_postgres
 
+_LARGE = CODE + "# " + "." * 400_000
 _OUTBOX = select(tables.dispatches)
 
 
@@ -89,6 +90,24 @@ async def test_verdict_of_a_node_is_the_attempts(tmp_path: Path, url: str) -> No
     assert left == []
 
 
+async def test_what_waits_in_the_database_leaves_a_tenant_less_room_at_every_gateway(
+    tmp_path: Path, url: str
+) -> None:
+    async with one_gateway(tmp_path, url, "first", database_mb=1) as first:
+        await first.beat("a")
+        await first.submit(_LARGE + "first")
+        async with one_gateway(tmp_path, url, "second", database_mb=1) as second:
+            await second.beat("a")
+            with pytest.raises(RequestError, match=r"of cluster.database_mb \(1\)") as caught:
+                await second.submit(_LARGE + "second")
+            assert caught.value.code == "quota.disk"
+            await second.submit()
+        await first.finish_all("a", 1)
+    async with one_gateway(tmp_path, url, "third", database_mb=1) as third:
+        await third.beat("a")
+        await third.submit(_LARGE + "second")
+
+
 async def test_output_that_comes_with_the_verdict_alone_is_seen_by_those_who_follow(
     tmp_path: Path, url: str
 ) -> None:
@@ -121,7 +140,7 @@ async def test_cases_of_the_report_are_those_that_kinds_keep_records_of(
         await gateway.beat("a")
         attempt = await gateway.submit()
         claimed = await gateway.claim("a", await gateway.messages.next())
-        document = CaseDocument.from_value(case, duration_ms=500.0, result_text=None)
+        document = CaseDocument.from_value(case, duration_ms=500.0, result_text=None, preview=None)
         await gateway.bring("a", attempt.id, claimed, cases=[document.model_dump(mode="json")])
         ended = await gateway.service.wait(attempt.id, 30)
     assert kept == [case]
