@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ from sqlalchemy import select, text
 from assayd.documents.reports import CaseDocument
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Attempt
+from assayd.model.batch import Batch, Tally
 from assayd.model.report import Case, CaseStatus, Verdict
 from assayd.ports.batches import BatchRequest
 from assayd.ports.driving import Driven
 from assayd.store import tables as daemon_tables
+from assayd.store.outbox import Outbox, message_of_batch
 from assayd_cluster import tables
 from assayd_cluster.documents import RunLost
 from assayd_cluster.gateway.dispatches import Message
@@ -30,6 +33,7 @@ pytestmark = needs_postgres
 
 _LARGE = CODE + "# " + "." * 400_000
 _OUTBOX = select(tables.dispatches)
+_MESSAGES = select(daemon_tables.webhook_messages.c.id)
 
 
 @pytest.fixture(scope="module")
@@ -346,6 +350,28 @@ async def test_one_gateway_of_several_sends_to_webhooks(tmp_path: Path, url: str
         await silence(first, "gateways", "id", first.cluster.gateway_id)
         await second.cluster.readiness.look()
         assert second.cluster.basics.sender.sends()
+
+
+async def test_message_that_another_gateway_writes_is_looked_at_at_once(tmp_path: Path, url: str) -> None:
+    at = datetime.now(UTC)
+    async with two_gateways(tmp_path, url) as (first, second):
+        await first.cluster.readiness.look()
+        outbox = Outbox(second.access)
+        for name in ("a", "b"):  # after the first one, who sends has nothing to look at for a minute
+            batch = Batch(
+                id=name * 26,
+                name=name,
+                created_at=at,
+                peer=PEER,
+                concurrency=1,
+                webhook="https://a.test/hook",
+            )
+            row = message_of_batch(batch, Tally(), at)
+            await second.access.write(lambda connection, row=row: outbox.add(connection, row))
+            # Nobody lists that receiver: the message goes as soon as it is looked at.
+            async with asyncio.timeout(30):
+                while await first.access.read(lambda connection: connection.execute(_MESSAGES).all()):
+                    await asyncio.sleep(0.05)
 
 
 async def test_one_gateway_of_several_removes_what_is_old(tmp_path: Path, url: str) -> None:
