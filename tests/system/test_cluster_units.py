@@ -48,20 +48,26 @@ def machine(
     scratch = tmp_path_factory.mktemp("m")
     with with_engine(root, scratch, docker_host, reads=[f"{wheels}:/mnt/wheels"]) as machine:
         install(machine, deb)
-        machine.sh("sed --in-place 's/^#max_runs = .*/max_runs = 1/' /etc/assayd/assayd.toml")
-        machine.run("systemctl", "restart", "assayd.service")
-        machine.sh("PIP_NO_INDEX=1 PIP_FIND_LINKS=/mnt/wheels assayd-extras install cluster")
-        _make_accounts(machine)
-        for name, text in _secrets().items():
-            machine.write(f"/etc/assayd/cluster/{name}", text + "\n")
-        machine.sh("chmod 600 /etc/assayd/cluster/*")
-        machine.sh("assayd-gateway --migrate /etc/assayd/cluster/owner-url; rm /etc/assayd/cluster/owner-url")
-        machine.run("systemctl", "enable", "--now", "assayd-gateway.service")
-        token = "assay token create --name node-1 --node node-1 --out /etc/assayd/cluster/node-token"
-        machine.sh(f"ASSAY_SOCKET={SOCKET} {token}")
-        machine.write("/etc/assayd/node.toml", 'name = "node-1"\n')
-        machine.run("systemctl", "enable", "--now", "assayd-node.service")
+        set_up(machine)
         yield machine
+
+
+def set_up(machine: Machine) -> None:
+    """Make a cluster of the one host, as docs/operating/cluster.md says."""
+    machine.sh("sed --in-place 's/^#max_runs = .*/max_runs = 1/' /etc/assayd/assayd.toml")
+    machine.run("systemctl", "restart", "assayd.service")
+    machine.sh("PIP_NO_INDEX=1 PIP_FIND_LINKS=/mnt/wheels assayd-extras install cluster")
+    _make_accounts(machine)
+    for name, text in _secrets().items():
+        machine.write(f"/etc/assayd/cluster/{name}", text + "\n")
+    machine.sh("chmod 600 /etc/assayd/cluster/*")
+    machine.write("/etc/assayd/gateway.toml", '[cluster.bundles]\nkind = "directory"\n')
+    machine.sh("assayd-gateway --migrate /etc/assayd/cluster/owner-url; rm /etc/assayd/cluster/owner-url")
+    machine.run("systemctl", "enable", "--now", "assayd-gateway.service")
+    token = "assay token create --name node-1 --node node-1 --out /etc/assayd/cluster/node-token"
+    machine.sh(f"ASSAY_SOCKET={SOCKET} {token}")
+    machine.write("/etc/assayd/node.toml", 'name = "node-1"\n')
+    machine.run("systemctl", "enable", "--now", "assayd-node.service")
 
 
 def _make_accounts(machine: Machine) -> None:

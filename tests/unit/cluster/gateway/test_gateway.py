@@ -391,3 +391,18 @@ async def test_batch_of_a_dead_gateway_goes_on_at_another(tmp_path: Path, url: s
         assert estate.driven == [("batch", batch.id)]
         assert await second.cluster.driving.take(Driven.BATCH, batch.id)
         assert not await first.cluster.driving.take(Driven.BATCH, batch.id)
+
+
+@pytest.mark.parametrize("kind", [Driven.REPAIR, Driven.GENERATION])
+async def test_repair_and_generation_of_a_dead_gateway_are_anothers_then(
+    tmp_path: Path, url: str, kind: Driven
+) -> None:
+    subject = "0" * 26
+    async with two_gateways(tmp_path, url) as (first, second):
+        assert await first.cluster.driving.take(kind, subject)
+        assert not await second.cluster.driving.take(kind, subject)
+        await silence(first, "gateways", "id", first.cluster.gateway_id)
+        estate = await second.cluster.membership.take_over()
+        assert estate.driven == [(kind, subject)]
+        assert await second.cluster.driving.take(kind, subject)
+        assert not await first.cluster.driving.take(kind, subject)
