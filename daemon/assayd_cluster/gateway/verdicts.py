@@ -41,6 +41,8 @@ from assayd_cluster.gateway.runs import Runs
 log = structlog.get_logger()
 
 MANIFEST = "manifest.json"
+LARGE_BYTES = 32 * 2**10
+"""Files that are more than this in all are read in a thread, so that others are served."""
 STAMPED = ("stdout", "stderr", "execution", "validation", "submission", "junit")
 """How the files begin that are named by the time at which the attempt was accepted."""
 MOST_RULE = 128
@@ -81,7 +83,10 @@ class RunVerdicts:
             return False
         early = any(file.base64 is None for file in brought.files)
         uploaded = await deps.runs.uploaded(held) if early else {}
-        files, cases = await asyncio.to_thread(_checked, attempt, brought, uploaded)
+        if early or sum(len(file.base64 or "") for file in brought.files) > LARGE_BYTES:
+            files, cases = await asyncio.to_thread(_checked, attempt, brought, uploaded)
+        else:
+            files, cases = _checked(attempt, brought, uploaded)
         attempt = _with_verdict(attempt, held, brought, deps.clock)
         files.update(await self._own_files(attempt, held.document))
         written = await deps.artifacts.write(_bundle(attempt, held, brought, files))
@@ -320,7 +325,7 @@ def _cases(report: JsonObject) -> Sequence[Case]:
             **{
                 name: getattr(each, name)
                 for name in CaseDocument.model_fields
-                if name not in {"duration_ms", "result_text"}
+                if name not in {"duration_ms", "preview", "result_text"}
             },
         )
         for each in documents
