@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import select
 
 from assayd.documents.reports import CaseDocument
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Attempt
-from assayd.model.batch import Batch, Tally
 from assayd.model.report import Case, CaseStatus, Verdict
 from assayd.ports.batches import BatchRequest
 from assayd.ports.driving import Driven
 from assayd.store import tables as daemon_tables
-from assayd.store.outbox import Outbox, message_of_batch
 from assayd_cluster import tables
 from assayd_cluster.documents import RunLost
 from assayd_cluster.gateway.dispatches import Message
 from assayd_cluster.gateway.runs import Held
-from support.cluster.gateways import CODE, PEER, OneGateway, one_gateway
+from support.cluster.gateways import PEER, one_gateway, silence, two_gateways
 from support.stores.postgres import PostgresServer, needs_postgres
 
 pytestmark = needs_postgres
 
-_LARGE = CODE + "# " + "." * 400_000
 _OUTBOX = select(tables.dispatches)
-_MESSAGES = select(daemon_tables.webhook_messages.c.id)
 
 
 @pytest.fixture(scope="module")
@@ -47,20 +41,6 @@ def url(database: str) -> Iterator[str]:
     yield database
     with psycopg.connect(database.replace("+psycopg", "")) as connection:
         connection.execute("TRUNCATE attempts, submissions, gateways, drivers, nodes CASCADE")
-
-
-@asynccontextmanager
-async def two_gateways(folder: Path, url: str) -> AsyncIterator[tuple[OneGateway, OneGateway]]:
-    async with one_gateway(folder, url, "first") as first, one_gateway(folder, url, "second") as second:
-        await first.beat("a")
-        await second.cluster.readiness.look()
-        yield first, second
-
-
-async def silence(gateway: OneGateway, table: str, key: str, name: str) -> None:
-    """Make a node or a gateway one that has not been heard of for long."""
-    statement = text(f"UPDATE {table} SET beat_at = 0 WHERE {key} = :name")
-    await gateway.access.write(lambda connection: connection.execute(statement, {"name": name}).close())
 
 
 async def test_gateway_without_a_node_takes_nothing_and_says_why(tmp_path: Path, url: str) -> None:
@@ -92,24 +72,6 @@ async def test_verdict_of_a_node_is_the_attempts(tmp_path: Path, url: str) -> No
         *((1, seq) for seq in (4, 5, 6, 7)),
     ]
     assert left == []
-
-
-async def test_what_waits_in_the_database_leaves_a_tenant_less_room_at_every_gateway(
-    tmp_path: Path, url: str
-) -> None:
-    async with one_gateway(tmp_path, url, "first", database_mb=1) as first:
-        await first.beat("a")
-        await first.submit(_LARGE + "first")
-        async with one_gateway(tmp_path, url, "second", database_mb=1) as second:
-            await second.beat("a")
-            with pytest.raises(RequestError, match=r"of cluster.database_mb \(1\)") as caught:
-                await second.submit(_LARGE + "second")
-            assert caught.value.code == "quota.disk"
-            await second.submit()
-        await first.finish_all("a", 1)
-    async with one_gateway(tmp_path, url, "third", database_mb=1) as third:
-        await third.beat("a")
-        await third.submit(_LARGE + "second")
 
 
 async def test_output_that_comes_with_the_verdict_alone_is_seen_by_those_who_follow(
@@ -352,28 +314,6 @@ async def test_one_gateway_of_several_sends_to_webhooks(tmp_path: Path, url: str
         assert second.cluster.basics.sender.sends()
 
 
-async def test_message_that_another_gateway_writes_is_looked_at_at_once(tmp_path: Path, url: str) -> None:
-    at = datetime.now(UTC)
-    async with two_gateways(tmp_path, url) as (first, second):
-        await first.cluster.readiness.look()
-        outbox = Outbox(second.access)
-        for name in ("a", "b"):  # after the first one, who sends has nothing to look at for a minute
-            batch = Batch(
-                id=name * 26,
-                name=name,
-                created_at=at,
-                peer=PEER,
-                concurrency=1,
-                webhook="https://a.test/hook",
-            )
-            row = message_of_batch(batch, Tally(), at)
-            await second.access.write(lambda connection, row=row: outbox.add(connection, row))
-            # Nobody lists that receiver: the message goes as soon as it is looked at.
-            async with asyncio.timeout(30):
-                while await first.access.read(lambda connection: connection.execute(_MESSAGES).all()):
-                    await asyncio.sleep(0.05)
-
-
 async def test_one_gateway_of_several_removes_what_is_old(tmp_path: Path, url: str) -> None:
     async with two_gateways(tmp_path, url) as (first, second):
         await first.cluster.readiness.look()
@@ -391,18 +331,3 @@ async def test_batch_of_a_dead_gateway_goes_on_at_another(tmp_path: Path, url: s
         assert estate.driven == [("batch", batch.id)]
         assert await second.cluster.driving.take(Driven.BATCH, batch.id)
         assert not await first.cluster.driving.take(Driven.BATCH, batch.id)
-
-
-@pytest.mark.parametrize("kind", [Driven.REPAIR, Driven.GENERATION])
-async def test_repair_and_generation_of_a_dead_gateway_are_anothers_then(
-    tmp_path: Path, url: str, kind: Driven
-) -> None:
-    subject = "0" * 26
-    async with two_gateways(tmp_path, url) as (first, second):
-        assert await first.cluster.driving.take(kind, subject)
-        assert not await second.cluster.driving.take(kind, subject)
-        await silence(first, "gateways", "id", first.cluster.gateway_id)
-        estate = await second.cluster.membership.take_over()
-        assert estate.driven == [(kind, subject)]
-        assert await second.cluster.driving.take(kind, subject)
-        assert not await first.cluster.driving.take(kind, subject)
