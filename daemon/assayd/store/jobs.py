@@ -24,7 +24,7 @@ from assayd.store import expiry, rows, tables
 from assayd.store.access import DatabaseAccess, open_access
 from assayd.store.listing import Statement, listing, page
 from assayd.store.outbox import Outbox, message_of_attempt
-from assayd.store.recorder import JobHooks, Recorder, keep
+from assayd.store.recorder import JobRows, Recorder, keep
 from assayd.store.summary import summary
 from assayd.store.unsynced import UNSYNCED, UnsyncedBundles
 
@@ -83,6 +83,35 @@ _BY_KEY = select(tables.attempts.c.id).where(
 )
 
 
+class PlainJobRows:
+    """Implements `recorder.JobRows` by a statement for each table."""
+
+    def __init__(self, access: DatabaseAccess) -> None:
+        self._new_submission = access.insert_or_nothing(tables.submissions)
+        self._new_attempt = access.insert_or_nothing(tables.attempts)
+        self._new_verdict = access.insert_or_nothing(tables.verdicts)
+        self._new_events = access.insert_list_or_nothing(tables.events)
+
+    def accept(self, connection: Connection, attempt: Attempt, row: rows.Values, document: bytes) -> bool:
+        """Write a new attempt and its submission; False where its id or its key is on record."""
+        connection.execute(self._new_submission, {"digest": row["submission"], "document": document})
+        return connection.execute(self._new_attempt, row).rowcount == 1
+
+    def finish(
+        self,
+        connection: Connection,
+        attempt: Attempt,
+        verdict: rows.Values,
+        events: Sequence[rows.Values],
+    ) -> bool:
+        """Write a verdict and the events of the way there; False where there is a verdict."""
+        if connection.execute(self._new_verdict, verdict).rowcount != 1:
+            return False
+        if events:
+            self._new_events(connection, events)
+        return True
+
+
 class DatabaseJobStore:
     """Implements `ports.store.JobStore` on SQLite or PostgreSQL."""
 
@@ -91,17 +120,13 @@ class DatabaseJobStore:
         access: DatabaseAccess,
         recorders: Sequence[Recorder] = (),
         unsynced: UnsyncedBundles | None = None,
-        hooks: JobHooks | None = None,
+        job_rows: JobRows | None = None,
     ) -> None:
         self.access = access
         self.unsynced = unsynced
-        self._hooks = hooks
+        self._rows = job_rows or PlainJobRows(access)
         self._recorders = tuple(recorders)
         self._outbox = Outbox(access)
-        self._new_submission = access.insert_or_nothing(tables.submissions)
-        self._new_verdict = access.insert_or_nothing(tables.verdicts)
-        self._new_attempt = access.insert_or_nothing(tables.attempts)
-        self._new_events = access.insert_list_or_nothing(tables.events)
         self._counting = asyncio.Lock()
 
     async def accept(
@@ -115,14 +140,11 @@ class DatabaseJobStore:
         ]
 
         def apply(connection: Connection) -> Accepted:
-            connection.execute(self._new_submission, {"digest": digest, "document": document})
-            if connection.execute(self._new_attempt, values).rowcount != 1:
+            if not self._rows.accept(connection, attempt, values, document):
                 earlier = _earlier(connection, attempt, digest, idempotency_key)
                 return Accepted(attempt=earlier, existing=not _is_same(earlier, attempt))
             if labels:
                 connection.execute(_NEW_LABELS, labels)
-            if self._hooks is not None:
-                self._hooks.accepted(connection, attempt, digest)
             for recorder in self._recorders_of(attempt):
                 keep(connection, "accept", partial(recorder.accepted, connection, attempt, document))
             return Accepted(attempt=attempt, existing=False)
@@ -162,18 +184,14 @@ class DatabaseJobStore:
         def apply(connection: Connection) -> bool:
             nonlocal tried
             is_again, tried = tried, True
-            if connection.execute(self._new_verdict, verdict).rowcount != 1:
+            if not self._rows.finish(connection, attempt, verdict, happened):
                 found = connection.execute(_VERDICT, {"wanted": attempt.id}).mappings().first()
                 return (
                     is_again and found is not None and dict(found) == verdict
                 )  # the answer to its commit was lost
-            if self._hooks is not None:
-                self._hooks.finished(connection, attempt)
             if keep_bundle is not None:
                 keep_bundle(connection)
             self._outbox.add(connection, message)
-            if happened:
-                self._new_events(connection, happened)
             for recorder in self._recorders_of(attempt):
                 write = partial(recorder.finished, connection, attempt, cases, events)
                 keep(connection, "finish", write)
@@ -273,7 +291,7 @@ async def open_jobs(
     state_dir: Path,
     database_url: str | None = None,
     recorders: Sequence[Recorder] = (),
-    hooks: JobHooks | None = None,
+    job_rows: JobRows | None = None,
 ) -> AsyncIterator[DatabaseJobStore]:
     """Open the database, bring it up to date, and close it at the end.
 
@@ -284,7 +302,7 @@ async def open_jobs(
     async with open_access(state_dir, database_url) as access:
         await access.make([UNSYNCED, *(table for recorder in recorders for table in recorder.tables)])
         unsynced = UnsyncedBundles(access, state_dir / BUNDLES)
-        yield DatabaseJobStore(access, recorders, unsynced, hooks)
+        yield DatabaseJobStore(access, recorders, unsynced, job_rows)
 
 
 def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt:

@@ -30,6 +30,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.sql.selectable import TableValuedAlias
 
 from assayd.errors import StoreError
 from assayd.store.exact_text import written
@@ -146,13 +147,17 @@ def has_crossed(problem: BaseException) -> bool:
     return isinstance(problem, DBAPIError) and getattr(problem.orig, "sqlstate", None) in _CROSSED
 
 
+def listed_rows(table: Table) -> TableValuedAlias:
+    """Return the rows that the JSON text `listed` has, with the columns of a table."""
+    listed = func.json_to_recordset(cast(bindparam("listed", type_=Text), JSON))
+    named = listed.table_valued(*(column(each.name, each.type) for each in table.c), name="listed")
+    return named.render_derived(with_types=True)
+
+
 def insert_listed(table: Table) -> Executable:
     """Return the insert of the rows in the JSON text `listed`; those with a key on record are left out."""
-    listed = func.json_to_recordset(cast(bindparam("listed", type_=Text), JSON))
-    rows = listed.table_valued(*(column(each.name, each.type) for each in table.c), name="listed")
-    chosen = select(*rows.render_derived(with_types=True).c)
-    into = postgresql.insert(table).from_select([each.name for each in table.c], chosen)
-    return into.on_conflict_do_nothing()
+    names = [each.name for each in table.c]
+    return postgresql.insert(table).from_select(names, select(*listed_rows(table).c)).on_conflict_do_nothing()
 
 
 def one_at_a_time(connection: Connection) -> None:

@@ -24,7 +24,7 @@ from assayd.repairs.requests import RecordedRequests
 from assayd.sandbox.container import ContainerOrigin
 from assayd.settings import Settings
 from assayd.store.access import DatabaseAccess
-from assayd.store.recorder import JobHooks
+from assayd.store.recorder import JobRows
 from assayd.webhooks import Sender
 from assayd.wiring.limits import DaemonLimits
 
@@ -60,7 +60,7 @@ class PartOverrides:
     readiness: Readiness | None = None
     execution: BuildExecution | None = None
     artifacts: ArtifactStore | None = None
-    hooks: JobHooks | None = None
+    job_rows: JobRows | None = None
     database_bytes: int | None = None
     wrap: Wrap = unwrapped
 

@@ -325,7 +325,7 @@ def _cases(report: JsonObject) -> Sequence[Case]:
             **{
                 name: getattr(each, name)
                 for name in CaseDocument.model_fields
-                if name not in {"duration_ms", "result_text"}
+                if name not in {"duration_ms", "preview", "result_text"}
             },
         )
         for each in documents

@@ -140,7 +140,7 @@ async def test_cases_of_the_report_are_those_that_kinds_keep_records_of(
         await gateway.beat("a")
         attempt = await gateway.submit()
         claimed = await gateway.claim("a", await gateway.messages.next())
-        document = CaseDocument.from_value(case, duration_ms=500.0, result_text=None)
+        document = CaseDocument.from_value(case, duration_ms=500.0, result_text=None, preview=None)
         await gateway.bring("a", attempt.id, claimed, cases=[document.model_dump(mode="json")])
         ended = await gateway.service.wait(attempt.id, 30)
     assert kept == [case]
