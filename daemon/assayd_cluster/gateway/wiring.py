@@ -290,6 +290,7 @@ def _listen(notices: Notices, remote: RemoteExecution, others: OtherGateways, li
     finishing: set[asyncio.Task[None]] = set()
 
     def finished(notice: Notice) -> None:
+        live.forget(notice["attempt"])
         remote.look_for(notice["attempt"])
         task = asyncio.ensure_future(others.finish(notice["attempt"]))
         finishing.add(task)
@@ -299,7 +300,12 @@ def _listen(notices: Notices, remote: RemoteExecution, others: OtherGateways, li
         remote.cancel(notice["attempt"])
         live.cancels.give()
 
+    def exhausted(notice: Notice) -> None:
+        live.forget(notice["attempt"])
+        remote.exhaust(notice["attempt"])
+
     def missed() -> None:
+        live.forget()
         remote.look_for_all()
         others.wake_all()
         live.cancels.give()
@@ -307,6 +313,6 @@ def _listen(notices: Notices, remote: RemoteExecution, others: OtherGateways, li
     notices.on("finished", finished)
     notices.on("cancelled", cancelled)
     notices.on("again", lambda notice: live.publish_again(notice["attempt"]))
-    notices.on("exhausted", lambda notice: remote.exhaust(notice["attempt"]))
+    notices.on("exhausted", exhausted)
     notices.on("event", lambda notice: live.show(noticed_event(notice)))
     notices.missed = missed

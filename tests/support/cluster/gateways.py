@@ -64,6 +64,12 @@ class OneGateway:
         self.access = gateway.cluster.basics.access
         self.runs = gateway.cluster.door.runs
 
+    def deaf(self) -> None:
+        """Have it hear no notices any more."""
+        notices = self.runs._notices
+        for kind in ("again", "finished", "exhausted"):
+            notices.on(kind, lambda _: None)
+
     def profiles(self) -> dict[str, str]:
         policies = self.gateway.parts.shared.policies
         return {name: policies.get(name).digest for name in policies.names}
