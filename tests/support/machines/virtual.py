@@ -62,9 +62,10 @@ def _compile(folder: Path, tests: Sequence[str]) -> None:
     """Write the bytecode that the machine would take minutes for: pytest's of the tests, and all other."""
     environment = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPATH"] = f"{folder / 'daemon'}:{folder / 'site'}"
+    collect = ["-m", "pytest", "-c", "pyproject.toml", "-p", "no:cacheprovider", "-q", "--collect-only"]
     steps = [["-m", "compileall", "-q", "daemon", "site"]]
     if tests:
-        steps.append([*"-m pytest -c pyproject.toml -p no:cacheprovider -q --collect-only".split(), *tests])
+        steps.append([*collect, *tests])
     for arguments in steps:
         subprocess.run(
             [sys.executable, *arguments],

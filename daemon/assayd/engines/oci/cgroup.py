@@ -62,7 +62,7 @@ class ControlGroup:
                 for folder in self.folders.values():
                     os.mkdir(folder)  # noqa: PTH102 - a path object costs as much again
                     # Whatever the mask says: the container's own user reads there what the kernel counts.
-                    os.chmod(folder, 0o755)  # noqa: PTH101 - as above
+                    os.chmod(folder, 0o755)  # noqa: PTH101, S103 - as above
                 for path, value in self._settings(limits):
                     _write(path, value)
             except OSError:
