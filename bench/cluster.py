@@ -118,7 +118,7 @@ def gateway(folder: Path, bundles: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def wait_for(socket: Path, path: str) -> None:
-    for _ in range(300):
+    for _ in range(900):
         try:
             ask(UnixConnection(socket), "GET", path)
         except (OSError, RuntimeError):

@@ -24,6 +24,7 @@ MAX_CONTAINERS = 200_000
 MAX_VALUES = 1_000_000
 """Values of one text, counted by the commas between them."""
 
+_SCALARS = frozenset({int, float, bool, type(None)})
 _PIECE = 20_000
 """About how many values and parts of texts are written at once: what is written holds many times its text."""
 _AT_ONCE = 1000
@@ -170,6 +171,8 @@ def _weight(value: object) -> int:
     weight, waiting = 0, [value]
     for each in waiting:  # it grows while it is walked through
         weight += 1
+        if type(each) in _SCALARS:
+            continue
         if isinstance(each, str):
             weight += len(each) // 16
         elif isinstance(each, dict):
