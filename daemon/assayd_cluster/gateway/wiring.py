@@ -204,8 +204,8 @@ class _Building:
         live = LiveRuns(access, runs, verdicts, execution=remote, others=others, notices=self._notices)
         remote.on_cancelled = live.cancels.give
         _listen(self._notices, remote, others, live)
-        if basics.settings.webhooks.receivers:
-            remote.on_finished_elsewhere = access.messages_added.set
+        access.on_message = partial(self._notices.tell, kind="message")
+        self._notices.on("message", lambda _: access.messages_added.set())
         await stack.enter_async_context(self._notices.running())
         driving = GatewayDriving(access, self._gateway_id, self._notices)
         nodes = Nodes(access, partial(_digests, shared.policies))
