@@ -284,6 +284,20 @@ async def test_shared_bundle_of_many_files_is_looked_through_once(
     assert len(opened) == 1
 
 
+async def test_shared_bundle_that_was_damaged_and_is_restored_is_read_again(tmp_path: Path) -> None:
+    store = VerifiedArtifactStore(PackedArtifactStore(tmp_path))
+    written = await store.write(BUNDLE)
+    path = tmp_path / f"{written.location}.tar"
+    whole = path.read_bytes()
+    path.unlink()
+    with tarfile.open(path, "w") as tar:
+        tar.addfile(tarfile.TarInfo("report.json"))
+    with pytest.raises(StoreError):
+        await store.read(written.location, "report.json")
+    path.write_bytes(whole)
+    assert await store.read(written.location, "report.json") == BUNDLE.files["report.json"]
+
+
 async def test_shared_bundle_that_is_no_tar_file_is_damaged(tmp_path: Path) -> None:
     store = VerifiedArtifactStore(PackedArtifactStore(tmp_path))
     written = await store.write(BUNDLE)

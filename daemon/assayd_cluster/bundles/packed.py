@@ -53,7 +53,7 @@ class PackedArtifactStore:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._indexes: OrderedDict[str, Index] = OrderedDict()
+        self._indexes: OrderedDict[tuple[str, int, int, int], Index] = OrderedDict()
         self._lock = Lock()
 
     async def write(self, bundle: Bundle) -> Written:
@@ -150,15 +150,17 @@ class PackedArtifactStore:
                 raise damaged(location, name) from problem
 
     def _index(self, location: str, file: BinaryIO) -> Index:
-        """Return where each file of a bundle lies: looked for once, since a bundle never changes."""
+        """Return where each file of a bundle lies: looked for once, until its file is another (restored)."""
+        facts = os.fstat(file.fileno())
+        key = location, facts.st_ino, facts.st_size, facts.st_mtime_ns
         with self._lock:
-            found = self._indexes.get(location)
+            found = self._indexes.get(key)
         if found is None:
             with tarfile.open(fileobj=file, mode="r:") as tar:
                 found = {member.name: (member.offset_data, member.size) for member in tar}
         with self._lock:
-            self._indexes[location] = found
-            self._indexes.move_to_end(location)
+            self._indexes[key] = found
+            self._indexes.move_to_end(key)
             if len(self._indexes) > KEPT:
                 self._indexes.popitem(last=False)
         return found
