@@ -14,6 +14,8 @@ mpl.use("svg")
 
 from matplotlib import pyplot as plt
 
+from bench.images import PREFIXES
+
 ROOT = Path(__file__).parents[1]
 Results = Mapping[str, float]
 
@@ -80,6 +82,10 @@ GOALS = (
     _at_most("oci_warm_p99_ms", 40, "ms", "back to back from a full pool, OCI, p99"),
     _at_most("docker_warm_p50_ms", 15, "ms", "warm attempt, Docker, p50"),
     _at_most("static_reject_p50_ms", 5, "ms", "static rejection, p50"),
+    _ratio(
+        "science_warm_p50_ms", "script_warm_p50_ms", operator.le, 1.25,
+        "warm script in the image science / in python, OCI, p50 ≤ 1.25",
+    ),
     _at_most("oci_paths5_p50_ms", 25, "ms", "5 sample paths, warm, OCI, p50"),
     _at_most("oci_paths50_p50_ms", 150, "ms", "50 sample paths, warm, OCI, p50"),
     _ratio(
@@ -124,6 +130,7 @@ MEANINGS: Mapping[str, str] = {
     "rss_growth_mb": "memory that 5,000 attempts leave in the daemon",
     "fd_growth": "descriptors that they leave, without those of idle containers",
     "ready_s": "start of the daemon until it is ready, its isolation check included",
+    "baseline_mb": "memory that a container of the image takes before anything submitted runs",
     "idle_cpu_percent": "processor time of a daemon that is asked nothing, of one core",
     "cli_validate_cpu_ms": "processor time of `assay validate`",
     "cli_list_cpu_ms": "of `assay list`",
@@ -138,7 +145,7 @@ def meaning(key: str) -> str:
         return MEANINGS[key]
     if key.startswith("peer_"):
         return "the same function run once by a peer"
-    for prefix in ("docker_", "oci_plain_", "oci_"):
+    for prefix in ("docker_", "oci_plain_", "oci_", *PREFIXES):
         if key.startswith(prefix):
             return MEANINGS.get(key.removeprefix(prefix), "")
     return ""
@@ -212,7 +219,8 @@ p50 of the daemon's own steps, in milliseconds.
 ## All figures
 
 `docker_`, `oci_` and `oci_plain_` name the engine: Docker, the OCI engine as it runs by default, and that
-without templates.
+without templates; `script_` and `science_` a script in the image `python`, and in `science` where that is
+built (`make images-oci IMAGES=science`), on the OCI engine.
 
 | key | value | what it is |
 | --- | --- | --- |

@@ -1,10 +1,12 @@
-"""How many attempts a gateway gets through where nodes answer at once, and what each part takes for one.
+"""How many attempts gateways get through where nodes answer at once, and what each part takes for one.
 
-    python -m bench.cluster [--attempts N] [--clients N] [--nodes N]
+    python -m bench.cluster [--nodes 1 2 3] [--gateways N] [--attempts N] [--clients N]
 
-A private RabbitMQ and PostgreSQL below .run/, one gateway, nodes that run nothing and answer at once. Prints
-attempts per second, the times from submission to verdict, and processor time per attempt by part. On a busy
-machine believe the processor time alone.
+A private RabbitMQ and PostgreSQL below .run/, gateways, nodes that run nothing and answer at once. For each
+number of nodes: the ceiling (so many clients, each submits after its last verdict), then half of it (attempts
+come at that rate, whoever waits), then one client alone. Prints a table: attempts per second, times from
+submission to verdict, processor time per attempt at the ceiling, by part; and that of the gateways by thread.
+On a busy machine believe the processor time alone.
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -32,6 +36,11 @@ CODE = "def extract(path: str) -> dict:\n    return {'name': path}\n"
 SUBMISSION = {"kind": "extractor", "payload": {"code": CODE, "sample_paths": ["/data/a.csv"]}}
 TICKS = os.sysconf("SC_CLK_TCK")
 WARM_UP = 40
+MOST_CLIENTS = 32
+"""Threads that submit at a rate: more attempts than these are never under way."""
+BROKER, DATABASE = ROOT / ".run/rabbitmq", ROOT / ".run/postgres"
+COLUMNS = ("gateways", "nodes", "per_s", "p50_ms", "p99_ms", "p50_half_ms", "p50_alone_ms")
+PARTS = ("gateway", "postgresql", "rabbitmq", "nodes_and_clients")
 
 
 def script(name: str, *arguments: str | Path) -> str:
@@ -61,24 +70,46 @@ def cpu_s(*pids: int) -> float:
     return total / TICKS
 
 
+def threads_ms(pids: Sequence[int]) -> Counter[str]:
+    """Return the processor time of the threads that live, by name without its number."""
+    used: Counter[str] = Counter()
+    for pid in pids:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            name = "event loop" if task.name == str(pid) else (task / "comm").read_text().strip()
+            used[name.rstrip("0123456789_-")] += int((task / "schedstat").read_text().split()[0]) / 1e6
+    return used
+
+
 def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @contextmanager
-def gateway(folder: Path, broker: Path, database: Path) -> Iterator[subprocess.Popen[bytes]]:
-    (folder / "database-url").write_text(script("postgres.sh", "url", database, "owner", "assayd"))
-    (folder / "broker-url").write_text(script("rabbitmq.sh", "url", broker, "gateway"))
+def servers() -> Iterator[None]:
+    """Run broker and database while the body runs."""
+    with ExitStack() as stack:
+        for server, place in (("rabbitmq.sh", BROKER), ("postgres.sh", DATABASE)):
+            stack.callback(script, server, "stop", place)
+            script(server, "start", place)
+        yield
+
+
+@contextmanager
+def gateway(folder: Path, bundles: Path) -> Iterator[subprocess.Popen[bytes]]:
+    folder.mkdir()
+    (folder / "database-url").write_text(script("postgres.sh", "url", DATABASE, "owner", "assayd"))
+    (folder / "broker-url").write_text(script("rabbitmq.sh", "url", BROKER, "gateway"))
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("ASSAYD_")},
         "ASSAYD_SOCKET": str(folder / "gateway.sock"),
         "ASSAYD_STATE_DIR": str(folder / "state"),
         "ASSAYD_CLUSTER__DATABASE_URL_FILE": str(folder / "database-url"),
         "ASSAYD_CLUSTER__BROKER_URL_FILE": str(folder / "broker-url"),
+        "ASSAYD_CLUSTER__BUNDLES__DIRECTORY": str(bundles),
     }
     with (folder / "gateway.log").open("wb") as log:
-        command = [sys.executable, "-m", "assayd_cluster.gateway"]
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        command = [sys.executable, "-m", "bench.named_threads", "assayd_cluster.gateway"]
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=ROOT)
         try:
             yield process
         finally:
@@ -87,7 +118,7 @@ def gateway(folder: Path, broker: Path, database: Path) -> Iterator[subprocess.P
 
 
 def wait_for(socket: Path, path: str) -> None:
-    for _ in range(300):
+    for _ in range(900):
         try:
             ask(UnixConnection(socket), "GET", path)
         except (OSError, RuntimeError):
@@ -97,19 +128,25 @@ def wait_for(socket: Path, path: str) -> None:
     raise RuntimeError(f"the gateway does not answer {path}")
 
 
-def load(socket: Path, attempts: int, clients: int) -> list[float]:
-    """Have clients submit, each after its last verdict; return how long each took, sorted."""
-    took: list[float] = []
+def load(sockets: Sequence[Path], attempts: int, clients: int, per_s: float | None = None) -> list[float]:
+    """Submit attempts; return how long each took, sorted.
 
-    def client() -> None:
+    Each client submits after its last verdict; with a rate, as it falls due, and from then on it counts.
+    """
+    took: list[float] = []
+    numbers, began = count(), time.monotonic()
+
+    def client(socket: Path) -> None:
         connection = UnixConnection(socket)
-        for _ in range(attempts // clients):
-            began = time.monotonic()
+        while (number := next(numbers)) < attempts:
+            due = time.monotonic() if per_s is None else began + number / per_s
+            time.sleep(max(0.0, due - time.monotonic()))
             ended = ask(connection, "POST", "/v1/attempts?wait_s=60", SUBMISSION)
             assert ended["verdict"] == "validated", ended
-            took.append(time.monotonic() - began)
+            took.append(time.monotonic() - due)
 
-    threads = [threading.Thread(target=client) for _ in range(clients)]
+    asking = [sockets[number % len(sockets)] for number in range(clients)]
+    threads = [threading.Thread(target=client, args=(socket,)) for socket in asking]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -117,64 +154,93 @@ def load(socket: Path, attempts: int, clients: int) -> list[float]:
     return sorted(took)
 
 
-def measure(attempts: int, clients: int, nodes: int) -> dict[str, object]:
-    broker, database = ROOT / ".run/rabbitmq", ROOT / ".run/postgres"
-    with TemporaryDirectory() as name, ExitStack() as stack:
-        for server, place in (("rabbitmq.sh", broker), ("postgres.sh", database)):
-            stack.callback(script, server, "stop", place)
-            script(server, "start", place)
-        folder = Path(name)
-        socket = folder / "gateway.sock"
-        process = stack.enter_context(gateway(folder, broker, database))
-        wait_for(socket, "/healthz")
-        connection = UnixConnection(socket)
-        policies = ask(connection, "GET", "/v1/policies")["policies"]
-        profiles = {each["name"]: each["digest"] for each in policies}
-        for number in range(nodes):
-            node = f"bench-{number}"
-            wanted = {"name": node, "tenant": "nodes", "scopes": ["node"], "node": node}
-            token = ask(connection, "POST", "/v1/tokens", wanted)["token"]
-            url = script("rabbitmq.sh", "url", broker, "node")
+def start_nodes(stack: ExitStack, sockets: Sequence[Path], nodes: int) -> None:
+    """Have nodes answer until the stack ends, each at one of the gateways."""
+    connection = UnixConnection(sockets[0])
+    policies = ask(connection, "GET", "/v1/policies")["policies"]
+    profiles = {each["name"]: each["digest"] for each in policies}
+    url = script("rabbitmq.sh", "url", BROKER, "node")
+    for number in range(nodes):
+        node, socket = f"bench-{number}", sockets[number % len(sockets)]
+        wanted = {"name": node, "tenant": "nodes", "scopes": ["node"], "node": node}
+        token = ask(connection, "POST", "/v1/tokens", wanted)["token"]
 
-            def client(node: str = node, token: str = token) -> NodeClient:
-                return NodeClient(socket, node, token)
+        def client(node: str = node, token: str = token, socket: Path = socket) -> NodeClient:
+            return NodeClient(socket, node, token)
 
-            stack.enter_context(StubNode(client, url, profiles).running())
+        stack.enter_context(StubNode(client, url, profiles).running())
+    for socket in sockets:
         wait_for(socket, "/readyz")
-        load(socket, WARM_UP, clients)
-        beam, postmaster = int((broker / "pid").read_text()), first_pid(database)
+
+
+def measure(attempts: int, clients: int, nodes: int, gateways: int) -> dict[str, Any]:
+    """Return what was seen of so many gateways and nodes."""
+    with TemporaryDirectory() as name, servers(), ExitStack() as stack:
+        folders = [Path(name, str(number)) for number in range(gateways)]
+        bundles = Path(name, "bundles")
+        pids = [stack.enter_context(gateway(folder, bundles)).pid for folder in folders]
+        sockets = [folder / "gateway.sock" for folder in folders]
+        for socket in sockets:
+            wait_for(socket, "/healthz")
+        start_nodes(stack, sockets, nodes)
+        load(sockets, WARM_UP, clients)
+        beam, postmaster = int((BROKER / "pid").read_text()), first_pid()
         parts = {
-            "gateway": lambda: cpu_s(process.pid),
+            "gateway": lambda: cpu_s(*pids),
             "rabbitmq": lambda: cpu_s(beam),
             "postgresql": lambda: cpu_s(postmaster, *children(postmaster)),
             "nodes_and_clients": time.process_time,
         }
-        before = {part: used() for part, used in parts.items()}
+        before, threads = {part: used() for part, used in parts.items()}, threads_ms(pids)
         began = time.monotonic()
-        took = load(socket, attempts, clients)
-        passed = time.monotonic() - began
+        full = load(sockets, attempts, clients)
+        per_s = attempts / (time.monotonic() - began)
+        cpu = {part: round((used() - before[part]) / attempts * 1000, 2) for part, used in parts.items()}
+        threads = threads_ms(pids) - threads
+        half = load(sockets, attempts // 2, MOST_CLIENTS, per_s / 2)
+        alone = load(sockets, attempts // 8, 1)
         return {
+            "gateways": gateways,
             "nodes": nodes,
-            "attempts": len(took),
-            "attempts_per_s": round(len(took) / passed, 1),
-            "p50_ms": round(took[len(took) // 2] * 1000, 1),
-            "p99_ms": round(took[len(took) * 99 // 100] * 1000, 1),
-            "cpu_ms": {p: round((used() - before[p]) / len(took) * 1000, 2) for p, used in parts.items()},
+            "per_s": round(per_s, 1),
+            "p50_ms": milliseconds(full, 50),
+            "p99_ms": milliseconds(full, 99),
+            "p50_half_ms": milliseconds(half, 50),
+            "p50_alone_ms": milliseconds(alone, 50),
+            "cpu_ms": cpu,
+            "threads_ms": {name: round(used / attempts, 2) for name, used in threads.most_common(10)},
             "load": round(os.getloadavg()[0], 1),
         }
 
 
-def first_pid(database: Path) -> int:
-    return int((database / "data/postmaster.pid").read_text().split()[0])
+def milliseconds(took: Sequence[float], percent: int) -> float:
+    return round(took[len(took) * percent // 100] * 1000, 1)
+
+
+def first_pid() -> int:
+    return int((DATABASE / "data/postmaster.pid").read_text().split()[0])
+
+
+def row(seen: dict[str, Any]) -> str:
+    """Return a row of the table."""
+    cells = [*(seen[column] for column in COLUMNS), *(seen["cpu_ms"][part] for part in PARTS)]
+    return "| " + " | ".join(str(cell) for cell in cells) + " |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--attempts", type=int, default=1000)
+    parser.add_argument("--attempts", type=int, default=800)
     parser.add_argument("--clients", type=int, default=8)
-    parser.add_argument("--nodes", type=int, default=2)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--gateways", type=int, default=1)
     chosen = parser.parse_args()
-    print(json.dumps(measure(chosen.attempts, chosen.clients, chosen.nodes), indent=1))
+    names = [*COLUMNS, *(f"{part}_cpu_ms" for part in PARTS)]
+    print("| " + " | ".join(names) + " |\n|" + " --- |" * len(names), flush=True)
+    seen = [measure(chosen.attempts, chosen.clients, nodes, chosen.gateways) for nodes in chosen.nodes]
+    for each in seen:
+        print(row(each))
+    for each in seen:
+        print(f"{each['nodes']} nodes, gateways by thread, ms: {each['threads_ms']}; load {each['load']}")
 
 
 if __name__ == "__main__":

@@ -96,12 +96,12 @@ _PARTS = {
 """Figures of an engine by the scenario, and what of it, that they are."""
 _WHOLE = (
     "throughput_per_s", "cpu_ms_per_attempt", "batch_2000_s", "rss_growth_mb", "fd_growth", "ready_s",
-    "idle_cpu_percent",
+    "idle_cpu_percent", "baseline_mb",
 )  # fmt: skip
 
 
 def flat(results: Mapping[str, object], prefixes: Iterable[str]) -> dict[str, object]:
-    """Return the figures that goals are stated in, under the names that are kept, of these engines."""
+    """Return the figures that goals are stated in, by the names kept, of these engines and images."""
 
     def of(scenario: str, figure: str) -> object:
         values = results.get(scenario)

@@ -24,6 +24,7 @@ from bench.daemon import Answer, Daemon, daemon, pool_filled
 from bench.engine import ceiling, docker_run
 from bench.figures import Footprint, flat, footprint, machine, spread
 from bench.floors import peers, runtime_ceiling, start_cpu
+from bench.images import PREFIXES, on_images
 from bench.load import Submission, beside, flood, one_by_one, open_loop, run_batch
 
 RESULTS = Path(__file__).parent / "results"
@@ -57,6 +58,8 @@ ENGINES: Mapping[str, Mapping[str, str]] = {
     "oci_plain_": {"ENGINE__KIND": "oci", "ENGINE__TEMPLATES": "off"},
 }
 """Settings by the prefix of figures: the OCI engine as it runs by default, and without templates."""
+PREFIXED = (*ENGINES, *PREFIXES)
+"""Prefixes of figures that are kept: of engines, and of images."""
 IDLE_DESCRIPTORS: Mapping[str, int] = {"docker": 1, "oci": 4}
 """What an idle container holds: one stream; three pipes and its process."""
 REMEMBERED = 300
@@ -153,20 +156,20 @@ def warm_and_cold(size: Size, folder: Path, engine: Engine) -> Iterator[tuple[st
     """Measure (b), (c), (d), (e), (i) on a quiet daemon with its default settings."""
     with daemon(folder / "cold", POOL__ENABLED="false", **engine) as target:
         answers = asyncio.run(one_by_one(target, extractor(), size.cold, pause_s=0.2))
-        yield "cold", _scenario(answers)
+        yield "cold", summary(answers)
     with daemon(folder / "quiet", **engine) as target:
         yield "ready_s", round(target.ready_s, 3)
         _in_use(target)
         yield "idle_cpu_percent", _idle_cpu(target, size.idle_s)
         warm = asyncio.run(one_by_one(target, extractor(), size.cold, pause_s=size.pause_s))
-        yield "warm", _scenario(warm)
+        yield "warm", summary(warm)
         for count in (5, 50):
             answers = asyncio.run(
                 one_by_one(target, extractor(paths=count), size.paths, pause_s=size.pause_s)
             )
-            yield f"paths{count}", _scenario(answers)
+            yield f"paths{count}", summary(answers)
         rejected = asyncio.run(one_by_one(target, extractor(BROKEN), size.static))
-        yield "static_reject", _scenario(rejected)
+        yield "static_reject", summary(rejected)
         if engine is ENGINES["oci_"]:  # whatever the engine is, the client does the same
             yield "client", client_costs(target.socket, SOURCE)
 
@@ -184,13 +187,13 @@ def under_load(
     with daemon(folder / "open", **engine) as target:
         _in_use(target)
         loop = open_loop(target, extractor(), rate_per_s=half_of_ceiling, seconds=size.open_loop_s)
-        yield "open_loop", {"rate_per_s": round(half_of_ceiling, 2), **_scenario(asyncio.run(loop))}
+        yield "open_loop", {"rate_per_s": round(half_of_ceiling, 2), **summary(asyncio.run(loop))}
     with daemon(folder / "full", POOL__DEFAULT_TARGET="16", **engine) as target:
         answers: list[Answer] = []
         for _ in range(size.bursts):
             _in_use(target)
             answers += asyncio.run(one_by_one(target, extractor(), 16))
-        yield "full_pool", _scenario(answers)
+        yield "full_pool", summary(answers)
 
 
 def saturation(size: Size, folder: Path, engine: Engine) -> Iterator[tuple[str, object]]:
@@ -247,11 +250,11 @@ def hostility(size: Size, folder: Path, engine: Engine) -> Iterator[tuple[str, o
     with daemon(folder / "hostile", **engine) as target:
         _in_use(target)
         quiet = asyncio.run(one_by_one(target, extractor(), size.good, pause_s=size.pause_s))
-        yield "good_quiet", _scenario(quiet)
+        yield "good_quiet", summary(quiet)
         loud = asyncio.run(
             beside(target, extractor(), size.good, list(hostile().values()), pause_s=size.pause_s)
         )
-        yield "good_beside_hostile", _scenario(loud)
+        yield "good_beside_hostile", summary(loud)
 
 
 def batch(size: Size, folder: Path, engine: Engine) -> Iterator[tuple[str, object]]:
@@ -262,7 +265,7 @@ def batch(size: Size, folder: Path, engine: Engine) -> Iterator[tuple[str, objec
         yield "batch_2000_s", round(took_s * BATCH / size.batch, 3)
 
 
-def _scenario(answers: list[Answer]) -> dict[str, object]:
+def summary(answers: list[Answer]) -> dict[str, object]:
     """Summarise answers: latency at the client, the daemon's own steps, and how they ended."""
     steps = {
         step: spread([(a.timings_ms.get(step) or 0.0) / 1000 for a in answers]).p50_ms
@@ -330,6 +333,8 @@ def measure(size: Size, folder: Path, images: Path) -> dict[str, object]:
         half = float(bare) if isinstance(bare, float) else 1.0
         for name, value in on_engine(size, folder / prefix, prefix, half):
             note(prefix + name, value)
+    for name, value in on_images(images, folder / "images", size.cold, summary):
+        note(name, value)
     return results
 
 
@@ -342,7 +347,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="assayd-bench-") as folder:
         results = measure(QUICK if arguments.quick else FULL, Path(folder), IMAGES)
     document = {
-        "figures": flat(results, ENGINES),
+        "figures": flat(results, PREFIXED),
         "date": began.isoformat(timespec="seconds"),
         "minutes": round((datetime.now(UTC) - began).total_seconds() / 60, 1),
         "quick": arguments.quick,
@@ -354,7 +359,7 @@ def main() -> None:
     text = json.dumps(document, indent=2) + "\n"
     (RESULTS / "latest.json").write_text(text, encoding="utf-8")
     (RESULTS / f"{began:%Y%m%dT%H%M%SZ}.json").write_text(text, encoding="utf-8")
-    print(json.dumps(flat(results, ENGINES), indent=2))
+    print(json.dumps(flat(results, PREFIXED), indent=2))
 
 
 if __name__ == "__main__":

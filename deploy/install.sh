@@ -41,7 +41,8 @@ files=(
 )
 made=(
     usr/bin/assay usr/bin/assayd usr/bin/assayd-gateway usr/bin/assayd-node usr/sbin/assayd-extras
-    usr/share/man/man1/assay.1.gz usr/share/man/man8/assayd.8.gz
+    usr/share/man/man1/assay.1.gz
+    usr/share/man/man8/assayd.8.gz usr/share/man/man8/assayd-gateway.8.gz usr/share/man/man8/assayd-node.8.gz
     usr/share/bash-completion/completions/assay usr/share/zsh/vendor-completions/_assay
     usr/share/fish/vendor_completions.d/assay.fish
 )
@@ -104,9 +105,9 @@ place_pages() {
     # Below another root, packages are found through the path: what the environment says of itself is not true yet.
     PYTHONDONTWRITEBYTECODE=1 "$root/$lib/bin/python3" "$here/pages.py" man "$pages"
     PYTHONDONTWRITEBYTECODE=1 "$root/$lib/bin/python3" "$here/pages.py" completions "$pages/completions"
-    gzip -9n "$pages/assay.1" "$pages/assayd.8"
+    gzip -9n "$pages"/*.[18]
     install -D -m 0644 "$pages/assay.1.gz" "$root/usr/share/man/man1/assay.1.gz"
-    install -D -m 0644 "$pages/assayd.8.gz" "$root/usr/share/man/man8/assayd.8.gz"
+    install -D -m 0644 -t "$root/usr/share/man/man8" "$pages"/*.8.gz
     install -D -m 0644 "$pages/completions/assay" "$root/usr/share/bash-completion/completions/assay"
     install -D -m 0644 "$pages/completions/_assay" "$root/usr/share/zsh/vendor-completions/_assay"
     install -D -m 0644 "$pages/completions/assay.fish" "$root/usr/share/fish/vendor_completions.d/assay.fish"

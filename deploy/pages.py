@@ -1,6 +1,6 @@
-"""Writes the manual pages and the shell completions of both programs, from what `--help` shows.
+"""Writes the manual pages of all programs and the shell completions, from what `--help` shows.
 
-    python deploy/pages.py man FOLDER           assay.1, assayd.8
+    python deploy/pages.py man FOLDER           assay.1, assayd.8, assayd-gateway.8, assayd-node.8
     python deploy/pages.py completions FOLDER   assay (bash), _assay (zsh), assay.fish
 
 Run it with the Python that assayd is installed in. The same source gives the same bytes.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,13 @@ from assayd.__main__ import _parser
 from assayd.cli import exits
 from assayd.cli.app import app
 from assayd.settings import documented
+from assayd_cluster.gateway.__main__ import _parser as _gateway_parser
+from assayd_cluster.node.__main__ import _parser as _node_parser
+from assayd_cluster.settings import NODE_PREFIX, GatewaySettings, NodeSettings
 
 Roff = Iterator[str]
+Setting = tuple[str, str, str, str]
+"""Name, variable, default and description."""
 
 EXITS = (
     (exits.VALIDATED, "Done; of an attempt: validated. Of a batch: every item was."),
@@ -58,6 +63,8 @@ SIGNALS = (
     ),
     ("SIGHUP", "Read the policies anew; when one of them is wrong, all stay as they were."),
 )
+ENDS = (("0", "Stopped as asked."), ("2", "Settings or usage are wrong."), ("3", "Other trouble."))
+CLUSTER_GUIDE = "How a cluster is set up is in /usr/share/doc/assayd/operating/cluster.md."
 FILES = (
     ("/etc/assayd/assayd.toml", "Settings. `assayd --sample-config` prints a file that documents each."),
     ("/run/assayd/assayd.sock", "The API's socket."),
@@ -89,10 +96,6 @@ def client_page() -> str:
 def daemon_page() -> str:
     """Return the page of `assayd`."""
     parser = _parser()
-    settings = [
-        (f"{name} ({variable})", f"{description} Default: {default}.")
-        for name, variable, default, description in documented()
-    ]
     lines = [
         *_title("ASSAYD", 8, "assayd", "validate untrusted code, for clients on a Unix socket"),
         *_synopsis("assayd", "[--print-config | --check-config | --sample-config]"),
@@ -101,17 +104,56 @@ def daemon_page() -> str:
         ".PP",
         _text(parser.epilog or ""),
         *_table("OPTIONS", list(_argparse_options(parser))),
-        *_table("SETTINGS", settings),
+        *_settings(documented()),
         *_table("SIGNALS", SIGNALS),
-        *_table(
-            "EXIT STATUS",
-            [("0", "Stopped as asked."), ("2", "Settings or usage are wrong."), ("3", "Other trouble.")],
-        ),
+        *_table("EXIT STATUS", ENDS),
         *_table("ENVIRONMENT", DAEMON_ENVIRONMENT),
         *_table("FILES", FILES),
         *_see_also("assay(1)"),
     ]
     return "\n".join(lines) + "\n"
+
+
+def gateway_page() -> str:
+    """Return the page of `assayd-gateway`: what it has beyond a daemon."""
+    purpose = "accept attempts for a cluster of assayd nodes"
+    own = [setting for setting in documented(GatewaySettings) if setting[0].startswith("cluster.")]
+    more = "It has every setting of assayd(8) as well."
+    return _cluster_page(_gateway_parser(), purpose, "[--print-config | --migrate FILE]", own, more)
+
+
+def node_page() -> str:
+    """Return the page of `assayd-node`."""
+    purpose = "fetch attempts of a cluster for the assayd of this host"
+    own = list(documented(NodeSettings, NODE_PREFIX))
+    more = "It hands each attempt to the assayd(8) of its host, and the verdict to a gateway."
+    return _cluster_page(_node_parser(), purpose, "[--print-config]", own, more)
+
+
+def _cluster_page(
+    parser: argparse.ArgumentParser, purpose: str, usage: str, settings: Sequence[Setting], more: str
+) -> str:
+    lines = [
+        *_title(parser.prog.upper(), 8, parser.prog, purpose),
+        *_synopsis(parser.prog, usage),
+        ".SH DESCRIPTION",
+        _text(f"{parser.description} {more} {CLUSTER_GUIDE}"),
+        ".PP",
+        _text(parser.epilog or ""),
+        *_table("OPTIONS", list(_argparse_options(parser))),
+        *_settings(settings),
+        *_table("EXIT STATUS", ENDS),
+        *_see_also("assay(1), assayd(8)"),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _settings(settings: Iterable[Setting]) -> Roff:
+    described = [
+        (f"{name} ({variable})", f"{description} Default: {default}.")
+        for name, variable, default, description in settings
+    ]
+    return _table("SETTINGS", described)
 
 
 def _title(name: str, section: int, program: str, purpose: str) -> Roff:
@@ -197,7 +239,12 @@ def main(arguments: Sequence[str]) -> int:
     """Write what is asked for into a folder."""
     what, folder = arguments
     wanted = {
-        "man": lambda: {"assay.1": client_page(), "assayd.8": daemon_page()},
+        "man": lambda: {
+            "assay.1": client_page(),
+            "assayd.8": daemon_page(),
+            "assayd-gateway.8": gateway_page(),
+            "assayd-node.8": node_page(),
+        },
         "completions": completions,
     }
     Path(folder).mkdir(parents=True, exist_ok=True)

@@ -43,7 +43,6 @@ def make_celery(url: str, *, queue: str, ca_file: Path | None = None) -> Celery:
         worker_prefetch_multiplier=1,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
-        broker_transport_options={"confirm_publish": True, "confirm_timeout": 10},
         broker_heartbeat=10,
         worker_hijack_root_logger=False,
     )

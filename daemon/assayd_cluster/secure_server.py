@@ -196,14 +196,17 @@ class _Counted(asyncio.Protocol):
 
 
 def listen_tcp(address: str) -> socket.socket:
-    """Return a listening socket for ``HOST:PORT``. Raises: ConfigError ``tls.unusable``."""
+    """Return a listening socket for ``HOST:PORT``. Raises: ConfigError ``tls.unusable``.
+
+    Gateways of one user on one host may listen on the same: the kernel divides the connections among them.
+    """
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     if not (port.isascii() and port.isdigit() and int(port) < 2**16):
         raise _not_listened(address, "it has no port")
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        server = socket.create_server((host, int(port)), family=family, backlog=1024)
+        server = socket.create_server((host, int(port)), family=family, backlog=1024, reuse_port=True)
     except OSError as problem:
         raise _not_listened(address, problem.strerror or str(problem)) from problem
     server.setblocking(False)

@@ -50,6 +50,11 @@ class ClusterSettings(_Section):
         description="File with the SQLAlchemy URL of PostgreSQL.",
         examples=["/etc/assayd/database-url"],
     )
+    database_mb: Count = Field(
+        10_000,
+        description="What submissions of all tenants may take in the database while they wait for their "
+        "verdicts; none may hold more of that than is left.",
+    )
     broker_url_file: Path | None = Field(
         None, description="File with the AMQP URL of RabbitMQ.", examples=["/etc/assayd/broker-url"]
     )

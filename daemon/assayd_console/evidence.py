@@ -39,7 +39,8 @@ def used(attempt: Document) -> Iterator[Used]:
         (case["duration_ms"] for case in (report["runtime_results"] or {}).get("cases", ())), default=0
     )
     yield _used("slowest unit", slowest, limits["unit_timeout_s"] * 1000, took)
-    yield _used("memory", run["peak_memory_bytes"], memory, size)
+    if run["peak_memory_bytes"] is not None:
+        yield _used("memory", run["peak_memory_bytes"], memory, size)
     yield _used("standard output", run["stdout_bytes"], limits["output_read_bytes"], size)
     yield _used("standard error", run["stderr_bytes"], limits["output_read_bytes"], size)
     yield _used("disk", counted["work_bytes_used"], limits["work_bytes"], size)

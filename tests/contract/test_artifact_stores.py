@@ -20,6 +20,7 @@ from assayd.errors import StoreError
 from assayd.ports.artifacts import ArtifactStore, Bundle, disk_bytes
 from assayd.store.artifacts import MANIFEST, OTHERS_S, PIECE_BYTES, FileArtifactStore
 from assayd_cluster.bundles.objects import ObjectArtifactStore
+from assayd_cluster.bundles.packed import PackedArtifactStore
 from assayd_cluster.bundles.sweeping import sweep_unnamed
 from assayd_cluster.bundles.verified import VerifiedArtifactStore
 from support.stores.object_storage import KINDS, ObjectStorage, moto, s3rver
@@ -60,6 +61,22 @@ def in_folder(root: Path, open_store: Callable[[], ArtifactStore]) -> Place:
     return Place(open_store(), change, open_store)
 
 
+def in_tar_files(root: Path, open_store: Callable[[], ArtifactStore]) -> Place:
+    def change(location: str, name: str, content: bytes) -> None:
+        path = root / f"{location}.tar"
+        with tarfile.open(path) as tar:
+            found = {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
+        found[name] = content
+        path.chmod(0o600)
+        with tarfile.open(path, "w") as tar:
+            for each, value in found.items():
+                header = tarfile.TarInfo(each)
+                header.size = len(value)
+                tar.addfile(header, io.BytesIO(value))
+
+    return Place(open_store(), change, open_store)
+
+
 def in_bucket(store: ObjectStore, open_store: Callable[[], ArtifactStore]) -> Place:
     def change(location: str, name: str, content: bytes) -> None:
         name = name if name == MANIFEST else hashlib.sha256(BUNDLE.files[name]).hexdigest()
@@ -75,7 +92,7 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     if request.param == "file":
         yield in_folder(root, lambda: FileArtifactStore(root))
     elif request.param == "shared":
-        yield in_folder(root, lambda: VerifiedArtifactStore(FileArtifactStore(root, is_shared=True)))
+        yield in_tar_files(root, lambda: VerifiedArtifactStore(PackedArtifactStore(root)))
     elif request.param == "objects":
         memory = MemoryStore()
         yield in_bucket(memory, lambda: VerifiedArtifactStore(ObjectArtifactStore(memory)))
@@ -233,11 +250,63 @@ async def test_old_bundles_that_no_verdict_names_are_swept(
 async def test_unfinished_write_to_a_shared_directory_is_left_alone_until_it_is_old(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = FileArtifactStore(tmp_path, is_shared=True)
-    (tmp_path / "weather/sea/.tmp-x.1").mkdir(parents=True)
+    store = PackedArtifactStore(tmp_path)
+    written = await store.write(BUNDLE)
+    (tmp_path / "weather/sea/.tmp-x").write_bytes(b"begun")
     assert await store.sweep() == 0
     old_as(monkeypatch, OTHERS_S + 60)
     assert await store.sweep() == 1
+    assert [location async for location, _, _ in store.locations()] == [written.location]
+
+
+async def test_shared_bundle_is_a_tar_file_that_every_program_reads(tmp_path: Path) -> None:
+    store = PackedArtifactStore(tmp_path)
+    written = await store.write(BUNDLE)
+    path = tmp_path / f"{written.location}.tar"
+    with tarfile.open(path) as tar:
+        assert set(tar.getnames()) == {*BUNDLE.files, MANIFEST}
+    assert path.stat().st_mode & 0o777 == 0o400
+
+
+async def test_shared_bundle_of_many_files_is_looked_through_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, opens = [], tarfile.open
+
+    def counted(*args: object, **more: object) -> tarfile.TarFile:
+        opened.append(args)
+        return opens(*args, **more)  # type: ignore[call-overload,no-any-return]
+
+    store = VerifiedArtifactStore(PackedArtifactStore(tmp_path))
+    written = await store.write(replace(BUNDLE, files={f"{number}": b"x" for number in range(30)}))
+    monkeypatch.setattr(tarfile, "open", counted)
+    assert len(await joined(store.tar(written.location))) > 30 * 1024
+    assert len(opened) == 1
+
+
+async def test_shared_bundle_that_was_damaged_and_is_restored_is_read_again(tmp_path: Path) -> None:
+    store = VerifiedArtifactStore(PackedArtifactStore(tmp_path))
+    written = await store.write(BUNDLE)
+    path = tmp_path / f"{written.location}.tar"
+    whole = path.read_bytes()
+    path.unlink()
+    with tarfile.open(path, "w") as tar:
+        tar.addfile(tarfile.TarInfo("report.json"))
+    with pytest.raises(StoreError):
+        await store.read(written.location, "report.json")
+    path.write_bytes(whole)
+    assert await store.read(written.location, "report.json") == BUNDLE.files["report.json"]
+
+
+async def test_shared_bundle_that_is_no_tar_file_is_damaged(tmp_path: Path) -> None:
+    store = VerifiedArtifactStore(PackedArtifactStore(tmp_path))
+    written = await store.write(BUNDLE)
+    path = tmp_path / f"{written.location}.tar"
+    path.chmod(0o600)
+    path.write_bytes(b"nothing of it")
+    with pytest.raises(StoreError) as caught:
+        await store.read(written.location, "report.json")
+    assert caught.value.code == "artifact.damaged"
 
 
 async def test_unfinished_upload_is_left_alone_until_it_is_old(monkeypatch: pytest.MonkeyPatch) -> None:

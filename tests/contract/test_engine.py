@@ -28,7 +28,7 @@ from assayd.ports.engine import (
     ImageFacts,
 )
 from support.engines import engine_image, podman_service
-from support.engines.oci import IMAGES, PYTHON, derive, needs_oci, oci_engine
+from support.engines.oci import IMAGES, PYTHON, derive, kept_store, needs_oci, oci_engine
 from support.fakes.engine import FakeEngine
 from support.guests.scripted_guest import PROGRAM, READY, play
 from support.slowness import SLOWER_BY
@@ -86,10 +86,9 @@ async def engine(request: pytest.FixtureRequest, daemon_id: str) -> AsyncIterato
     if request.param == "docker":
         request.getfixturevalue("scripted_image")
         made = DockerEngine(base_url=None)
-    elif request.param == "oci":
-        made = oci_engine(request.getfixturevalue("scripted_store"))
-    elif request.param == "oci-templates":
-        made = oci_engine(request.getfixturevalue("scripted_store"), templates=True)
+    elif request.param in {"oci", "oci-templates"}:
+        folder = request.getfixturevalue("scripted_store")
+        made = oci_engine(folder, templates=request.param == "oci-templates", store=kept_store(folder))
     elif request.param == "podman":
         made = podman_service.PodmanEngine(request.getfixturevalue("podman"))
     else:

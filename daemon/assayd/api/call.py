@@ -10,7 +10,6 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 from fastapi.routing import APIRoute
-from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from assayd.api.large_answers import LARGE_BYTES, LargeAnswer, LargeAnswers
@@ -211,22 +210,22 @@ async def body_pieces(request: Request, *, silence_s: float, total_s: float) -> 
     Raises: RequestError ``too_slow``, when nothing has come for so long, or the whole takes longer than it
         may; ``malformed``, when it ends early.
     """
-    pieces = request.stream()
-    due = asyncio.get_running_loop().time() + total_s
-    while True:
+    now = asyncio.get_running_loop().time
+    due = now() + total_s
+    more = True
+    while more:
         try:
-            async with asyncio.timeout_at(due), asyncio.timeout(silence_s):
-                piece = await anext(pieces)
-        except StopAsyncIteration:
-            return
+            async with asyncio.timeout_at(min(due, now() + silence_s)):
+                message = await request.receive()
         except TimeoutError as silence:
-            message = f"nothing of the body has come for {silence_s:g} seconds"
-            if asyncio.get_running_loop().time() >= due:
-                message = f"the body has not ended within {total_s:g} seconds; send it faster, or in parts"
-            raise RequestError("too_slow", message, retryable=True) from silence
-        except ClientDisconnect as gone:
-            raise RequestError("malformed", "the client went away before the end of its body") from gone
-        yield piece
+            problem = f"nothing of the body has come for {silence_s:g} seconds"
+            if now() >= due:
+                problem = f"the body has not ended within {total_s:g} seconds; send it faster, or in parts"
+            raise RequestError("too_slow", problem, retryable=True) from silence
+        if message["type"] == "http.disconnect":
+            raise RequestError("malformed", "the client went away before the end of its body")
+        more = message.get("more_body", False)
+        yield message.get("body", b"")
 
 
 async def read_body(request: Request, call: Call, held: Growing, *, max_bytes: int) -> bytes:
@@ -264,9 +263,9 @@ def _too_large(max_bytes: int) -> RequestError:
 
 
 def _refuse_unknown_query(request: Request) -> None:
-    given = [name for name, _ in request.query_params.multi_items()]
-    if not given:
+    if not request.scope["query_string"]:
         return
+    given = [name for name, _ in request.query_params.multi_items()]
     known = {field.alias for field in cast("APIRoute", request.scope["route"]).dependant.query_params}
     for name in given:
         if name not in known:

@@ -1,8 +1,8 @@
 """Decides who may have more of the disk: nobody below `limits.min_free_mb`, and who holds much before others.
 
 Two things fill it. Documents that wait in the database cannot be removed: a user may hold no more of them
-than there is room left. Bundles can: when the room gets short, those who hold the most are refused until
-`retention` has removed their oldest.
+than there is room left, on the disk or of what the database of a cluster may hold. Bundles can: when the room
+gets short, those who hold the most are refused until `retention` has removed their oldest.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class DiskQuota:
         clock: says how old these answers are.
         min_free_bytes: room that is to remain.
         operators: users who may have all but that.
+        database_bytes: what documents that wait may take of a database that is elsewhere.
     """
 
     def __init__(
@@ -45,16 +46,19 @@ class DiskQuota:
         *,
         min_free_bytes: int,
         operators: frozenset[int] | None = None,
+        database_bytes: int | None = None,
     ) -> None:
         self._jobs = jobs
         self._artifacts = artifacts
         self._clock = clock
         self._min_free = min_free_bytes
         self._operators = frozenset({0, os.geteuid()}) if operators is None else operators
+        self._database = database_bytes
         self._free = 0
         self._promised = 0
         self._free_until = 0.0
         self._held: Mapping[int, StoredUsage] = {}
+        self._waiting = 0
         self._held_at: float | None = None
         self._added: Counter[int] = Counter()
 
@@ -93,14 +97,16 @@ class DiskQuota:
 
     async def _refusal(self, uid: int, document_bytes: int) -> str | None:
         room = self._free - self._min_free
-        if room < self._min_free or self._added.total() + document_bytes > room // LOOKED_UP_AT:
+        added = self._added.total() + document_bytes
+        if room < self._min_free or added > self._left(room)[0] // LOOKED_UP_AT or not self._knows():
             await self._look_again()
-        if document_bytes and self._documents(uid) + document_bytes > room:
+        if document_bytes and self._documents(uid) + document_bytes > self._left(room)[0]:
             await self._look_again()
-            if self._documents(uid) + document_bytes > room:
+            left, place = self._left(room)
+            if self._documents(uid) + document_bytes > left:
                 return (
-                    f"submissions of this user take {self._documents(uid) / MIB:.0f} MB of the disk, and "
-                    f"{room / MIB:.0f} MB are left above limits.min_free_mb; no user may hold more than "
+                    f"submissions of this user take {self._documents(uid) / MIB:.0f} MB, and "
+                    f"{left / MIB:.0f} MB are left {place}; no user may hold more than "
                     "that: wait until some have run and were removed"
                 )
         bundles = {holder: usage.disk_bytes for holder, usage in self._held.items()}
@@ -111,6 +117,17 @@ class DiskQuota:
                 "removed, try again then"
             )
         return None
+
+    def _left(self, room: int) -> tuple[int, str]:
+        """Return how much room documents have, and of what that is the rest."""
+        if self._database is not None:
+            if (left := self._database - self._waiting - self._added.total()) < room:
+                return left, f"of cluster.database_mb ({self._database // MIB})"
+        return room, "on the disk above limits.min_free_mb"
+
+    def _knows(self) -> bool:
+        """Return whether it is known what waits in a database that others fill as well."""
+        return self._database is None or self._held_at is not None
 
     def _documents(self, uid: int) -> int:
         usage = self._held.get(uid)
@@ -123,3 +140,4 @@ class DiskQuota:
             self._held_at = now
             self._added.clear()
             self._held = await self._jobs.usage()
+            self._waiting = sum(usage.document_bytes for usage in self._held.values())

@@ -64,7 +64,8 @@ def _with_run(facts: Facts, result: RunResult, limits: Limits) -> Facts:
 
 def _limit_shares(result: RunResult, limits: Limits) -> Iterator[tuple[str, float]]:
     yield "time", result.wall_s / limits.timeout_s
-    yield "memory", result.peak_memory_bytes / limits.memory_bytes
+    if result.peak_memory_bytes is not None:
+        yield "memory", result.peak_memory_bytes / limits.memory_bytes
     if not result.units:
         return
     most: dict[str, tuple[float, Callable[[UnitResult], float]]] = {

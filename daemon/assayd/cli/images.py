@@ -154,7 +154,7 @@ def _build(recipe: Recipe, recipes: Recipes, cache: Path, library: Path | None) 
     """Build an image and load it; one whose baseline nobody has stated is measured once."""
     from assayd.cli.adopting import EngineMachine
     from assayd.imaging import build
-    from assayd.imaging.baselines import LABEL_BASELINE, keep_baseline
+    from assayd.imaging.baselines import UNMEASURED, keep_baseline
     from assayd.imaging.tree import LABEL_FILES
 
     guest = Path(assayd.__file__).parent / "guest"
@@ -173,9 +173,12 @@ def _build(recipe: Recipe, recipes: Recipes, cache: Path, library: Path | None) 
         return asyncio.run(_load_if_new(recipe.name, archive))
 
     facts = built()
-    if LABEL_BASELINE in facts.labels or not (recipe.extends or recipe.preload or recipe.source):
+    if not facts.name.endswith(f":{UNMEASURED}"):
         return facts
-    megabytes = asyncio.run(_measure(facts, recipe.preload))
+    try:
+        megabytes = asyncio.run(_measure(facts, recipe.preload))
+    finally:
+        asyncio.run(_remove(facts.name))
     _say(f"its runner takes {megabytes} MB with what it preloads: kept as its baseline")
     keep_baseline(cache, recipe.name, facts.labels[LABEL_FILES], megabytes)
     return built()

@@ -25,6 +25,10 @@ MAX_FINDINGS = 20
 MAX_LINES = 20
 """Of findings that say the same, the further lines that are named."""
 MAX_CASES = 10
+TABLES = ("dataframe", "ndarray", "series")
+"""Tags of values that have a preview below the line of their case."""
+MAX_PREVIEW_LINES = 30
+"""Of the tables in a result."""
 INTENT_CHARS = 200
 MAX_OUTPUT_LINES = 20
 """Of what the code printed, the last lines; `assay logs` has it all."""
@@ -173,6 +177,8 @@ def _cases(results: Document | None, kind: str) -> Iterator[StyledLine]:
     for name, case in zip(names, cases, strict=False):
         mark, style = MARKS[case["status"]]
         yield line("  ", (mark, style), f" {name:<{width}} → ", hang=6) + _result(case, kind)
+        for row in (case.get("preview") or "").splitlines()[:MAX_PREVIEW_LINES]:
+            yield line(f"      {plain(row)}".rstrip(), hang=None)
     if len(cases) > MAX_CASES:
         yield line((f"  … and {len(cases) - MAX_CASES} more", "dim"))
 
@@ -205,6 +211,8 @@ def in_order(case: Document) -> object:
 
 def _brief(value: object) -> str:
     """Write JSON with bare keys, as a person would."""
+    if isinstance(value, dict) and value.get("$py") in TABLES and isinstance(value.get("type"), str):
+        return f"{value['$py']} ({value['type']})"
     if isinstance(value, dict):
         members = (
             f"{key if key.isidentifier() else json.dumps(key)}: {_brief(v)}" for key, v in value.items()
@@ -220,12 +228,15 @@ def _execution(execution: Document) -> Iterator[StyledLine]:
         f", {key} {_brief(value)}" for key, value in sorted(execution["cause_evidence"].items())
     )
     yield line("")
-    peak = execution["peak_memory_bytes"] / 2**20
     start = "warm" if execution["container"]["warm"] else "cold"
     if execution["cause"] != "completed":
         yield line((f"Cause: {execution['cause']}{plain(evidence)}", "red"), hang=2)
     took = duration(execution["execution_time_ms"])
-    yield line((f"Ran {took}, peak {peak:.0f} MiB, {start} container", "dim"))
+    yield line((f"Ran {took}, {_peak(execution['peak_memory_bytes'])}, {start} container", "dim"))
+
+
+def _peak(used_bytes: int | None) -> str:
+    return "memory not measured" if used_bytes is None else f"peak {used_bytes / 2**20:.0f} MiB"
 
 
 def _output(execution: Document, attempt_id: str) -> Iterator[StyledLine]:

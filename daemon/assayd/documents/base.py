@@ -7,7 +7,7 @@ a guest wrote among them may hold lone surrogates, which pydantic refuses. Clien
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Self, cast
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, WithJsonSchema
 
@@ -23,11 +23,17 @@ class BaseDocument(BaseModel):
     @classmethod
     def from_value(cls, value: object, **others: object) -> Self:
         """Return the document of a value: its attributes of the same names, and `others` for the rest."""
-        members: dict[str, Any] = {
-            name: others[name] if name in others else _written(getattr(value, name))
-            for name in cls.__pydantic_fields__
-        }
-        return cast("Self", cls.model_construct(None, **members))
+        members: dict[str, object] = {}
+        for name in cls.__pydantic_fields__:
+            member = others[name] if name in others else getattr(value, name)
+            members[name] = written_time(member) if isinstance(member, datetime) else member
+        # What `model_construct` does, which looks for aliases and defaults of each field first.
+        document = cls.__new__(cls)
+        object.__setattr__(document, "__dict__", members)
+        object.__setattr__(document, "__pydantic_fields_set__", set(members))
+        object.__setattr__(document, "__pydantic_extra__", None)
+        object.__setattr__(document, "__pydantic_private__", None)
+        return document
 
 
 def timestamp(moment: datetime | None) -> str | None:
@@ -50,7 +56,3 @@ def plain(value: Any) -> Any:  # JSON has no narrower type
     if isinstance(value, BaseModel):
         return {name: plain(part) for name, part in vars(value).items()}
     return [plain(part) for part in value] if isinstance(value, list) else value
-
-
-def _written(value: object) -> object:
-    return written_time(value) if isinstance(value, datetime) else value

@@ -79,7 +79,9 @@ class ExecutionDocument(BaseDocument):
     stderr_truncated: bool = Field(description="Whether some of it was dropped.")
     execution_time_ms: float = Field(description="Wall-clock time of the run.")
     cpu_ms: float = Field(description="Processor time of all units.")
-    peak_memory_bytes: int = Field(description="Highest memory use of the container.")
+    peak_memory_bytes: int | None = Field(
+        description="Highest memory use of the container; null where it was not measured."
+    )
     resource_usage: dict[str, Any] = Field(description="Limits, network mode and counters.")
     imports: list[ImportDocument] = Field(description="Imports of submitted code, each once.")
     import_violations: list[ImportViolationDocument] = Field(description="Imports that are not allowed.")

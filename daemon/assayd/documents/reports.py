@@ -10,6 +10,7 @@ from pydantic import Field
 
 from assayd.documents.base import BaseDocument, Timestamp, milliseconds
 from assayd.documents.import_violations import ImportViolationDocument, list_violations
+from assayd.documents.result_preview import preview_of
 from assayd.documents.strict_json import canonical, compact
 from assayd.model.finding import Finding, FixHint, Layer, Severity
 from assayd.model.policy import NetworkPolicy
@@ -87,6 +88,11 @@ class CaseDocument(BaseDocument):
         default=None,
         description="The value as JSON text, its fields in the order that the code gave them; "
         "null where that is sorted, or for a text over 4 KiB.",
+    )
+    preview: str | None = Field(
+        default=None,
+        description="Size, types and first rows of tables and arrays in the value, as text of some lines; "
+        "null where there is none.",
     )
     error_type: str | None = Field(description="Type of the exception.")
     message: str | None = Field(description="What went wrong.")
@@ -209,7 +215,10 @@ def _runtime_results(cases: Sequence[Case]) -> RuntimeResultsDocument:
 
 def _case(case: Case) -> CaseDocument:
     return CaseDocument.from_value(
-        case, duration_ms=milliseconds(case.duration_s), result_text=_in_order(case.result)
+        case,
+        duration_ms=milliseconds(case.duration_s),
+        result_text=_in_order(case.result),
+        preview=preview_of(case.result),
     )
 
 

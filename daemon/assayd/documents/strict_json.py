@@ -24,6 +24,7 @@ MAX_CONTAINERS = 200_000
 MAX_VALUES = 1_000_000
 """Values of one text, counted by the commas between them."""
 
+_SCALARS = frozenset({int, float, bool, type(None)})
 _PIECE = 20_000
 """About how many values and parts of texts are written at once: what is written holds many times its text."""
 _AT_ONCE = 1000
@@ -97,11 +98,18 @@ def compact(value: object) -> bytes:
 
 def with_texts(document: BaseModel, texts: Mapping[str, bytes]) -> bytes:
     """Write a document as `compact` does, with some members that are JSON text already."""
-    members = (
-        b'"%b":%b' % (name.encode(), texts.get(name) or compact(value))
-        for name, value in vars(document).items()
-    )
-    return b"{" + b",".join(members) + b"}"
+    parts: list[bytes] = []
+    others: dict[str, object] = {}
+    for name, value in (*vars(document).items(), ("", None)):
+        text = texts.get(name)
+        if others and (text is not None or not name):
+            parts.append(compact(others)[1:-1])
+            others = {}
+        if text is not None:
+            parts.append(b'"%b":%b' % (name.encode(), text))
+        else:
+            others[name] = value
+    return b"{" + b",".join(parts) + b"}"
 
 
 def _write(value: object, to: BytesIO) -> None:
@@ -160,18 +168,19 @@ def _encoded(value: object) -> bytes:
 
 def _weight(value: object) -> int:
     """Return about how much there is to write, up to a piece."""
-    weight, waiting = 0, [value]
+    weight, waiting = 1, [value]
     for each in waiting:  # it grows while it is walked through
-        weight += 1
+        if type(each) in _SCALARS:
+            continue
         if isinstance(each, str):
             weight += len(each) // 16
-        elif isinstance(each, dict):
-            weight += sum(map(len, map(str, each))) // 16
-            waiting.extend(each.values())
-        elif isinstance(each, list | tuple):
-            waiting.extend(each)
         elif isinstance(each, BaseModel):
             waiting.append(vars(each))
+        elif isinstance(each, dict | list | tuple):
+            weight += len(each)
+            if weight < _PIECE:  # what is as long as that is not looked into
+                weight += sum(map(len, map(str, each))) // 16 if isinstance(each, dict) else 0
+                waiting.extend(each.values() if isinstance(each, dict) else each)
         if weight >= _PIECE:
             break
     return weight

@@ -3,7 +3,7 @@
     numpy.int64(3)                  3
     numpy.array([[1, 2]])           {"$py": "ndarray", "value": [[1, 2]], "type": "int64"}
     pandas.Series([5], name="n")    {"$py": "series", "value": {"name": "n", "index": [0], "values": [5]}, …}
-    pandas.DataFrame({"a": [5]})    {"$py": "dataframe", "value": {"columns": ["a"], "index": [0], "rows": [[5]]}, …}
+    pandas.DataFrame({"a": [5]})    {"$py": "dataframe", "value": {"columns": ["a"], "dtypes": ["int64"], …}, …}
     pandas.Timestamp, NaT, NA       a datetime; null
 
 Nothing is loaded for this. What is under these names in `sys.modules` may be guest code, and fails as such.
@@ -83,4 +83,9 @@ def _series(value: Any) -> dict[str, object]:
 
 def _table(value: Any) -> dict[str, object]:
     rows = [list(row) for row in value.itertuples(index=False, name=None)]
-    return {"columns": _listed(value.columns), "index": _listed(value.index), "rows": rows}
+    return {
+        "columns": _listed(value.columns),
+        "dtypes": [str(one) for one in value.dtypes],
+        "index": _listed(value.index),
+        "rows": rows,
+    }

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 LABEL_BASELINE = "org.assayd.baseline-bytes"
+UNMEASURED = "unmeasured"
+"""Tag of an image whose baseline is not known yet: it never stands under the name that is run."""
 _FILE = "baselines.json"
 
 

@@ -17,7 +17,7 @@ from assayd.errors import ConfigError
 from assayd.imaging import packages, rootfs
 from assayd.imaging.adopting import Machine, System, adopt
 from assayd.imaging.archive import Image, pack_layer, write_archive
-from assayd.imaging.baselines import LABEL_BASELINE, measured_baseline
+from assayd.imaging.baselines import LABEL_BASELINE, UNMEASURED, measured_baseline
 from assayd.imaging.digest import digest_of, guest_digest, guest_files, library_digest
 from assayd.imaging.modules import modules_in
 from assayd.imaging.packages import Progress
@@ -69,7 +69,8 @@ def build(  # noqa: PLR0913 - all by name
 ) -> Path:
     """Build image `name` and return the path of its archive, which is ``<cache>/<name>/image.tar``.
 
-    Blocks for seconds (cached) to a minute; safe when several processes build at once.
+    Blocks for seconds (cached) to a minute; safe when several processes build at once. The image is tagged
+    `UNMEASURED` where its baseline has to be measured, and kept, before it is built once more.
 
     Args:
         name: folder name of the recipe.
@@ -98,7 +99,8 @@ def build(  # noqa: PLR0913 - all by name
         labels = {**made.labels, LABEL_FILES: files}
         if (baseline_mb := recipe.baseline_mb or measured_baseline(cache, name, files)) is not None:
             labels[LABEL_BASELINE] = str(baseline_mb * 2**20)
-        identity = write_archive(archive, _image(made, labels), made.layers)
+        tag = UNMEASURED if baseline_mb is None and recipe.is_measured else "latest"
+        identity = write_archive(archive, _image(made, labels, tag), made.layers)
         progress(f"built assayd/{name} ({identity[7:19]}, {archive.stat().st_size / 1e6:.0f} MB)")
         return archive.replace(place.folder / "image.tar")
 
@@ -253,7 +255,7 @@ def _labels(
     return {name: text for name, text in stated.items() if text}
 
 
-def _image(made: _Made, labels: Mapping[str, str]) -> Image:
+def _image(made: _Made, labels: Mapping[str, str], tag: str) -> Image:
     recipe = made.recipe
     environment = dict(recipe.environment)
     if recipe.constants:
@@ -261,7 +263,7 @@ def _image(made: _Made, labels: Mapping[str, str]) -> Image:
     if recipe.python_path:
         environment["ASSAYD_PYTHON_PATH"] = ":".join(f"/{folder}" for folder in recipe.python_path)
     return Image(
-        tag=f"assayd/{recipe.name}:latest",
+        tag=f"assayd/{recipe.name}:{tag}",
         architecture=made.architecture,
         user=f"{rootfs.GUEST_UID}:{rootfs.GUEST_UID}",
         entrypoint=recipe.entrypoint,

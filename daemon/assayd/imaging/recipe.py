@@ -99,6 +99,11 @@ class Recipe:
     """For an image that is adopted, and not made from packages."""
 
     @property
+    def is_measured(self) -> bool:
+        """Return whether a build measures the baseline, where nobody has stated it."""
+        return bool(self.extends or self.preload or self.source)
+
+    @property
     def constants(self) -> tuple[str, ...]:
         """Name the variables of the environment that hold for submitted code as well."""
         return tuple(name for name, _ in self.environment if name not in _FOR_PROGRAMS)

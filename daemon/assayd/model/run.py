@@ -369,7 +369,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """All that is known of a run. `units` is in order; missing ones were never started."""
+    """All that is known of a run. `units` that never started are missing; None is what was not measured."""
 
     units: tuple[UnitResult, ...]
     end: RunEnd
@@ -378,7 +378,7 @@ class RunResult:
     outputs_dropped: tuple[str, ...] = ()
     container: ContainerFacts = ContainerFacts()
     wall_s: float = 0.0
-    peak_memory_bytes: int = 0
+    peak_memory_bytes: int | None = None
     outcome: Outcome = UNCLASSIFIED
 
     @property

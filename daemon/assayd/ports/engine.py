@@ -108,7 +108,7 @@ class EngineInfo:
 class Capabilities:
     """How an engine behaves where engines differ; the isolation check believes only what it sees.
 
-    `quick`: containers come and go in milliseconds, so that nothing is gained by waiting for a calm moment.
+    `quick`: containers come and go in milliseconds, so that few stand ready, and a used one goes soon.
     """
 
     seccomp: bool

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from assayd.settings.load import variable
+from assayd.settings.load import PREFIX, variable
 from assayd.settings.model import Settings
 
 HEAD = """\
@@ -28,10 +28,12 @@ def sample() -> str:
     return "\n".join([HEAD, *_section(Settings, ())])
 
 
-def documented() -> Iterator[tuple[str, str, str, str]]:
-    """Return name, variable, default and description of every setting."""
-    for name, field, owner in _fields(Settings, ()):
-        yield name, variable(name), _shown(field, owner), field.description or ""
+def documented(
+    model: type[BaseModel] = Settings, prefix: str = PREFIX
+) -> Iterator[tuple[str, str, str, str]]:
+    """Return name, variable, default and description of every setting of a program."""
+    for name, field, owner in _fields(model, ()):
+        yield name, variable(name, prefix), _shown(field, owner), field.description or ""
 
 
 def _fields(

@@ -12,12 +12,15 @@ from typing import TypeVar
 from sqlalchemy import Connection, Executable, Table, inspect
 from sqlalchemy.dialects import postgresql, sqlite
 
+from assayd.documents import compact
 from assayd.store.database import READERS, OpenDatabase, open_database
 from assayd.store.faults import translated
-from assayd.store.server import ServerPatience, one_at_a_time
+from assayd.store.rows import Values
+from assayd.store.server import ServerPatience, insert_listed, one_at_a_time
 from assayd.store.writer import Change, Writer
 
 T = TypeVar("T")
+InsertList = Callable[[Connection, Sequence[Values]], None]
 
 
 class DatabaseAccess:
@@ -32,6 +35,8 @@ class DatabaseAccess:
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
         self.messages_added = asyncio.Event()
         """Set when a message to a webhook was committed; who sends them clears it."""
+        self.on_message: Callable[[Connection], object] = lambda _: None
+        """Called in the transaction that writes a message to a webhook: another process may send it."""
 
     async def write(self, apply: Change[T], *, durable: bool = True) -> T:
         """Run a change in a transaction, as `Writer.write` does."""
@@ -80,6 +85,16 @@ class DatabaseAccess:
         else:
             statement = sqlite.insert(table).on_conflict_do_nothing()
         return statement.execution_options(preserve_rowcount=True)
+
+    def insert_list_or_nothing(self, table: Table) -> InsertList:
+        """Return what inserts rows as `insert_or_nothing` does; on a server by one statement for all."""
+        if self._dialect != "postgresql":
+            each = self.insert_or_nothing(table)
+            return lambda connection, values: connection.execute(each, values).close()
+        whole = insert_listed(table)
+        return lambda connection, values: connection.execute(
+            whole, {"listed": compact(values).decode()}
+        ).close()
 
     async def close(self) -> None:
         """Finish what is being written and close. Safe to call twice."""

@@ -3,8 +3,6 @@
     <root>/<category>/<platform>/<created>_<attempt id>[.run2]/
 
 Decides names and content of a bundle. The daemon chooses the names; they are checked here all the same.
-Where several write (a cluster), the name has the beginning of the manifest's digest too: what is written
-twice is the same, and nobody's takes the place of another's.
 """
 
 from __future__ import annotations
@@ -15,9 +13,7 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import tarfile
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -50,12 +46,9 @@ _TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
 class FileArtifactStore:
     """Implements `ports.artifacts.ArtifactStore` in a directory."""
 
-    def __init__(
-        self, root: Path, unsynced: UnsyncedBundles | None = None, *, is_shared: bool = False
-    ) -> None:
+    def __init__(self, root: Path, unsynced: UnsyncedBundles | None = None) -> None:
         self._root = root
         self._unsynced = unsynced
-        self._is_shared = is_shared
 
     async def write(self, bundle: Bundle) -> Written:
         """Write a bundle, durably; where its contents are kept with the verdict, that makes them durable.
@@ -107,13 +100,6 @@ class FileArtifactStore:
         """Remove what an interrupted write has left; return how many."""
         return await asyncio.to_thread(self._sweep)
 
-    async def locations(self) -> AsyncIterator[tuple[str, float, bool]]:
-        """Return each location, how many seconds ago it was written, and that it is whole."""
-        found = await asyncio.to_thread(lambda: list(self._root.glob("*/*/[0-9]*")))
-        for path in found:
-            with suppress(FileNotFoundError):
-                yield str(path.relative_to(self._root)), time.time() - path.stat().st_mtime, True
-
     async def free_bytes(self) -> int:
         """Return how much room is left."""
         return await asyncio.to_thread(self._free_bytes)
@@ -122,8 +108,6 @@ class FileArtifactStore:
         files, artifacts = bundle_contents(bundle)
         category, platform = bundle_folder(bundle)
         temporary = f"{_TEMPORARY}{_attempt_id(bundle)}{_suffix(bundle.run_number)}"
-        if self._is_shared:
-            temporary += f".{secrets.token_hex(8)}"
         with translated("writing a bundle"):
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
             with folders.opened(self._root) as root:
@@ -141,8 +125,6 @@ class FileArtifactStore:
             durable = self._unsynced is None or sum(map(len, files.values())) > MOST_BYTES
             with folders.opened(parent, temporary) as folder:
                 folders.write_files(folder, files, durable=durable)
-            if self._is_shared:
-                return _settle_once(parent, temporary, bundle_name(bundle, files[MANIFEST]))
             name = _settle(parent, temporary, bundle, durable=durable)
             if self._unsynced is not None and not durable:
                 self._unsynced.keep(f"{bundle.category}/{bundle.platform}/{name}", files)
@@ -213,8 +195,6 @@ class FileArtifactStore:
         with translated("sweeping the bundles"):
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
             for left in self._root.glob(f"*/*/{_TEMPORARY}*"):
-                if self._is_shared and time.time() - left.stat().st_mtime < OTHERS_S:
-                    continue
                 with folders.opened(self._root, *left.parent.relative_to(self._root).parts) as parent:
                     folders.remove(parent, left.name)
                 swept += 1
@@ -230,13 +210,6 @@ class FileArtifactStore:
         with translated("looking at the bundles' file system"), folders.opened(self._root) as root:
             facts = os.fstatvfs(root)
             return facts.f_bavail * facts.f_frsize
-
-
-def _settle_once(parent: int, temporary: str, name: str) -> str:
-    """Rename, unless the same bundle is there already."""
-    if not _settled(parent, temporary, name, durable=True):
-        folders.remove(parent, temporary)
-    return name
 
 
 def _settle(parent: int, temporary: str, bundle: Bundle, *, durable: bool) -> str:

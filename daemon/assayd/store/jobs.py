@@ -24,10 +24,12 @@ from assayd.store import expiry, rows, tables
 from assayd.store.access import DatabaseAccess, open_access
 from assayd.store.listing import Statement, listing, page
 from assayd.store.outbox import Outbox, message_of_attempt
-from assayd.store.recorder import JobHooks, Recorder, keep
+from assayd.store.recorder import JobRows, Recorder, keep
 from assayd.store.summary import summary
 from assayd.store.unsynced import UNSYNCED, UnsyncedBundles
 
+LARGE_BYTES = 64 * 2**10
+"""A submission larger than this is looked for before it is written."""
 BUNDLES = "artifacts"
 """The folder of the bundles below the state directory."""
 
@@ -65,7 +67,6 @@ _EVENTS = (
     .where(tables.events.c.attempt_id == bindparam("wanted"), tables.events.c.seq > bindparam("after"))
     .order_by(tables.events.c.seq)
 )
-_NEW_ATTEMPT = insert(tables.attempts)
 _NEW_LABELS = insert(tables.labels)
 _NEW_RUN = insert(tables.runs)
 _THIS_RUN = select(tables.runs.c.run_number).where(
@@ -73,6 +74,17 @@ _THIS_RUN = select(tables.runs.c.run_number).where(
     tables.runs.c.run_number == bindparam("run_number"),
     tables.runs.c.daemon_id == bindparam("daemon_id"),
     tables.runs.c.container_ulid == bindparam("container_ulid"),
+)
+_HELD_RUN = (
+    select(tables.runs.c.run_number)
+    .where(
+        tables.runs.c.attempt_id == bindparam("wanted"),
+        tables.runs.c.run_number == bindparam("run"),
+        tables.runs.c.daemon_id == bindparam("by"),
+        tables.runs.c.leased_at == bindparam("leased"),
+        tables.runs.c.expires_at > 0,
+    )
+    .with_for_update(read=True)
 )
 _NO_RUN = delete(tables.runs).where(
     tables.runs.c.attempt_id == bindparam("wanted"), tables.runs.c.run_number == bindparam("run")
@@ -84,6 +96,35 @@ _BY_KEY = select(tables.attempts.c.id).where(
 )
 
 
+class PlainJobRows:
+    """Implements `recorder.JobRows` by a statement for each table."""
+
+    def __init__(self, access: DatabaseAccess) -> None:
+        self._new_submission = access.insert_or_nothing(tables.submissions)
+        self._new_attempt = access.insert_or_nothing(tables.attempts)
+        self._new_verdict = access.insert_or_nothing(tables.verdicts)
+        self._new_events = access.insert_list_or_nothing(tables.events)
+
+    def accept(self, connection: Connection, attempt: Attempt, row: rows.Values, document: bytes) -> bool:
+        """Write a new attempt and its submission; False where its id or its key is on record."""
+        connection.execute(self._new_submission, {"digest": row["submission"], "document": document})
+        return connection.execute(self._new_attempt, row).rowcount == 1
+
+    def finish(
+        self,
+        connection: Connection,
+        attempt: Attempt,
+        verdict: rows.Values,
+        events: Sequence[rows.Values],
+    ) -> bool:
+        """Write a verdict and the events of the way there; False where there is a verdict."""
+        if connection.execute(self._new_verdict, verdict).rowcount != 1:
+            return False
+        if events:
+            self._new_events(connection, events)
+        return True
+
+
 class DatabaseJobStore:
     """Implements `ports.store.JobStore` on SQLite or PostgreSQL."""
 
@@ -92,16 +133,13 @@ class DatabaseJobStore:
         access: DatabaseAccess,
         recorders: Sequence[Recorder] = (),
         unsynced: UnsyncedBundles | None = None,
-        hooks: JobHooks | None = None,
+        job_rows: JobRows | None = None,
     ) -> None:
         self.access = access
         self.unsynced = unsynced
-        self._hooks = hooks
+        self._rows = job_rows or PlainJobRows(access)
         self._recorders = tuple(recorders)
         self._outbox = Outbox(access)
-        self._new_submission = access.insert_or_nothing(tables.submissions)
-        self._new_verdict = access.insert_or_nothing(tables.verdicts)
-        self._new_events = access.insert_or_nothing(tables.events)
         self._counting = asyncio.Lock()
 
     async def accept(
@@ -115,15 +153,15 @@ class DatabaseJobStore:
         ]
 
         def apply(connection: Connection) -> Accepted:
-            earlier = _earlier(connection, attempt, digest, idempotency_key)
-            if earlier is not None:
+            # What is large is not written, to be rolled back, for an id that is on record.
+            earlier = None
+            if len(document) > LARGE_BYTES:
+                earlier = _earlier(connection, attempt, digest, idempotency_key)
+            if earlier is not None or not self._rows.accept(connection, attempt, values, document):
+                earlier = earlier or _recorded(connection, attempt, digest, idempotency_key)
                 return Accepted(attempt=earlier, existing=not _is_same(earlier, attempt))
-            connection.execute(self._new_submission, {"digest": digest, "document": document})
-            connection.execute(_NEW_ATTEMPT, values)
             if labels:
                 connection.execute(_NEW_LABELS, labels)
-            if self._hooks is not None:
-                self._hooks.accepted(connection, attempt, digest)
             for recorder in self._recorders_of(attempt):
                 keep(connection, "accept", partial(recorder.accepted, connection, attempt, document))
             return Accepted(attempt=attempt, existing=False)
@@ -150,7 +188,12 @@ class DatabaseJobStore:
         )
 
     async def finish(
-        self, attempt: Attempt, events: Sequence[Event] = (), cases: Sequence[Case] = ()
+        self,
+        attempt: Attempt,
+        events: Sequence[Event] = (),
+        cases: Sequence[Case] = (),
+        *,
+        held_by: str | None = None,
     ) -> bool:
         """Record the verdict with the events of the way there; False when there is a verdict already."""
         verdict = rows.verdict_values(attempt)
@@ -163,18 +206,16 @@ class DatabaseJobStore:
         def apply(connection: Connection) -> bool:
             nonlocal tried
             is_again, tried = tried, True
-            if connection.execute(self._new_verdict, verdict).rowcount != 1:
+            if held_by is not None:
+                _require_held(connection, verdict, held_by)
+            if not self._rows.finish(connection, attempt, verdict, happened):
                 found = connection.execute(_VERDICT, {"wanted": attempt.id}).mappings().first()
                 return (
                     is_again and found is not None and dict(found) == verdict
                 )  # the answer to its commit was lost
-            if self._hooks is not None:
-                self._hooks.finished(connection, attempt)
             if keep_bundle is not None:
                 keep_bundle(connection)
             self._outbox.add(connection, message)
-            if happened:
-                connection.execute(self._new_events, happened)
             for recorder in self._recorders_of(attempt):
                 write = partial(recorder.finished, connection, attempt, cases, events)
                 keep(connection, "finish", write)
@@ -274,7 +315,7 @@ async def open_jobs(
     state_dir: Path,
     database_url: str | None = None,
     recorders: Sequence[Recorder] = (),
-    hooks: JobHooks | None = None,
+    job_rows: JobRows | None = None,
 ) -> AsyncIterator[DatabaseJobStore]:
     """Open the database, bring it up to date, and close it at the end.
 
@@ -285,26 +326,42 @@ async def open_jobs(
     async with open_access(state_dir, database_url) as access:
         await access.make([UNSYNCED, *(table for recorder in recorders for table in recorder.tables)])
         unsynced = UnsyncedBundles(access, state_dir / BUNDLES)
-        yield DatabaseJobStore(access, recorders, unsynced, hooks)
+        yield DatabaseJobStore(access, recorders, unsynced, job_rows)
 
 
 def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt | None:
-    """Return the attempt that the same request has made before.
+    """Return the attempt that the same request has made before; None where there is none.
 
     Raises:
         RequestError: ``conflict``, when the id or the key was used for another submission.
     """
     same = {"wanted": attempt.id, "by_uid": attempt.peer.uid, "by_key": key}
     found = connection.execute(_SAME_REQUEST, same).all()
-    if not found:
-        return None
     if any(row.uid != attempt.peer.uid for row in found):
         # Said whatever was submitted: nobody can try out what somebody else has sent.
         raise RequestError("conflict", "this id is taken", field="id")
-    if len(found) > 1 or found[0].submission != digest:
+    if len(found) > 1 or any(row.submission != digest for row in found):
         what = "id" if any(row.id == attempt.id for row in found) else "idempotency key"
         raise RequestError("conflict", f"this {what} was used before, for another submission")
-    return get_attempt(connection, found[0].id)
+    return get_attempt(connection, found[0].id) if found else None
+
+
+def _recorded(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt:
+    """Return the attempt whose id or key was found on record. Raises: as `_earlier`; StoreError."""
+    earlier = _earlier(connection, attempt, digest, key)
+    if earlier is None:
+        message = "the attempt that had this id or key was removed just now; send it again"
+        raise StoreError("attempt.missing", message, retryable=True)
+    return earlier
+
+
+def _require_held(connection: Connection, verdict: rows.Values, by: str) -> None:
+    """See that a run is somebody's still, until the verdict is in. Raises: RequestError ``run.foreign``."""
+    wanted = {"by": by, "leased": verdict["started_at"]}
+    wanted |= {"wanted": verdict["attempt_id"], "run": verdict["run_number"]}
+    if connection.execute(_HELD_RUN, wanted).first() is None:
+        number = verdict["run_number"]
+        raise RequestError("run.foreign", f"{by} does not hold run {number} of this attempt any more")
 
 
 def _is_same(earlier: Attempt, attempt: Attempt) -> bool:

@@ -20,6 +20,7 @@ from assayd.model.report import Case
 from assayd.model.submission import Submission
 from assayd.ports.store import Event, Run
 from assayd.store.access import DatabaseAccess
+from assayd.store.rows import Values
 
 log = structlog.get_logger()
 
@@ -62,15 +63,17 @@ class Recorder(Protocol):
         ...
 
 
-class JobHooks(Protocol):
-    """What belongs into the transactions of all attempts: without it they are not made."""
+class JobRows(Protocol):
+    """How the rows of an attempt are written, with what else belongs into their transactions."""
 
-    def accepted(self, connection: Connection, attempt: Attempt, submission: str) -> None:
-        """Write what a new attempt needs beside its row; `submission` is its document's digest."""
+    def accept(self, connection: Connection, attempt: Attempt, row: Values, document: bytes) -> bool:
+        """Write a new attempt and its submission; False where its id or its key is on record."""
         ...
 
-    def finished(self, connection: Connection, attempt: Attempt) -> None:
-        """Write what a verdict brings with it."""
+    def finish(
+        self, connection: Connection, attempt: Attempt, verdict: Values, events: Sequence[Values]
+    ) -> bool:
+        """Write a verdict and the events of the way there; False where there is a verdict."""
         ...
 
 

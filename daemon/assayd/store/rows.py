@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from sqlalchemy import RowMapping
 
-from assayd.documents import artifact_document
 from assayd.model.attempt import Artifact, Attempt, Failure, State
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
@@ -19,6 +18,7 @@ from assayd.ports.store import Event, Run
 
 Values = dict[str, object]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ARTIFACT = tuple(field.name for field in fields(Artifact))
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -68,7 +68,9 @@ def verdict_values(attempt: Attempt) -> Values:
         "timings": _dump(dict(attempt.timings_s)),
         "warm": None if attempt.warm is None else int(attempt.warm),
         "bundle": attempt.bundle,
-        "artifacts": _dump([vars(artifact_document(artifact)) for artifact in attempt.artifacts]),
+        "artifacts": _dump(
+            [{name: getattr(artifact, name) for name in _ARTIFACT} for artifact in attempt.artifacts]
+        ),
         "error_code": attempt.error.code if attempt.error else None,
         "error_message": attempt.error.message if attempt.error else None,
         "rules": _dump(list(attempt.rules)),

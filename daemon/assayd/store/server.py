@@ -11,9 +11,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import (
+    JSON,
+    Connection,
+    Engine,
+    Executable,
+    Table,
+    Text,
+    bindparam,
+    cast,
+    column,
+    create_engine,
+    event,
+    func,
+    select,
+    text,
+)
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.sql.selectable import TableValuedAlias
 
 from assayd.errors import StoreError
 from assayd.store.exact_text import written
@@ -128,6 +145,19 @@ def is_away(problem: BaseException) -> bool:
 def has_crossed(problem: BaseException) -> bool:
     """Return whether a change failed only because of another that was made at the same time."""
     return isinstance(problem, DBAPIError) and getattr(problem.orig, "sqlstate", None) in _CROSSED
+
+
+def listed_rows(table: Table) -> TableValuedAlias:
+    """Return the rows that the JSON text `listed` has, with the columns of a table."""
+    listed = func.json_to_recordset(cast(bindparam("listed", type_=Text), JSON))
+    named = listed.table_valued(*(column(each.name, each.type) for each in table.c), name="listed")
+    return named.render_derived(with_types=True)
+
+
+def insert_listed(table: Table) -> Executable:
+    """Return the insert of the rows in the JSON text `listed`; those with a key on record are left out."""
+    names = [each.name for each in table.c]
+    return postgresql.insert(table).from_select(names, select(*listed_rows(table).c)).on_conflict_do_nothing()
 
 
 def one_at_a_time(connection: Connection) -> None:

@@ -24,7 +24,7 @@ from assayd.repairs.requests import RecordedRequests
 from assayd.sandbox.container import ContainerOrigin
 from assayd.settings import Settings
 from assayd.store.access import DatabaseAccess
-from assayd.store.recorder import JobHooks
+from assayd.store.recorder import JobRows
 from assayd.webhooks import Sender
 from assayd.wiring.limits import DaemonLimits
 
@@ -49,6 +49,7 @@ class PartOverrides:
     """What is brought in the place of parts that the settings mean; None leaves the daemon's own.
 
     `execution` is where attempts run, and `artifacts` where bundles lie: what a gateway exchanges.
+    `database_bytes` is what submissions that wait may take of a database that is elsewhere.
     `wrap` gets the job store, the artifact store, the analyst and the sandbox, as attempts use them.
     """
 
@@ -59,7 +60,8 @@ class PartOverrides:
     readiness: Readiness | None = None
     execution: BuildExecution | None = None
     artifacts: ArtifactStore | None = None
-    hooks: JobHooks | None = None
+    job_rows: JobRows | None = None
+    database_bytes: int | None = None
     wrap: Wrap = unwrapped
 
 

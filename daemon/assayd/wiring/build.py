@@ -139,7 +139,7 @@ async def _basics(
     registry.use_tables(kinds, settings.tables)
     recorders = recorders_of(kinds)
     jobs = await stack.enter_async_context(
-        open_jobs(settings.state_dir, settings.database_url, recorders, overrides.hooks)
+        open_jobs(settings.state_dir, settings.database_url, recorders, overrides.job_rows)
     )
     artifacts = overrides.artifacts or await _open_artifacts(settings.state_dir, jobs, stack)
     analyst = overrides.analyst or Analyst(limits.analysis, settings.validators, tables=settings.tables)
@@ -222,7 +222,13 @@ def _build_scheduler(basics: Basics, execution: Execution) -> Scheduler:
 
 def _build_admission(basics: Basics, execution: Execution, scheduler: Scheduler) -> Admission:
     shared, limits = basics.shared, basics.limits
-    quota = DiskQuota(shared.jobs, shared.artifacts, shared.clock, min_free_bytes=limits.keep.min_free_bytes)
+    quota = DiskQuota(
+        shared.jobs,
+        shared.artifacts,
+        shared.clock,
+        min_free_bytes=limits.keep.min_free_bytes,
+        database_bytes=basics.overrides.database_bytes,
+    )
     return Admission(
         shared,
         scheduler,

@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from assayd.errors import ConfigError
-from assayd.store.artifacts import FileArtifactStore
+from assayd_cluster.bundles.packed import PackedArtifactStore
 from assayd_cluster.bundles.verified import SharedBundles, VerifiedArtifactStore
 from assayd_cluster.settings import BundleSettings, read_secret
 
@@ -26,7 +26,7 @@ def open_bundles(settings: BundleSettings, folder: Path) -> VerifiedArtifactStor
         return VerifiedArtifactStore(_object_storage(settings))
     directory = settings.directory or folder
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return VerifiedArtifactStore(FileArtifactStore(directory, is_shared=True))
+    return VerifiedArtifactStore(PackedArtifactStore(directory))
 
 
 def _object_storage(settings: BundleSettings) -> SharedBundles:

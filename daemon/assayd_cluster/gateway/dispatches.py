@@ -1,7 +1,8 @@
 """The outbox: which attempts each gateway is to publish, and with which ticket.
 
-A row is made in the transaction that accepts the attempt, and goes in the one that records its verdict. A
-ticket is what a node shows to claim the attempt; its digest is kept, and a new one makes the old useless.
+A row is made in the transaction that accepts the attempt, and goes in the one that records its verdict (by
+`recording`). A ticket is what a node shows to claim the attempt; its digest is kept, and a new one makes the
+old useless.
 """
 
 from __future__ import annotations
@@ -12,34 +13,16 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, bindparam, delete, exists, func, insert, literal, select, update
+from sqlalchemy import Connection, bindparam, literal, select, update
 
-from assayd.errors import StoreError
-from assayd.model.attempt import Attempt
 from assayd.store import tables
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.clock import NOW
-from assayd_cluster.gateway.notices import CHANNEL, Notices
-from assayd_cluster.tables import dispatches, gateways
+from assayd_cluster.gateway.notices import Notices
+from assayd_cluster.tables import dispatches
 
 _ROW = dispatches.c
 _THIS = _ROW.attempt_id == bindparam("attempt")
-# Only of a gateway that lives: one that was taken for dead accepts nothing.
-_ADD = (
-    insert(dispatches)
-    .from_select(
-        ["attempt_id", "gateway_id", "ticket_sha256", "created_at"],
-        select(bindparam("attempt"), gateways.c.id, bindparam("ticket"), NOW).where(
-            gateways.c.id == bindparam("gateway")
-        ),
-    )
-    .execution_options(preserve_rowcount=True)
-)
-_GONE = delete(dispatches).where(_THIS).returning(_ROW.attempt_id).cte("gone")
-# One statement for both; where there is no other gateway, nobody is told.
-_FINISH = select(func.pg_notify(bindparam("channel"), bindparam("notice"))).where(
-    exists(select(_GONE.c.attempt_id)), select(func.count()).select_from(gateways).scalar_subquery() > 1
-)
 _TICKET = update(dispatches).where(_THIS, _ROW.gateway_id == bindparam("gateway"))
 _CANCEL = update(dispatches).where(_THIS, _ROW.cancelled_at.is_(None)).values(cancelled_at=NOW)
 _SUBMISSION = select(tables.attempts.c.submission).where(tables.attempts.c.id == bindparam("attempt"))
@@ -64,36 +47,14 @@ class Message:
     ticket: str
 
 
-class OutboxHooks:
-    """Implements `store.recorder.JobHooks`: what belongs to an attempt's own transactions."""
-
-    def __init__(self, gateway_id: str, notices: Notices) -> None:
-        self._gateway_id = gateway_id
-        self._notices = notices
-        self.messages: dict[str, Message] = {}
-        """Those of attempts that were accepted here and are not published yet."""
-
-    def accepted(self, connection: Connection, attempt: Attempt, submission: str) -> None:
-        """Put a new attempt into the outbox. Raises: StoreError ``gateway.superseded``."""
-        ticket = new_ticket()
-        values = {"attempt": attempt.id, "gateway": self._gateway_id, "ticket": ticket_digest(ticket)}
-        if connection.execute(_ADD, values).rowcount != 1:
-            message = f"gateway {self._gateway_id} was taken for dead; send it to another, or once more"
-            raise StoreError("gateway.superseded", message, retryable=True)
-        self.messages[attempt.id] = Message(attempt=attempt.id, submission=submission, ticket=ticket)
-
-    def finished(self, connection: Connection, attempt: Attempt) -> None:
-        """Take an attempt that has its verdict out of the outbox, and tell the other gateways."""
-        notice = self._notices.write("finished", attempt=attempt.id)
-        connection.execute(_FINISH, {"attempt": attempt.id, "channel": CHANNEL, "notice": notice})
-
-
 class Dispatches:
     """The outbox of this gateway."""
 
-    def __init__(self, access: DatabaseAccess, hooks: OutboxHooks, gateway_id: str, notices: Notices) -> None:
+    def __init__(
+        self, access: DatabaseAccess, messages: dict[str, Message], gateway_id: str, notices: Notices
+    ) -> None:
         self._access = access
-        self._messages = hooks.messages
+        self._messages = messages
         self._gateway_id = gateway_id
         self._notices = notices
 

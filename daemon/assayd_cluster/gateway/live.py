@@ -19,8 +19,9 @@ from assayd.store.access import DatabaseAccess
 from assayd_cluster.documents import MOST_EVENTS, MOST_SEQ, Claim, Claimed, LiveEvent, RunLost, RunVerdict
 from assayd_cluster.gateway.elsewhere import OtherGateways
 from assayd_cluster.gateway.execution import RemoteExecution
+from assayd_cluster.gateway.held_runs import HeldRun
 from assayd_cluster.gateway.notices import Notices
-from assayd_cluster.gateway.runs import Exhausted, Held, HeldRun, Runs
+from assayd_cluster.gateway.runs import Exhausted, Held, Runs
 from assayd_cluster.gateway.verdicts import RunVerdicts, read_events
 
 log = structlog.get_logger()
@@ -55,7 +56,7 @@ class LiveRuns:
         self._execution = execution
         self._others = others
         self._notices = notices
-        self._add_events = access.insert_or_nothing(tables.events)
+        self._add_events = access.insert_list_or_nothing(tables.events)
         self.cancels = Signal()
         """Given when an attempt was cancelled, here or elsewhere."""
 
@@ -71,11 +72,12 @@ class LiveRuns:
                 raise
             # Put back, the message would stand first in the queue, and come to this node again and again.
             await asyncio.sleep(ELSEWHERE_S)
-            self._execution.publish_again(claim.attempt)
+            self.publish_again(claim.attempt)
             await self._runs.publish_again(claim.attempt)
             raise RequestError("run.over", "another message has another node run it; drop this one") from held
 
     async def _exhaust(self, attempt_id: str) -> None:
+        self._runs.forget(attempt_id)
         if self._execution.is_here(attempt_id):
             self._execution.exhaust(attempt_id)
         else:
@@ -98,7 +100,7 @@ class LiveRuns:
             if count + len(durable) > MOST_EVENTS:
                 raise RequestError("too_large", f"a run has at most {MOST_EVENTS} events that last")
             if durable:
-                connection.execute(self._add_events, durable)
+                self._add_events(connection, durable)
             if not self._execution.is_here(attempt_id):
                 for event in events:  # too large for a notice: the others show a gap
                     self._notices.tell(connection, "event", **event_notice(event))
@@ -127,8 +129,11 @@ class LiveRuns:
 
     async def take(self, node: str, attempt_id: str, run: int, brought: RunVerdict) -> bool:
         """Put a verdict on record; False when another was first. Raises: RequestError."""
-        held = await self._runs.held(node, attempt_id, run)
-        counted = await self._verdicts.take(held, brought)
+        held = await self._runs.claimed(node, attempt_id, run)
+        try:
+            counted = await self._verdicts.take(held, brought)
+        finally:
+            self._runs.forget(attempt_id)
         await self._others.finish(attempt_id)
         return counted
 
@@ -140,7 +145,16 @@ class LiveRuns:
         if spent and run >= MAX_RUNS:
             await self._exhaust(attempt_id)
         else:
-            self._execution.publish_again(attempt_id)
+            self.publish_again(attempt_id)
+
+    def forget(self, attempt_id: str | None = None) -> None:
+        """Have the run of an attempt, or of all, read anew: another gateway knows more."""
+        self._runs.forget(attempt_id)
+
+    def publish_again(self, attempt_id: str) -> None:
+        """Have an attempt published once more, if it is of this gateway: a node has given it back."""
+        self._runs.forget(attempt_id)
+        self._execution.publish_again(attempt_id)
 
     async def cancelled(self, node: str, wait_s: float) -> Sequence[str]:
         """Return the attempts in a node's hands that are to end, as soon as there are any."""

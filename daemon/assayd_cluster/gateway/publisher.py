@@ -1,32 +1,32 @@
 """Hands attempts to the broker: a message is published when the broker has confirmed that it holds it.
 
-The broker's library blocks, so it works in threads. While the broker is away, messages wait here, and on
+The broker's library blocks, so it works in a thread. While the broker is away, messages wait here, and on
 record.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import Protocol
 
 import structlog
-from amqp.exceptions import AMQPError
 from celery import Celery
-from kombu.exceptions import OperationalError
 
 from assayd.aio import back_off_s, task_group
 from assayd.errors import StoreError
-from assayd_cluster.broker import EXCHANGE, TASK
+from assayd_cluster.gateway.broker_channel import AWAY, BrokerChannel
 from assayd_cluster.gateway.dispatches import Dispatches, Message
 
 log = structlog.get_logger()
 
-THREADS = 4
-ONCE_MORE = {"max_retries": 1, "interval_start": 0}
-"""On a fresh connection: the one before may have been lost while nothing was sent."""
+MOST_AT_ONCE = 256
+"""Messages of which the first waits for the last."""
 NOTED_EVERY_S = 0.25
 """How often it is noted what was published; what is not noted at a crash is published twice."""
 
@@ -48,12 +48,20 @@ class Publishing(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Post:
+    """A message that is to be sent. `done`: the broker has it, or why not."""
+
+    message: Message
+    done: Future[None] = field(default_factory=Future)
+
+
 class Publisher:
-    """The way to the broker."""
+    """The way to the broker: one thread, which sends together what has come while it waited."""
 
     def __init__(self, celery: Celery) -> None:
-        self._celery = celery
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="publisher")
+        self._channel = BrokerChannel(celery)
+        self._posts: SimpleQueue[_Post | None] = SimpleQueue()
         self._confirmed: list[str] = []
         self.count: Callable[[str], None] = lambda _: None
         """Told of each try: `published` or `failed`."""
@@ -63,21 +71,24 @@ class Publisher:
     @asynccontextmanager
     async def running(self, dispatches: Dispatches) -> AsyncIterator[Publisher]:
         """Note what was published while the body runs."""
+        threading.Thread(target=self._work, name="publisher", daemon=True).start()
         async with task_group() as tasks:
             noting = tasks.create_task(self._keep_noting(dispatches), name="published")
             try:
                 yield self
             finally:
                 noting.cancel()
-                self._threads.shutdown(wait=False, cancel_futures=True)
+                self._posts.put(None)
 
     async def publish(self, message: Message) -> None:
         """Return once the broker has confirmed a message, however long that takes."""
         failures = 0
         while True:
+            post = _Post(message)
+            self._posts.put(post)
             try:
-                await asyncio.get_running_loop().run_in_executor(self._threads, self._send, message)
-            except (AMQPError, OperationalError, OSError) as trouble:
+                await asyncio.wrap_future(post.done)
+            except AWAY as trouble:
                 failures += 1
                 self.count("failed")
                 self.problem = f"the broker does not take messages: {type(trouble).__name__}"
@@ -89,24 +100,29 @@ class Publisher:
                 self._confirmed.append(message.attempt)
                 return
 
-    def _send(self, message: Message) -> None:
-        arguments = {
-            "attempt": message.attempt,
-            "submission": message.submission,
-            "ticket": message.ticket,
-        }
-        with self._celery.producer_pool.acquire(block=True) as producer:
-            self._celery.send_task(
-                TASK,
-                kwargs=arguments,
-                task_id=message.attempt,
-                exchange=EXCHANGE,
-                routing_key=self._celery.conf.task_default_queue,
-                producer=producer,
-                mandatory=True,
-                retry=True,
-                retry_policy=ONCE_MORE,
-            )
+    def _work(self) -> None:
+        while group := self._next_group():
+            wanted = [post for post in group if post.done.set_running_or_notify_cancel()]
+            try:
+                self._channel.send([post.message for post in wanted])
+            except Exception as problem:  # noqa: BLE001 - who publishes gets it; the thread goes on
+                for post in wanted:
+                    post.done.set_exception(problem)
+            else:
+                for post in wanted:
+                    post.done.set_result(None)
+        self._channel.close()
+
+    def _next_group(self) -> list[_Post]:
+        """Wait for a message, and take what waits with it; empty at the end."""
+        group: list[_Post] = []
+        post = self._posts.get()
+        while post is not None:
+            group.append(post)
+            if len(group) == MOST_AT_ONCE or self._posts.empty():
+                return group
+            post = self._posts.get()
+        return []
 
     async def _keep_noting(self, dispatches: Dispatches) -> None:
         while True:

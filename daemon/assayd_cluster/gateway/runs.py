@@ -5,22 +5,24 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, func, insert, literal, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_or
 
 from assayd.documents import compact, read_json
 from assayd.errors import RequestError
-from assayd.model.attempt import Attempt, State
+from assayd.model.attempt import State
 from assayd.store import tables
 from assayd.store.access import DatabaseAccess
 from assayd.store.jobs import get_attempt
+from assayd.store.rows import read_attempt
 from assayd_cluster.clock import LIVE_SINCE, NOW
 from assayd_cluster.documents import LIVE_S, Claim, Claimed
 from assayd_cluster.gateway.claiming import LastRun, Refusal, decide_claim
 from assayd_cluster.gateway.dispatches import ticket_digest
+from assayd_cluster.gateway.held_runs import HeldRun, HeldRuns
 from assayd_cluster.gateway.notices import Notices
 from assayd_cluster.tables import dispatches, nodes, uploads
 
@@ -48,34 +50,43 @@ _OF_DISPATCH = dispatches.join(tables.attempts, tables.attempts.c.id == _DISPATC
 _WITH_RUN = _OF_DISPATCH.outerjoin(
     tables.runs, and_(_RUN.attempt_id == _DISPATCH.attempt_id, _RUN.run_number == _LATEST)
 )
+_HAND, _UNFINISHED = tables.runs.alias("hand"), dispatches.alias("unfinished")
+_IN_HAND = (
+    select(func.count())
+    .select_from(_HAND.join(_UNFINISHED, _UNFINISHED.c.attempt_id == _HAND.c.attempt_id))
+    .where(
+        _HAND.c.daemon_id == bindparam("node"),
+        _HAND.c.expires_at > NOW,
+        or_(_HAND.c.leased_at > LIVE_SINCE, func.strpos(nodes.c.runs, _HAND.c.attempt_id) > 0),
+    )
+    .correlate(nodes)
+    .scalar_subquery()
+)
+"""How many runs a node has begun that are neither over nor forgotten: those of the last seconds, and all
+that it lists."""
 _CLAIMED = (
     select(
+        tables.attempts,
         _DISPATCH.ticket_sha256,
         _DISPATCH.cancelled_at,
         _DISPATCH.returned,
-        tables.attempts.c.kind,
-        tables.attempts.c.policy,
-        tables.attempts.c.uid,
         tables.submissions.c.document,
-        _RUN.run_number,
+        _RUN.run_number.label("runs"),
         _RUN.daemon_id,
         _RUN.leased_at,
         _RUN.expires_at,
+        literal(None).label("verdict"),
+        nodes.c.capacity,
+        _IN_HAND.label("in_hand"),
         NOW.label("now"),
     )
-    .select_from(_WITH_RUN)
+    .select_from(_WITH_RUN.outerjoin(nodes, nodes.c.name == bindparam("node")))
     .where(_DISPATCH.attempt_id == bindparam("attempt"))
     .with_for_update(of=dispatches)
 )
 _NODE = select(nodes.c.runs).where(nodes.c.name == bindparam("node"), nodes.c.beat_at > LIVE_SINCE)
 _OTHERS = select(func.count()).where(
     nodes.c.name != bindparam("node"), nodes.c.beat_at > LIVE_SINCE, nodes.c.consumes == 1
-)
-_SAID = select(nodes.c.capacity, nodes.c.runs).where(nodes.c.name == bindparam("node"))
-_IN_HAND = (
-    select(_RUN.attempt_id, _RUN.leased_at, NOW.label("now"))
-    .join(dispatches, _DISPATCH.attempt_id == _RUN.attempt_id)
-    .where(_RUN.daemon_id == bindparam("node"), _RUN.expires_at > NOW)
 )
 _RETURN = (
     update(dispatches)
@@ -89,8 +100,8 @@ _ADD = insert(tables.runs).values(
     daemon_id=bindparam("node"),
     generation="",
     container_ulid="",
-    leased_at=NOW,
-    expires_at=NOW + bindparam("lasts"),
+    leased_at=bindparam("at"),
+    expires_at=bindparam("until"),
 )
 _THIS = and_(
     _RUN.attempt_id == bindparam("attempt"),
@@ -129,26 +140,6 @@ _UPLOADED = select(uploads.c.sha256, uploads.c.content).where(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldRun:
-    """A run that a node has in hand: `leased_at` in microseconds, with its attempt and submission.
-
-    `finished`: another run's verdict is in, or another run goes on.
-    """
-
-    number: int
-    node: str
-    leased_at: int
-    attempt: Attempt
-    document: bytes
-    finished: bool = False
-
-    @property
-    def attempt_id(self) -> str:
-        """Return whose run it is."""
-        return self.attempt.id
-
-
 class Held(RequestError):
     """Another node holds the run. `elsewhere`: the message belongs to another node."""
 
@@ -171,6 +162,7 @@ class Runs:
         self._access = access
         self._notices = notices
         self._lasts = int(longest_run_s * 1_000_000)
+        self._kept = HeldRuns()
 
     async def claim(self, node: str, claim: Claim) -> Claimed:
         """Assign a node the run that its message is of.
@@ -178,8 +170,8 @@ class Runs:
         Raises: Held; RequestError ``run.over``, ``ticket.wrong``; Exhausted.
         """
 
-        def apply(connection: Connection) -> Claimed:
-            row = connection.execute(_CLAIMED, {"attempt": claim.attempt}).one_or_none()
+        def apply(connection: Connection) -> HeldRun:
+            row = connection.execute(_CLAIMED, {"attempt": claim.attempt, "node": node}).one_or_none()
             if row is None:
                 raise _over(claim.attempt)
             if not hmac.compare_digest(row.ticket_sha256, ticket_digest(claim.ticket)):
@@ -190,28 +182,45 @@ class Runs:
             decided = decide_claim(node, last, cancelled=row.cancelled_at is not None, others=others)
             if isinstance(decided, Refusal):
                 raise _refused(decided, claim.attempt)
-            if last is None or decided != last.number:
-                _require_free_hands(connection, node)
-                added = {"attempt": claim.attempt, "run": decided, "node": node, "lasts": self._lasts}
-                connection.execute(_ADD, added)
-            return Claimed(
-                run=decided,
-                document=_for_node(bytes(row.document)),
-                uid=row.uid,
-                kind=row.kind,
-                policy=row.policy,
-            )
+            if last is not None and decided == last.number:
+                return _held(row, node, decided, row.leased_at)
+            # Twice of what it said: a worker that was killed has left runs that its next one lists again.
+            if row.in_hand >= 2 * (row.capacity or 1):
+                raise Held(elsewhere=False)
+            added = {"attempt": claim.attempt, "run": decided, "node": node}
+            connection.execute(_ADD, {**added, "at": row.now, "until": row.now + self._lasts})
+            return _held(row, node, decided, row.now)
 
-        return await self._access.write(apply, durable=False)
+        held = await self._access.write(apply, durable=False)
+        self._kept.add(held)
+        attempt = held.attempt
+        return Claimed(
+            run=held.number,
+            document=_for_node(held.document),
+            uid=attempt.peer.uid,
+            kind=attempt.kind,
+            policy=attempt.policy,
+        )
 
     async def require(self, node: str, attempt_id: str, number: int) -> None:
         """See that a run is a node's. Raises: RequestError ``run.foreign``, ``run.over``."""
+        if self._kept.find(node, attempt_id, number) is not None:
+            return
         wanted = {"attempt": attempt_id, "run_number_": number, "node": node}
         expires_at = await self._access.read(lambda connection: connection.execute(_MINE, wanted).scalar())
         if expires_at is None:
             raise _foreign(node, number)
         if expires_at == OVER:
             raise _over(attempt_id)
+
+    async def claimed(self, node: str, attempt_id: str, number: int) -> HeldRun:
+        """Return a run as it was when its node claimed it here, else as `held`. Raises: as `held`."""
+        kept = self._kept.find(node, attempt_id, number)
+        return kept if kept is not None else await self.held(node, attempt_id, number)
+
+    def forget(self, attempt_id: str | None) -> None:
+        """Have the run of an attempt, or of all, read anew: it is over, or was given back."""
+        self._kept.forget(attempt_id)
 
     async def held(self, node: str, attempt_id: str, number: int) -> HeldRun:
         """Return a run that a node says it has in hand, or whose verdict is in.
@@ -295,29 +304,20 @@ class Runs:
 
 
 def _last_run(connection: Connection, attempt_id: str, row: Any) -> LastRun | None:
-    if row.run_number is None:
+    if row.runs is None:
         return None
     over = row.expires_at <= row.now
     listed = None if over else connection.execute(_NODE, {"node": row.daemon_id}).scalar()
     fresh = row.now - row.leased_at < LIVE_S * 1_000_000
     alive = listed is not None and (fresh or attempt_id in json.loads(listed))
-    return LastRun(number=row.run_number, node=row.daemon_id, over=over, alive=alive)
+    return LastRun(number=row.runs, node=row.daemon_id, over=over, alive=alive)
 
 
-def _require_free_hands(connection: Connection, node: str) -> None:
-    """See that a node has not more in hand than it said it can have. Raises: Held.
-
-    Twice of it: a worker that was killed has left runs that its next one lists again.
-    """
-    said = connection.execute(_SAID, {"node": node}).one_or_none()
-    listed = json.loads(said.runs) if said is not None else ()
-    held = [
-        row.attempt_id
-        for row in connection.execute(_IN_HAND, {"node": node})
-        if row.attempt_id in listed or row.now - row.leased_at < LIVE_S * 1_000_000
-    ]
-    if len(held) >= 2 * (said.capacity if said is not None else 1):
-        raise Held(elsewhere=False)
+def _held(row: Any, node: str, number: int, leased_at: int) -> HeldRun:
+    attempt = replace(read_attempt(row._mapping), state=State.RUNNING, run_number=number)
+    return HeldRun(
+        number=number, node=node, leased_at=leased_at, attempt=attempt, document=bytes(row.document)
+    )
 
 
 def _returned(connection: Connection, attempt_id: str) -> int:

@@ -25,7 +25,7 @@ from assayd_cluster.broker import make_celery
 from assayd_cluster.bundles import open_bundles
 from assayd_cluster.bundles.sweeping import sweeping
 from assayd_cluster.encryption import require_encrypted_broker, require_encrypted_database
-from assayd_cluster.gateway.dispatches import Dispatches, OutboxHooks
+from assayd_cluster.gateway.dispatches import Dispatches
 from assayd_cluster.gateway.doctor import ClusterDoctor
 from assayd_cluster.gateway.driving import GatewayDriving
 from assayd_cluster.gateway.elsewhere import OtherGateways
@@ -37,6 +37,7 @@ from assayd_cluster.gateway.nodes import Nodes
 from assayd_cluster.gateway.notices import Notice, Notices
 from assayd_cluster.gateway.publisher import Publisher, Publishing
 from assayd_cluster.gateway.readiness import ClusterReadiness
+from assayd_cluster.gateway.recording import GatewayJobRows
 from assayd_cluster.gateway.routes import NodeDoor
 from assayd_cluster.gateway.runs import Runs
 from assayd_cluster.gateway.verdicts import RunVerdicts, VerdictDependencies
@@ -46,6 +47,8 @@ from assayd_cluster.settings import ClusterSettings, GatewaySettings, read_secre
 from assayd_cluster.tables import ALL
 
 log = structlog.get_logger()
+
+MIB = 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,11 +122,17 @@ async def build_gateway(
     require_encrypted_database(database_url, "cluster.database_url_file")
     gateway_id = Ulids().new()
     notices = Notices(database_url, gateway_id)
-    hooks = OutboxHooks(gateway_id, notices)
+    job_rows = GatewayJobRows(gateway_id, notices)
     publisher = publish or _open_broker(settings)
-    building = _Building(gateway_id, notices, hooks, publisher, chosen)
+    building = _Building(gateway_id, notices, job_rows, publisher, chosen)
     bundles = open_bundles(chosen.bundles, settings.state_dir / BUNDLES)
-    overrides = replace(overrides, execution=building.execution, artifacts=bundles, hooks=hooks)
+    overrides = replace(
+        overrides,
+        execution=building.execution,
+        artifacts=bundles,
+        job_rows=job_rows,
+        database_bytes=chosen.database_mb * MIB,
+    )
     settings = settings.model_copy(update={"database_url": database_url})
     parts = await build(settings, stack, overrides)
     cluster = building.built()
@@ -162,13 +171,13 @@ class _Building:
         self,
         gateway_id: str,
         notices: Notices,
-        hooks: OutboxHooks,
+        job_rows: GatewayJobRows,
         publisher: Publishing,
         chosen: ClusterSettings,
     ) -> None:
         self._gateway_id = gateway_id
         self._notices = notices
-        self._hooks = hooks
+        self._job_rows = job_rows
         self._publisher = publisher
         self._chosen = chosen
         self._built: Cluster
@@ -182,7 +191,7 @@ class _Building:
         access, shared = basics.access, basics.shared
         await access.make(ALL)
         membership = await stack.enter_async_context(Membership(access, self._gateway_id).running())
-        dispatches = Dispatches(access, self._hooks, self._gateway_id, self._notices)
+        dispatches = Dispatches(access, self._job_rows.messages, self._gateway_id, self._notices)
         await stack.enter_async_context(self._publisher.running(dispatches))
         attachments: BundleAttachments = partial(
             repair_attachments, store=basics.repair_store, read=partial(stored_submission, shared.jobs)
@@ -195,8 +204,8 @@ class _Building:
         live = LiveRuns(access, runs, verdicts, execution=remote, others=others, notices=self._notices)
         remote.on_cancelled = live.cancels.give
         _listen(self._notices, remote, others, live)
-        if basics.settings.webhooks.receivers:
-            remote.on_finished_elsewhere = access.messages_added.set
+        access.on_message = partial(self._notices.tell, kind="message")
+        self._notices.on("message", lambda _: access.messages_added.set())
         await stack.enter_async_context(self._notices.running())
         driving = GatewayDriving(access, self._gateway_id, self._notices)
         nodes = Nodes(access, partial(_digests, shared.policies))
@@ -281,6 +290,7 @@ def _listen(notices: Notices, remote: RemoteExecution, others: OtherGateways, li
     finishing: set[asyncio.Task[None]] = set()
 
     def finished(notice: Notice) -> None:
+        live.forget(notice["attempt"])
         remote.look_for(notice["attempt"])
         task = asyncio.ensure_future(others.finish(notice["attempt"]))
         finishing.add(task)
@@ -290,14 +300,19 @@ def _listen(notices: Notices, remote: RemoteExecution, others: OtherGateways, li
         remote.cancel(notice["attempt"])
         live.cancels.give()
 
+    def exhausted(notice: Notice) -> None:
+        live.forget(notice["attempt"])
+        remote.exhaust(notice["attempt"])
+
     def missed() -> None:
+        live.forget()
         remote.look_for_all()
         others.wake_all()
         live.cancels.give()
 
     notices.on("finished", finished)
     notices.on("cancelled", cancelled)
-    notices.on("again", lambda notice: remote.publish_again(notice["attempt"]))
-    notices.on("exhausted", lambda notice: remote.exhaust(notice["attempt"]))
+    notices.on("again", lambda notice: live.publish_again(notice["attempt"]))
+    notices.on("exhausted", exhausted)
     notices.on("event", lambda notice: live.show(noticed_event(notice)))
     notices.missed = missed

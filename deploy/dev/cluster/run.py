@@ -51,8 +51,6 @@ class Cluster:
         self.nodes = [f"node-{number}" for number in range(1, nodes + 1)]
         self.engine = engine
         self.builds_images = True
-        self.names: list[str] = []
-        """Other names and addresses that the gateway's certificate is for."""
         self.socket = folder / "gateway.sock"
         self.broker = Server(
             name="RabbitMQ",
@@ -132,18 +130,21 @@ class Cluster:
 
     def _start_gateway(self) -> None:
         folder = self._folder("gateway")
-        run([sys.executable, HERE / "certificates.py", folder, *self.names])
-        owner = self.database.run("url", "owner").strip()
+        run([sys.executable, HERE / "certificates.py", folder])
+        owner = secret(folder / "owner.url", self.database.run("url", "owner").strip())
+        own = self.database.run("url", "gateway").strip()
         self.address = f"127.0.0.1:{self._port()}"
         settings = {
             "ASSAYD_SOCKET": str(self.socket),
             "ASSAYD_STATE_DIR": str(folder / "state"),
-            "ASSAYD_CLUSTER__DATABASE_URL_FILE": secret(folder / "database.url", owner),
+            "ASSAYD_CLUSTER__DATABASE_URL_FILE": secret(folder / "database.url", own),
             "ASSAYD_CLUSTER__BROKER_URL_FILE": str(self.broker.folder / "gateway.url"),
             "ASSAYD_CLUSTER__LISTEN": self.address,
             "ASSAYD_CLUSTER__CERTIFICATE_FILE": str(folder / "gateway.pem"),
             "ASSAYD_CLUSTER__KEY_FILE": str(folder / "gateway.key"),
         }
+        with step("tables"):
+            run([BIN / "assayd-gateway", "--migrate", owner], ASSAYD_STATE_DIR=str(folder / "state"))
         with step("gateway"):
             self._begin("gateway", [BIN / "assayd-gateway"], self.folder, settings)
             self.wait("the gateway", lambda: self.ask("GET", "/healthz")[0] == 200)

@@ -54,6 +54,7 @@ def test_all_verdicts_come_once_though_a_worker_is_killed_and_a_signal_ends_ever
 
     assert (outcome.lost, outcome.wrong) == ([], [])
     assert last.body["validated"] + last.body["failed"] == LINES
+    assert "assayd_gateway@" in (folder / "gateway/database.url").read_text()
     assert code == 0
     assert processes_of(folder) == []
     log.unlink()

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from assayd_cluster.broker import EXCHANGE, TASK, make_celery
+from assayd_cluster.broker import make_celery
+from assayd_cluster.gateway.broker_channel import BrokerChannel
+from assayd_cluster.gateway.dispatches import Message
 from support.cluster.stub_gateway import TICKET
 
 QUEUE = "assayd.attempts"
@@ -51,17 +53,9 @@ class Broker:
 
     def publish(self, attempts: list[str], *, ticket: str = TICKET) -> None:
         """Publish messages, each confirmed."""
-        app = make_celery(self.url_file("gateway").read_text().strip(), queue=QUEUE)
-        with app.connection_for_write() as connection:
-            for attempt in attempts:
-                app.send_task(
-                    TASK,
-                    kwargs={"attempt": attempt, "submission": "0" * 64, "ticket": ticket},
-                    exchange=EXCHANGE,
-                    routing_key=QUEUE,
-                    connection=connection,
-                )
-        app.close()
+        channel = BrokerChannel(make_celery(self.url_file("gateway").read_text().strip(), queue=QUEUE))
+        channel.send([Message(attempt=attempt, submission="0" * 64, ticket=ticket) for attempt in attempts])
+        channel.close()
 
     def _run(self, verb: str) -> None:
         subprocess.run(

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,6 +27,8 @@ from support.engines.oci import oci_engine
 from support.hosts.namespaces import HOST_4, cable, inside
 
 ROOT = Path(__file__).resolve().parents[3]
+CONNECT_S = 5.0
+"""How long a relay tries to reach the other end of a link that is cut."""
 
 
 def _program() -> ModuleType:
@@ -79,13 +81,14 @@ class WholeCluster:
             assert time.monotonic() < until, f"{what}: not within {within_s:g} s"
             time.sleep(0.2)
 
-    def wait_for_nodes(self, names: set[str]) -> None:
-        """Wait until exactly these nodes take work."""
-        self.wait_until(f"the nodes {names}", lambda: self._consuming() == names)
+    def wait_for_nodes(self, names: set[str], *, since: float = 0.0) -> None:
+        """Wait until exactly these nodes take work, and have said so since a moment (`time.time()`)."""
+        self.wait_until(f"the nodes {names}", lambda: self._consuming(since) == names)
 
-    def _consuming(self) -> set[str]:
-        live = "beat_at > (extract(epoch from clock_timestamp()) - 15) * 1000000"
-        return {str(row[0]) for row in self.rows(f"SELECT name FROM nodes WHERE consumes = 1 AND {live}")}
+    def _consuming(self, since: float) -> set[str]:
+        live = "beat_at > greatest(extract(epoch from clock_timestamp()) - 15, %s) * 1000000"
+        found = self.rows(f"SELECT name FROM nodes WHERE consumes = 1 AND {live}", since)
+        return {str(row[0]) for row in found}
 
     def versions(self) -> set[str]:
         """Return the versions of gateways and nodes that live."""
@@ -107,6 +110,28 @@ class WholeCluster:
         """Count the verdicts on record of these attempts."""
         return int(self.rows("SELECT count(*) FROM verdicts WHERE attempt_id = ANY(%s)", attempts)[0][0])
 
+    def ended_at(self, attempts: list[str]) -> list[float]:
+        """Return when the verdicts of these attempts were taken in."""
+        found = self.rows("SELECT finished_at FROM verdicts WHERE attempt_id = ANY(%s)", attempts)
+        return [micros / 1_000_000 for (micros,) in found]
+
+    def began_at(self, since: float, until: float) -> list[float]:
+        """Return when nodes have begun runs, in a span of time, in order."""
+        statement = "SELECT leased_at FROM runs WHERE leased_at BETWEEN %s AND %s ORDER BY 1"
+        found = self.rows(statement, int(since * 1_000_000), int(until * 1_000_000))
+        return [micros / 1_000_000 for (micros,) in found]
+
+    def ends(self, attempts: list[str]) -> int:
+        """Count how often these attempts were told to have ended."""
+        statement = "SELECT count(*) FROM events WHERE kind = 'finished' AND attempt_id = ANY(%s)"
+        return int(self.rows(statement, attempts)[0][0])
+
+    def late_verdicts(self) -> int:
+        """Count the verdicts that came to the gateway that runs now, and did not count."""
+        wanted = 'assayd_cluster_verdicts_total{outcome="late"} '
+        lines = self.client.metrics().decode().splitlines()
+        return sum(int(float(line.removeprefix(wanted))) for line in lines if line.startswith(wanted))
+
     def second_runs(self, attempts: list[str]) -> int:
         """Count the second runs of these attempts; a third one is none that there may be."""
         runs = self.rows("SELECT run_number FROM runs WHERE attempt_id = ANY(%s)", attempts)
@@ -120,13 +145,14 @@ class WholeCluster:
             for row in self.rows("SELECT daemon_id FROM runs WHERE attempt_id = ANY(%s)", attempts)
         }
 
-    def wait_for_work(self, node: str) -> None:
-        """Wait until a node has runs in hand that will take a while."""
+    def wait_for_work(self, node: str, *, since: float = 0.0) -> None:
+        """Wait until a node has runs in hand, claimed since a moment, that will take a while."""
         statement = (
             "SELECT count(*) FROM runs JOIN dispatches USING (attempt_id) "
-            "WHERE daemon_id = %s AND leased_at < (extract(epoch from clock_timestamp()) - 0.3) * 1000000"
+            "WHERE daemon_id = %s AND leased_at > %s * 1000000 "
+            "AND leased_at < (extract(epoch from clock_timestamp()) - 0.3) * 1000000"
         )
-        self.wait_until(f"work in the hands of {node}", lambda: self.rows(statement, node)[0][0] >= 2)
+        self.wait_until(f"work in the hands of {node}", lambda: self.rows(statement, node, since)[0][0] >= 2)
 
     def wait_for_gateway(self) -> None:
         """Wait until the gateway answers, and takes attempts."""
@@ -187,53 +213,58 @@ class Link:
 
 @contextmanager
 def cut_off(cluster: WholeCluster, node: str) -> Iterator[Link]:
-    """Put a node's worker into a network namespace of its own while the body runs; gives the link to it."""
+    """Put a node's worker into a network namespace of its own while the body runs; gives the link to it.
+
+    Its broker and gateway stay where they were for it, on loopback: what goes there goes over the link.
+    """
     worker, started = cluster.part(f"{node}-worker"), cluster.started
-    command, environment = worker.command, worker.environment
+    command = worker.command
     broker = (started.broker.folder / "node.url").read_text().strip()
-    broker_port = int(broker.rpartition(":")[2].partition("/")[0])
-    gateway_port = int(started.address.rpartition(":")[2])
+    ports = [int(broker.rpartition(":")[2].partition("/")[0]), int(started.address.rpartition(":")[2])]
     with cable() as (inner, host), ExitStack() as relays:
-        ports = [relays.enter_context(_relay(host, port)) for port in (broker_port, gateway_port)]
-        url = cluster.folder / "cut-off.url"
-        url.write_text(broker.replace(f"127.0.0.1:{broker_port}", f"{HOST_4}:{ports[0]}"))
-        far = {"ASSAYD_NODE_GATEWAY": f"https://{HOST_4}:{ports[1]}", "ASSAYD_NODE_BROKER_URL_FILE": str(url)}
+        for port in ports:
+            far = relays.enter_context(_relay((HOST_4, 0), host, ("127.0.0.1", port), None))
+            relays.enter_context(_relay(("127.0.0.1", port), inner, far, inner))
         worker.command = ["nsenter", f"--net=/run/netns/{inner}", "--", *command]
-        worker.environment = {**environment, **far}
         worker.end(30)
         worker.start()
         try:
             yield Link(host)
         finally:
-            worker.command, worker.environment = command, environment
+            worker.command = command
             worker.end(30)
             worker.start()
 
 
+Address = tuple[str, int]
+
+
 @contextmanager
-def _relay(namespace: str, port: int) -> Iterator[int]:
-    """Pass on what comes to a port inside a namespace to one on this machine's loopback."""
-    with inside(namespace):
-        listener = socket.create_server((HOST_4, 0))
-    threading.Thread(target=_accept, args=(listener, port), daemon=True).start()
+def _relay(near: Address, at: str, far: Address, by: str | None) -> Iterator[Address]:
+    """Pass on what comes to an address in the namespace `at`; `by`: the one that it goes on from, if any."""
+    with inside(at):
+        listener = socket.create_server(near)
+    threading.Thread(target=_accept, args=(listener, far, by), daemon=True).start()
     try:
-        yield listener.getsockname()[1]
+        yield listener.getsockname()
     finally:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
 
 
-def _accept(listener: socket.socket, port: int) -> None:
+def _accept(listener: socket.socket, to: Address, by: str | None) -> None:
     while True:
         try:
             near, _ = listener.accept()
         except OSError:
             return
         try:
-            far = socket.create_connection(("127.0.0.1", port))
+            with inside(by) if by else nullcontext():
+                far = socket.create_connection(to, timeout=CONNECT_S)
         except OSError:
             near.close()
             continue
+        far.settimeout(None)
         for source, target in ((near, far), (far, near)):
             threading.Thread(target=_pass_on, args=(source, target), daemon=True).start()
 
@@ -257,7 +288,6 @@ def whole_cluster(nodes: int = 2, **settings: str) -> Iterator[WholeCluster]:
     try:
         with ExitStack() as ends:
             started = program.Cluster(folder, nodes, "oci", settings)
-            started.names = [HOST_4]
             started.builds_images = False  # they are there: the daemons of other tests have them
             started.start(ends)
             program.say(f"started in {time.monotonic() - began:.1f} s")

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,27 @@ needs_oci = pytest.mark.engine if os.geteuid() == 0 else pytest.mark.system
 """For others than root these tests are among those of `make test-system`."""
 
 
-def oci_engine(images: Path = IMAGES, *, templates: bool = False) -> OciEngine:
-    """Return an engine as the daemon has it."""
-    return OciEngine(images=images, run=RUN, timeout_s=20 * SLOWER_BY, templates=templates)
+class _KeptStore(ImageStore):
+    """Stays open, with what it has verified, while engines that share it come and go."""
+
+    def close(self) -> None:
+        """Keep everything."""
+
+
+@cache
+def kept_store(folder: Path) -> ImageStore:
+    """Return the one store of a folder: verifying an image takes longer than most tests of an engine."""
+    return _KeptStore(folder)
+
+
+def oci_engine(
+    images: Path = IMAGES, *, templates: bool = False, store: ImageStore | None = None
+) -> OciEngine:
+    """Return an engine as the daemon has it. Args: `store` stands in for its own."""
+    engine = OciEngine(images=images, run=RUN, timeout_s=20 * SLOWER_BY, templates=templates)
+    if store is not None:
+        engine._images = engine._maker._images = store
+    return engine
 
 
 def made_engine(request: pytest.FixtureRequest, kind: str) -> Engine:

@@ -177,6 +177,7 @@ class FakeEngine:
 
     def __init__(self, runner: Runner, *, images: Iterable[ImageFacts] = (), timeout_s: float = 20.0) -> None:
         self.calls: list[str] = []
+        self.quick = False
         self._runner = runner
         self._images = {image.name: image for image in images}
         self._timeout_s = timeout_s
@@ -212,6 +213,7 @@ class FakeEngine:
             private_cgroup=True,
             facts_after_exit=True,
             pid1_immune=True,
+            quick=self.quick,
         )
 
     async def create(self, spec: ContainerSpec) -> ContainerRef:

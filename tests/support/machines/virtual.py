@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -12,15 +13,26 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from assayd.engines.oci.images import ImageStore
+
 ROOT = Path(__file__).resolve().parents[3]
 CACHE = ROOT / ".run/cache"
-SOURCES = ("daemon", "deploy", "docs", "images", "policies", "tests", "pyproject.toml")
-TESTED_WITH = ("assayd", "pytest", "pytest-asyncio", "pytest-xdist", "hypothesis", "testcontainers")
+SOURCES = ("daemon", "deploy", "docs", "examples", "images", "policies", "tests", "pyproject.toml")
+TESTED_WITH = (
+    *("assayd", "pytest", "pytest-asyncio", "pytest-xdist", "hypothesis", "testcontainers"),
+    "psycopg[binary]",
+)
 PYTHON_OF_THE_MACHINE = (3, 11)
 
 
-def lay_out(folder: Path, main: str, images: Sequence[str]) -> None:
-    """Put sources, libraries and archives of images into a folder. Args: `main` is the script to run."""
+def lay_out(folder: Path, main: str, images: Sequence[str], tests: Sequence[str]) -> None:
+    """Put sources, libraries and unpacked images into a folder, with the bytecode of all of them.
+
+    Args:
+        main: the script to run.
+        images: names of those that the tests need.
+        tests: files below the checkout that will be run.
+    """
     assert sys.version_info[:2] == PYTHON_OF_THE_MACHINE, "compiled libraries are taken from this Python"
     for name in SOURCES:
         source = ROOT / name
@@ -32,16 +44,36 @@ def lay_out(folder: Path, main: str, images: Sequence[str]) -> None:
                 target = folder / "site" / file
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(source, target)
-    for name in images:
-        (folder / "archives").mkdir(exist_ok=True)
-        shutil.copy2(CACHE / "images" / name / "image.tar", folder / "archives" / f"{name}.tar")
     (folder / "main.sh").write_text(main, encoding="utf-8")
+    _compile(folder, tests)
+    store = ImageStore(folder / "images-unpacked")
+    for name in images:
+        store.load(CACHE / "images" / name / "image.tar")
+    store.close()
 
 
 def run(folder: Path, timeout_s: int) -> subprocess.CompletedProcess[str]:
     """Boot a machine, run `main.sh` of the folder in it, and return how it ended and what it wrote."""
     command = ["nice", "-n", "15", ROOT / "deploy/dev/vm.sh", CACHE / "vm", folder, str(timeout_s)]
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+
+
+def _compile(folder: Path, tests: Sequence[str]) -> None:
+    """Write the bytecode that the machine would take minutes for: pytest's of the tests, and all other."""
+    environment = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment["PYTHONPATH"] = f"{folder / 'daemon'}:{folder / 'site'}"
+    collect = ["-m", "pytest", "-c", "pyproject.toml", "-p", "no:cacheprovider", "-q", "--collect-only"]
+    steps = [["-m", "compileall", "-q", "daemon", "site"]]
+    if tests:
+        steps.append([*collect, *tests])
+    for arguments in steps:
+        subprocess.run(
+            [sys.executable, *arguments],
+            cwd=folder,
+            env=environment,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
 
 
 def _with_requirements(names: Sequence[str]) -> Iterator[Distribution]:

@@ -12,6 +12,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from assayd.metrics import Metrics
+from assayd_cluster.gateway.metrics import ClusterMetrics
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 ALERTS = DEPLOY / "prometheus/alerts.yml"
@@ -20,9 +21,7 @@ CLUSTER = DEPLOY / "grafana/cluster.json"
 
 
 def alerts() -> list[dict[str, Any]]:
-    (group,) = yaml.safe_load(ALERTS.read_text())["groups"]
-    rules: list[dict[str, Any]] = group["rules"]
-    return rules
+    return [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
 
 
 def dashboard(path: Path = DASHBOARD) -> dict[str, Any]:
@@ -59,3 +58,10 @@ def exposed(registry: CollectorRegistry | None = None) -> dict[str, set[str]]:
         for name in registered:
             names[name] = labels | ({"le"} if name.endswith("_bucket") else set())
     return names
+
+
+def exposed_by_a_gateway() -> dict[str, set[str]]:
+    """Return the same of a gateway, which has a daemon's metrics too."""
+    metrics = Metrics()
+    ClusterMetrics(metrics.registry)
+    return exposed(metrics.registry)

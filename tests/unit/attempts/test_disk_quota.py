@@ -17,13 +17,18 @@ GREEDY, MODEST, NEWCOMER, OPERATOR = 2000, 1000, 3000, 0
 class Disk:
     """A disk, a database and a clock of a test's making."""
 
-    def __init__(self, *, free_mb: int, **held: StoredUsage) -> None:
+    def __init__(self, *, free_mb: int, database_mb: int | None = None, **held: StoredUsage) -> None:
         self.free = free_mb * MIB
         self.held: Mapping[int, StoredUsage] = {int(uid[1:]): usage for uid, usage in held.items()}
         self.now = 0.0
         self.looks = 0
         self.quota = DiskQuota(
-            self.jobs, self.artifacts, self.clock, min_free_bytes=100 * MIB, operators=frozenset({OPERATOR})
+            self.jobs,
+            self.artifacts,
+            self.clock,
+            min_free_bytes=100 * MIB,
+            operators=frozenset({OPERATOR}),
+            database_bytes=None if database_mb is None else database_mb * MIB,
         )
 
     @property
@@ -83,6 +88,26 @@ async def test_documents_of_a_user_take_no_more_than_is_left() -> None:
     disk = Disk(free_mb=400)
     assert [await disk.refusal(GREEDY, 100) for _ in range(4)] == [None] * 3 + ["quota.disk"]
     assert [await disk.refusal(uid, 100) for uid in (NEWCOMER, OPERATOR)] == [None, None]
+
+
+async def test_documents_of_a_user_take_no_more_of_a_database_elsewhere_than_is_left_of_its_limit() -> None:
+    disk = Disk(free_mb=10_000, database_mb=100, u1000=StoredUsage(document_bytes=60 * MIB))
+    with pytest.raises(RequestError, match=r"40 MB are left of cluster.database_mb \(100\)") as caught:
+        await disk.quota.require(MODEST, document_bytes=MIB)
+    assert caught.value.code == "quota.disk"
+    assert [await disk.refusal(uid, 20) for uid in (NEWCOMER, NEWCOMER, OPERATOR)] == [
+        None,
+        "quota.disk",
+        None,
+    ]
+    assert await disk.refusal(GREEDY, 1) is None
+
+
+async def test_room_in_a_database_comes_back_when_what_waited_has_its_verdict() -> None:
+    disk = Disk(free_mb=10_000, database_mb=100, u2000=StoredUsage(document_bytes=60 * MIB))
+    assert await disk.refusal(GREEDY, 10) == "quota.disk"
+    disk.held, disk.now = {}, HOLDINGS_KNOWN_S
+    assert await disk.refusal(GREEDY, 10) is None
 
 
 async def test_line_whose_document_is_stored_already_is_not_refused_for_documents() -> None:

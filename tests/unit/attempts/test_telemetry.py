@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -96,6 +97,15 @@ def test_line_of_an_attempt_answers_what_an_operator_asks() -> None:
     assert (line["run_ms"], line["total_ms"], line["cpu_ms"]) == (250.0, 500.0, 3.0)
     assert (line["peak_memory_bytes"], line["denied_connections"]) == (31457280, 1)
     assert line["container"] == "c0ffee"
+
+
+def test_memory_that_was_not_measured_is_no_share_of_its_limit() -> None:
+    measured, unmeasured = (
+        finished(Verdict.FAILED, result=replace(RUN, peak_memory_bytes=peak)) for peak in (2**20, None)
+    )
+    assert "memory" in dict(measured.facts.limit_shares)
+    assert "memory" not in dict(unmeasured.facts.limit_shares)
+    assert summary_line(unmeasured)["peak_memory_bytes"] is None
 
 
 def test_line_of_an_attempt_holds_nothing_that_the_guest_wrote() -> None:

@@ -37,11 +37,25 @@ def test_what_would_act_on_a_terminal_is_shown_as_its_code() -> None:
     hostile = "\x1b]0;owned\x07\x9b2J\u202egnp.exe[bold]x[/bold]\r"
     attempt["report"]["findings"][0] |= {"message": hostile, "snippet": hostile, "suggestion": hostile}
     attempt["report"]["runtime_results"]["cases"][0] |= {"name": hostile, "message": hostile}
-    attempt["report"]["runtime_results"]["cases"][1] |= {"result": {hostile: hostile}}
+    attempt["report"]["runtime_results"]["cases"][1] |= {"result": {hostile: hostile}, "preview": hostile}
     shown = page(attempt)
     assert not set("\x1b\x07\x9b\u202e\r") & set(shown)
     assert "[bold]x[/bold]" in shown
     assert "\\x1b]0;owned\\x07" in shown
+
+
+def test_table_of_a_result_is_shown_below_its_case() -> None:
+    attempt = golden("validated")
+    table = {"$py": "dataframe", "value": {}, "type": "2 x 1"}
+    attempt["report"]["runtime_results"]["cases"][0] |= {
+        "result": {"sums": table},
+        "result_text": None,
+        "preview": "sums: dataframe, 2 rows × 1 column\n   n\n0  5",
+    }
+
+    _, _, below = page(attempt).partition("→ {sums: dataframe (2 x 1)}\n")
+
+    assert below.startswith("      sums: dataframe, 2 rows × 1 column\n         n\n      0  5\n")
 
 
 def test_long_lists_are_cut_and_say_so() -> None:
@@ -97,6 +111,12 @@ def test_cases_with_the_same_last_name_are_told_apart() -> None:
 )
 def test_durations_are_written_for_people(ms: float, text: str) -> None:
     assert duration(ms) == text
+
+
+def test_memory_that_was_not_measured_is_said_to_be_so() -> None:
+    attempt = golden("validated")
+    attempt["execution"]["peak_memory_bytes"] = None
+    assert ", memory not measured, " in page(attempt)
 
 
 def test_what_the_code_printed_stands_below_the_findings() -> None:

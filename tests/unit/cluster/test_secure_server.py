@@ -172,3 +172,12 @@ def test_address_that_cannot_be_listened_on_is_told(address: str) -> None:
 def test_address_of_ipv6_is_listened_on() -> None:
     with closing(listen_tcp("[::1]:0")) as listener:
         assert listener.family == socket.AF_INET6
+
+
+def test_gateways_of_one_host_share_an_address_and_another_program_is_refused_it() -> None:
+    with closing(listen_tcp("127.0.0.1:0")) as first:
+        address = first.getsockname()
+        with closing(listen_tcp(f"127.0.0.1:{address[1]}")) as second:
+            assert second.getsockname() == address
+        with pytest.raises(OSError, match="in use"):
+            socket.create_server(address)

@@ -173,6 +173,8 @@ def hostile(value: Any) -> Any:
 async def test_hostile_report_is_text_wherever_it_is_shown(golden: str) -> None:
     attempt = hostile(json.loads((GOLDEN / f"{golden}.json").read_text()))
     attempt |= {"id": "01A", "artifacts": [], "labels": {"k": HOSTILE}, "intent": HOSTILE}
+    for case in ((attempt["report"] or {}).get("runtime_results") or {}).get("cases", ()):
+        case["preview"] = HOSTILE
     answers = {"/v1/attempts/01A": attempt, "/v1/attempts/01A/repairs": {"repairs": []}}
     async with logged_in(answers) as (client, _):
         page = (await client.get("/attempts/01A")).text

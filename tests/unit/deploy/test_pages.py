@@ -15,10 +15,13 @@ import typer.main
 
 from assayd.cli.app import app
 from assayd.settings import documented
+from assayd_cluster.settings import NODE_PREFIX, NodeSettings
 
 PAGES = runpy.run_path(str(Path(__file__).resolve().parents[3] / "deploy/pages.py"))
 CLIENT: str = PAGES["client_page"]()
 DAEMON: str = PAGES["daemon_page"]()
+GATEWAY: str = PAGES["gateway_page"]()
+NODE: str = PAGES["node_page"]()
 groff = pytest.mark.system if shutil.which("groff") is None else pytest.mark.filterwarnings("error")
 """For those without groff this is among the tests of `make test-system`, which installs it."""
 
@@ -55,12 +58,22 @@ def test_every_setting_and_option_of_the_daemon_is_described() -> None:
         assert option in plain(DAEMON)
 
 
+def test_what_a_gateway_and_a_node_have_beyond_a_daemon_is_described() -> None:
+    for name in ("--migrate", "cluster.database_mb (ASSAYD_CLUSTER__DATABASE_MB)", "cluster.bundles.kind"):
+        assert name in plain(GATEWAY)
+    assert "pool.enabled" not in GATEWAY
+    for field in NodeSettings.model_fields:
+        assert f"{NODE_PREFIX}{field.upper()}" in NODE
+
+
 def test_same_source_gives_the_same_pages() -> None:
     assert (PAGES["client_page"](), PAGES["daemon_page"]()) == (CLIENT, DAEMON)
 
 
 @groff
-@pytest.mark.parametrize("page", [CLIENT, DAEMON], ids=["assay.1", "assayd.8"])
+@pytest.mark.parametrize(
+    "page", [CLIENT, DAEMON, GATEWAY, NODE], ids=["assay.1", "assayd.8", "assayd-gateway.8", "assayd-node.8"]
+)
 def test_page_is_typeset_without_a_complaint(page: str) -> None:
     command = ["groff", "-man", "-ww", "-z", "-Kutf8"]
     done = subprocess.run(command, input=page, capture_output=True, text=True, check=False, timeout=60)

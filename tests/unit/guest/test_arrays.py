@@ -58,6 +58,7 @@ class Frame:
     """A table of pandas'."""
 
     columns, index = Labels(["a", "b"]), Labels([0])
+    dtypes = ("int64", "float64")
 
     def __len__(self) -> int:
         return 1
@@ -110,7 +111,12 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> None:
             Frame(),
             {
                 "$py": "dataframe",
-                "value": {"columns": ["a", "b"], "index": [0], "rows": [[1, 2.5]]},
+                "value": {
+                    "columns": ["a", "b"],
+                    "dtypes": ["int64", "float64"],
+                    "index": [0],
+                    "rows": [[1, 2.5]],
+                },
                 "type": "1 x 2",
             },
         ),

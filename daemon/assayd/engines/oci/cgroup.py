@@ -60,7 +60,9 @@ class ControlGroup:
         with _told("make a control group"):
             try:
                 for folder in self.folders.values():
-                    os.mkdir(folder, 0o755)  # noqa: PTH102 - a path object costs as much again
+                    os.mkdir(folder)  # noqa: PTH102 - a path object costs as much again
+                    # Whatever the mask says: the container's own user reads there what the kernel counts.
+                    os.chmod(folder, 0o755)  # noqa: PTH101, S103 - as above
                 for path, value in self._settings(limits):
                     _write(path, value)
             except OSError:
@@ -87,9 +89,14 @@ class ControlGroup:
                 found.append(f"{Path(path).name} is {held!r}, asked for {wanted!r}")
         return found
 
-    def members(self) -> list[str]:
-        """Return the files into which a process writes ``0`` to join."""
-        return [f"{folder}/cgroup.procs" for folder in self.folders.values()]
+    def entries(self) -> list[str]:
+        """Return the files into which a process that is one thread writes ``0`` to join.
+
+        On version 1 by the file of threads: for that of processes the kernel lets a grace period pass, 10 to
+        20 ms, in which nothing on the machine can fork or end (``cgroup_attach_lock`` in cgroup.c).
+        """
+        name = "tasks" if self.version == 1 else "cgroup.procs"
+        return [f"{folder}/{name}" for folder in self.folders.values()]
 
     @property
     def visible(self) -> bool:
@@ -99,9 +106,10 @@ class ControlGroup:
     def pids(self) -> list[int]:
         """Return the processes that are in the group; none where it is gone."""
         found: set[int] = set()
-        for path in self.members():
+        for folder in self.folders.values():
             with suppress(FileNotFoundError, OSError):
-                found |= {int(line) for line in Path(path).read_text(encoding="ascii").split()}
+                listed = Path(folder, "cgroup.procs").read_text(encoding="ascii")
+                found |= {int(line) for line in listed.split()}
         return sorted(found)
 
     def oom_kills(self) -> int:

@@ -179,7 +179,7 @@ class ContainerMaker:
         launch = Launch(
             name=name,
             arguments=host.runtime.arguments(container.folder, name),
-            join=container.group.members() if host.runtime.leaves_cgroups else (),
+            join=container.group.entries() if host.runtime.leaves_cgroups else (),
             pid_file=container.folder / "pid",
         )
         try:
@@ -268,7 +268,7 @@ def group_of(record: Record) -> ControlGroup:
 
 def _open_groups(container: OciContainer, with_trees: bool) -> None:
     """Open what a clone joins, and what it is shown of it where that is ours to mount."""
-    for path in container.group.members():
+    for path in container.group.entries():
         container.handed.append(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
     for folder in container.group.folders.values() if with_trees else ():
         container.handed.append(read_only_tree(folder))

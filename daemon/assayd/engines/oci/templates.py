@@ -277,7 +277,7 @@ class Templates:
             log.error("template.ended_early", container=container.record.name, said=text)
             reason = f"the template did not start: {problem or 'too late'}"
             raise EngineError("engine.launcher", reason, retryable=True) from problem
-        folder = container.group.members()[0].rpartition("/")[0]
+        folder = container.group.entries()[0].rpartition("/")[0]
         os.close(await self._maker.read_only_tree(container.record.name, folder))
         if container.process is None:
             raise EngineError("engine.launcher", "the template has no process", retryable=True)

@@ -45,6 +45,8 @@ STUCK_AGAIN_S = 60.0
 """How long to back off from a container that would not go."""
 YIELD_S = 2.0
 """How long the removal of a used container yields to attempts under way."""
+QUICK_YIELD_S = 0.1
+"""The same where that takes milliseconds: about as long as an attempt of few units."""
 BREATH_S = 0.02
 """How long the last answer has to get out before the engine is put to work again."""
 
@@ -134,7 +136,7 @@ class Pool:
             leased=tuple(self._leased.values()),
             removing=len(self._removing),
             stuck=len(self.stuck),
-            busy=self._yields_to,
+            busy=self._busy,
             targets=self.demand.targets(now),
             limits=self._limits,
             blocked_until=self._blocked_until,
@@ -148,7 +150,7 @@ class Pool:
     def attempt(self) -> Iterator[None]:
         """Report that an attempt is under way while the body runs: removing and refilling yield to it."""
         self._busy += 1
-        if self._yields_to and not self._somebody_waits():
+        if not self._somebody_waits():
             self._calm.clear()
         try:
             yield
@@ -157,11 +159,6 @@ class Pool:
             if not self._busy:
                 # Its answer is still to be sent; the engine's work would get in the way of that.
                 asyncio.get_running_loop().call_later(BREATH_S, self._act)
-
-    @property
-    def _yields_to(self) -> int:
-        """Count the attempts under way, to which an engine that takes long for its work yields."""
-        return self._busy and (0 if self._engine.capabilities().quick else self._busy)
 
     async def acquire(self, key: PoolKey, user: int = 0, flow: str = "") -> tuple[Container, bool]:
         """Wait for a container of this key; tell whether it stood ready. Users and flows are served in turn.
@@ -209,7 +206,7 @@ class Pool:
         if self._open:
             self._carry_out()
         # Seen after the handing out: who got a warm container needs no room made.
-        if not self._yields_to or self._somebody_waits() or not self._open:
+        if not self._busy or self._somebody_waits() or not self._open:
             self._calm.set()
         else:
             self._calm.clear()
@@ -339,7 +336,8 @@ class Pool:
 
     async def _remove(self, container: Container) -> None:
         ulid = container.ref.ulid
-        await pause(YIELD_S, unless=self._calm)
+        quick = self._engine.capabilities().quick
+        await pause(QUICK_YIELD_S if quick else YIELD_S, unless=self._calm)
         try:
             await finish(container.remove(), timeout_s=REMOVE_TIMEOUT_S)
         except Exception as problem:

@@ -78,7 +78,7 @@ class Conversation:
         self.outputs: dict[str, bytearray] = {}
         self.truncated: set[str] = set()
         self.outputs_dropped: tuple[str, ...] = ()
-        self.peak_memory_bytes = 0
+        self.peak_memory_bytes: int | None = None
 
     async def begin(self) -> None:
         """Send the rules, so that the runner makes ready for its first unit. Raises: EngineError."""
@@ -201,7 +201,8 @@ class Conversation:
         while True:
             header, body = await self._channel.receive()
             if header["type"] == "bye":
-                self.peak_memory_bytes = integer(header, "peak_memory_bytes")
+                # 0 is what the runner reads where the kernel does not count, as before Linux 5.19.
+                self.peak_memory_bytes = integer(header, "peak_memory_bytes") or None
                 self.outputs_dropped = _reasons(header)
                 return
             if header["type"] != "collected":

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import select
 
 from assayd.documents.reports import CaseDocument
 from assayd.errors import RequestError, StoreError
@@ -23,7 +22,7 @@ from assayd_cluster import tables
 from assayd_cluster.documents import RunLost
 from assayd_cluster.gateway.dispatches import Message
 from assayd_cluster.gateway.runs import Held
-from support.cluster.gateways import PEER, OneGateway, one_gateway
+from support.cluster.gateways import PEER, one_gateway, silence, two_gateways
 from support.stores.postgres import PostgresServer, needs_postgres
 
 pytestmark = needs_postgres
@@ -42,20 +41,6 @@ def url(database: str) -> Iterator[str]:
     yield database
     with psycopg.connect(database.replace("+psycopg", "")) as connection:
         connection.execute("TRUNCATE attempts, submissions, gateways, drivers, nodes CASCADE")
-
-
-@asynccontextmanager
-async def two_gateways(folder: Path, url: str) -> AsyncIterator[tuple[OneGateway, OneGateway]]:
-    async with one_gateway(folder, url, "first") as first, one_gateway(folder, url, "second") as second:
-        await first.beat("a")
-        await second.cluster.readiness.look()
-        yield first, second
-
-
-async def silence(gateway: OneGateway, table: str, key: str, name: str) -> None:
-    """Make a node or a gateway one that has not been heard of for long."""
-    statement = text(f"UPDATE {table} SET beat_at = 0 WHERE {key} = :name")
-    await gateway.access.write(lambda connection: connection.execute(statement, {"name": name}).close())
 
 
 async def test_gateway_without_a_node_takes_nothing_and_says_why(tmp_path: Path, url: str) -> None:
@@ -110,7 +95,7 @@ async def test_cases_of_the_report_are_those_that_kinds_keep_records_of(
 ) -> None:
     kept: list[Case] = []
 
-    async def finish(jobs: Any, attempt: Attempt, events: Any, cases: Sequence[Case]) -> bool:
+    async def finish(jobs: Any, attempt: Attempt, events: Any, cases: Sequence[Case], **more: Any) -> bool:
         kept.extend(cases)
         return bool(await recorded(jobs, attempt, events, cases))
 
@@ -121,7 +106,7 @@ async def test_cases_of_the_report_are_those_that_kinds_keep_records_of(
         await gateway.beat("a")
         attempt = await gateway.submit()
         claimed = await gateway.claim("a", await gateway.messages.next())
-        document = CaseDocument.from_value(case, duration_ms=500.0, result_text=None)
+        document = CaseDocument.from_value(case, duration_ms=500.0, result_text=None, preview=None)
         await gateway.bring("a", attempt.id, claimed, cases=[document.model_dump(mode="json")])
         ended = await gateway.service.wait(attempt.id, 30)
     assert kept == [case]

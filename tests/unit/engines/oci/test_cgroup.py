@@ -80,6 +80,16 @@ def test_kills_for_memory_are_counted(tmp_path: Path, version: int, file: str) -
     assert group.oom_kills() == 3
 
 
+@pytest.mark.parametrize(("version", "name"), [(1, "tasks"), (2, "cgroup.procs")])
+def test_group_is_joined_where_the_kernel_need_not_wait_for_all_others(
+    tmp_path: Path, version: int, name: str
+) -> None:
+    group = made(tmp_path, version)
+    assert group.entries() == [f"{folder}/{name}" for folder in group.folders.values()]
+    (Path(next(iter(group.folders.values()))) / "cgroup.procs").write_text("4711\n")
+    assert group.pids() == [4711]
+
+
 def test_evidence_of_a_group_that_is_gone_is_none(tmp_path: Path) -> None:
     group = ControlGroup(version=2, folders={"": str(tmp_path / "gone")})
     assert (group.oom_kills(), group.pids_refused(), group.peak_memory_bytes(), group.pids()) == (0, 0, 0, [])

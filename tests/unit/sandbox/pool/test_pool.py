@@ -63,6 +63,33 @@ async def test_a_used_container_stays_while_attempts_find_warm_ones():
         await until(lambda: not pool.state().removing)
 
 
+async def test_clones_come_and_go_after_an_attempt_and_not_beside_it():
+    engine = FakeEngine(polite_guest, images=[IMAGE])
+    engine.quick = True
+    async with running(engine, base=2, keep=[A]) as pool:
+        pool.poke()
+        await until(lambda: len(pool.state().idle) == 2)
+        with pool.attempt():
+            container, _ = await pool.acquire(A)
+            pool.release(container)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert (pool.state().coming, pool.state().removing) == (0, 1)
+        await until(lambda: len(pool.state().idle) == 2 and not pool.state().removing)
+
+
+async def test_a_used_clone_does_not_wait_for_the_end_of_a_long_attempt():
+    engine = FakeEngine(polite_guest, images=[IMAGE])
+    engine.quick = True
+    async with running(engine, base=8, keep=[A]) as pool:
+        pool.poke()
+        await until(lambda: len(pool.state().idle) == 8)
+        with pool.attempt():
+            container, _ = await pool.acquire(A)
+            pool.release(container)
+            await until(lambda: not pool.state().removing)
+
+
 async def test_a_kept_key_is_warm_and_refilled_after_a_lease():
     engine = FakeEngine(polite_guest, images=[IMAGE])
     async with running(engine, base=1, keep=[A]) as pool:

@@ -52,6 +52,16 @@ async def test_units_are_sent_in_order_and_the_run_finishes():
     assert conversation.peak_memory_bytes == 12_000_000
 
 
+async def test_memory_that_the_kernel_does_not_count_is_not_taken_for_none_used():
+    uncounted = encode({"type": "bye", "outputs_dropped": [], "peak_memory_bytes": 0})
+
+    def reply(header: Header, body: bytes) -> Iterable[bytes]:
+        return [uncounted] if header["type"] == "finish" else good_runner(header, body)
+
+    conversation, _, end, _ = await hold(reply)
+    assert (end, conversation.peak_memory_bytes) == (RunEnd.FINISHED, None)
+
+
 async def test_the_second_unit_is_not_sent_before_the_first_is_dead_where_it_depends_on_it():
     def reply(header: Header, body: bytes) -> Iterable[bytes]:
         return [STARTED] if header["type"] == "unit" else []

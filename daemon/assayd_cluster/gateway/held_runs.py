@@ -1,0 +1,62 @@
+"""The runs that nodes have claimed at this gateway, as they were then: their verdicts need not be read for.
+
+What is kept does not decide: that a run is its node's still is seen in the verdict's own transaction.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from assayd.model.attempt import Attempt
+
+KEPT = 1024
+MOST_BYTES = 16 * 2**10
+"""Of a submission; larger ones are read again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldRun:
+    """A run that a node has in hand: `leased_at` in microseconds, with its attempt and submission.
+
+    `finished`: another run's verdict is in, or another run goes on.
+    """
+
+    number: int
+    node: str
+    leased_at: int
+    attempt: Attempt
+    document: bytes
+    finished: bool = False
+
+    @property
+    def attempt_id(self) -> str:
+        """Return whose run it is."""
+        return self.attempt.id
+
+
+class HeldRuns:
+    """The latest claims, by attempt; the oldest make room."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[str, HeldRun] = OrderedDict()
+
+    def add(self, held: HeldRun) -> None:
+        """Keep a run that a node has just claimed."""
+        self.forget(held.attempt_id)
+        if len(held.document) <= MOST_BYTES:
+            self._held[held.attempt_id] = held
+            if len(self._held) > KEPT:
+                self._held.popitem(last=False)
+
+    def find(self, node: str, attempt_id: str, number: int) -> HeldRun | None:
+        """Return the run that a node has claimed; None where that has to be read."""
+        held = self._held.get(attempt_id)
+        return held if held is not None and (held.node, held.number) == (node, number) else None
+
+    def forget(self, attempt_id: str | None) -> None:
+        """Forget the run of an attempt, which is over or given back; None: those of all."""
+        if attempt_id is None:
+            self._held.clear()
+        else:
+            self._held.pop(attempt_id, None)

@@ -1,0 +1,51 @@
+"""A broker that is a few lists, at the other end of a channel."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+
+class StubBroker:
+    """A broker's connection and channel in one: answers, when it is asked for events, as it is told to."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, set[Callable[..., None]]] = defaultdict(set)
+        self.published: list[Any] = []
+        self.asked_after: list[int] = []
+        self.closed = False
+        self.lost = False
+        self.answer: Callable[[StubBroker], None] = lambda broker: broker.tell("ack", len(broker.published))
+
+    def connect(self) -> None:
+        """Be there."""
+
+    def channel(self) -> StubBroker:
+        return self
+
+    def confirm_select(self) -> None:
+        """Be asked for confirms."""
+
+    def prepare_message(self, body: str, **properties: Any) -> Any:
+        return SimpleNamespace(body=json.loads(body), **properties)
+
+    def basic_publish(self, message: Any, **place: Any) -> None:
+        if self.lost:
+            raise ConnectionResetError
+        message.place = place
+        self.published.append(message)
+
+    def drain_events(self, timeout: float) -> None:
+        assert timeout > 0
+        self.asked_after.append(len(self.published))
+        self.answer(self)
+
+    def tell(self, what: str, tag: int, *, multiple: bool = True) -> None:
+        for callback in self.events[f"basic_{what}"]:
+            callback(tag, multiple)
+
+    def close(self) -> None:
+        self.closed = True

@@ -1,0 +1,18 @@
+"""What a run used: one row for each figure that was measured."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from assayd_console.evidence import used
+from support.daemons.fake_service import GOLDEN
+
+
+@pytest.mark.parametrize(("peak", "shown"), [(30 * 2**20, ["30 MiB"]), (None, [])])
+def test_memory_has_a_row_where_it_was_measured(peak: int | None, shown: list[str]) -> None:
+    attempt: dict[str, Any] = json.loads((GOLDEN / "validated.json").read_text())
+    attempt["execution"]["peak_memory_bytes"] = peak
+    assert [row.shown for row in used(attempt) if row.name == "memory"] == shown
