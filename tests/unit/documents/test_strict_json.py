@@ -138,3 +138,22 @@ def test_large_values_are_written_without_holding_many_times_their_text() -> Non
     finally:
         tracemalloc.stop()
     assert peak < 3 * len(text)
+
+
+class _Counted(list[object]):
+    """A list that counts how often a value is taken out of it."""
+
+    taken = 0
+
+    def __iter__(self) -> Iterator[object]:
+        for value in super().__iter__():
+            self.taken += 1
+            yield value
+
+
+def test_a_long_list_is_not_looked_through_at_each_level_above_it() -> None:
+    value = numbers = _Counted([1] * 200_000)
+    for _ in range(40):
+        value = [value]
+    canonical(value)
+    assert numbers.taken <= 2 * len(numbers)
