@@ -268,6 +268,36 @@ async def test_shared_bundle_is_a_tar_file_that_every_program_reads(tmp_path: Pa
     assert path.stat().st_mode & 0o777 == 0o400
 
 
+async def test_shared_bundle_of_many_files_is_looked_through_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, opens = [], tarfile.open
+
+    def counted(*args: object, **more: object) -> tarfile.TarFile:
+        opened.append(args)
+        return opens(*args, **more)  # type: ignore[call-overload,no-any-return]
+
+    store = VerifiedArtifactStore(PackedArtifactStore(tmp_path))
+    written = await store.write(replace(BUNDLE, files={f"{number}": b"x" for number in range(30)}))
+    monkeypatch.setattr(tarfile, "open", counted)
+    assert len(await joined(store.tar(written.location))) > 30 * 1024
+    assert len(opened) == 1
+
+
+async def test_shared_bundle_that_was_damaged_and_is_restored_is_read_again(tmp_path: Path) -> None:
+    store = VerifiedArtifactStore(PackedArtifactStore(tmp_path))
+    written = await store.write(BUNDLE)
+    path = tmp_path / f"{written.location}.tar"
+    whole = path.read_bytes()
+    path.unlink()
+    with tarfile.open(path, "w") as tar:
+        tar.addfile(tarfile.TarInfo("report.json"))
+    with pytest.raises(StoreError):
+        await store.read(written.location, "report.json")
+    path.write_bytes(whole)
+    assert await store.read(written.location, "report.json") == BUNDLE.files["report.json"]
+
+
 async def test_shared_bundle_that_is_no_tar_file_is_damaged(tmp_path: Path) -> None:
     store = VerifiedArtifactStore(PackedArtifactStore(tmp_path))
     written = await store.write(BUNDLE)

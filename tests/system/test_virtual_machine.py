@@ -18,6 +18,7 @@ from support.machines import virtual
 pytestmark = pytest.mark.system
 
 IMAGES = ("adapter", "python")
+ALL_IMAGES = (*IMAGES, "forth", "shell")
 WITHIN_S = 2 * 3600
 CONTAINED = ("kernel", "left", "proc", "resources", "signals", "sockets")
 """Families of hostile programs whose walls are the container's; those of the others are the runner's."""
@@ -56,3 +57,14 @@ def test_containers_hold_on_control_groups_of_version_2(tmp_path: Path, user: st
         assert tallies[f"test_programs on {engine}"] == f"{len(tried)} of {len(tried)}"
         held, _, tests = tallies[f"test_engine on {engine}"].partition(" of ")
         assert held == tests
+
+
+def test_the_whole_daemon_holds_as_an_ordinary_user(tmp_path: Path) -> None:
+    """Started, killed and stopped by the user's service manager, as docs/operating/rootless.md says."""
+    virtual.lay_out(tmp_path, "exec bash /checkout/tests/support/machines/ordinary_user.sh\n", ALL_IMAGES, ())
+
+    done = virtual.run(tmp_path, WITHIN_S)
+
+    assert done.returncode == 0, done.stdout[-20_000:]
+    assert "held: " in done.stdout
+    assert "wrong: " not in done.stdout

@@ -178,7 +178,7 @@ def _cases(results: Document | None, kind: str) -> Iterator[StyledLine]:
         mark, style = MARKS[case["status"]]
         yield line("  ", (mark, style), f" {name:<{width}} → ", hang=6) + _result(case, kind)
         for row in (case.get("preview") or "").splitlines()[:MAX_PREVIEW_LINES]:
-            yield line(f"      {plain(row)}", hang=None)
+            yield line(f"      {plain(row)}".rstrip(), hang=None)
     if len(cases) > MAX_CASES:
         yield line((f"  … and {len(cases) - MAX_CASES} more", "dim"))
 

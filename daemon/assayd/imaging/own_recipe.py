@@ -31,6 +31,8 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _NOT_SET = ("ASSAYD_", "LD_", "PYTHON")
 """Beginnings of variables by which the runner and its interpreter could be made others."""
 _SET_BY_US = frozenset({"HOME", "LANG", "PATH", "TMPDIR"})
+_FOR_WHEELS = ("libstdc++6",)
+"""What wheels may expect of the system and the image `python` does not have (manylinux, PEP 600)."""
 
 
 def own_path(own: Path, name: str) -> Path:
@@ -119,13 +121,14 @@ def extended(parent: Recipe, table: Table, name: str) -> Recipe:
     lock = read_lock(lock_path(own, name)) if python_packages else None
     files = tuple((place, _source(table, place, file)) for place, file in table.pairs("files").items())
     site = (SITE,) if python_packages else ()
+    libraries = _FOR_WHEELS if python_packages else ()
     return replace(
         parent,
         name=name,
         extends=parent.name,
         on_demand=False,
         description=table.text("description") or parent.description,
-        packages=_joined(parent.packages, table, "packages"),
+        packages=tuple(dict.fromkeys((*_joined(parent.packages, table, "packages"), *libraries))),
         executables=_joined(parent.executables, table, "executables"),
         drop=_joined(parent.drop, table, "drop"),
         environment=tuple(sorted((dict(parent.environment) | _environment(table)).items())),

@@ -171,11 +171,19 @@ class JobStore(Protocol):
         ...
 
     async def finish(
-        self, attempt: Attempt, events: Sequence[Event] = (), cases: Sequence[Case] = ()
+        self,
+        attempt: Attempt,
+        events: Sequence[Event] = (),
+        cases: Sequence[Case] = (),
+        *,
+        held_by: str | None = None,
     ) -> bool:
         """Record the verdict, durably: insert or nothing. False when one is there already.
 
-        `cases` are what was run, for kinds that keep records of them.
+        `cases` are what was run, for kinds that keep records of them. `held_by` is who brings it, where its
+        run, leased when the attempt was started, has to be in their hands still.
+
+        Raises: RequestError ``run.foreign``, when it is not.
         """
         ...
 

@@ -35,6 +35,8 @@ class DatabaseAccess:
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
         self.messages_added = asyncio.Event()
         """Set when a message to a webhook was committed; who sends them clears it."""
+        self.on_message: Callable[[Connection], object] = lambda _: None
+        """Called in the transaction that writes a message to a webhook: another process may send it."""
 
     async def write(self, apply: Change[T], *, durable: bool = True) -> T:
         """Run a change in a transaction, as `Writer.write` does."""

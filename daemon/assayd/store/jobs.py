@@ -28,6 +28,8 @@ from assayd.store.recorder import JobRows, Recorder, keep
 from assayd.store.summary import summary
 from assayd.store.unsynced import UNSYNCED, UnsyncedBundles
 
+LARGE_BYTES = 64 * 2**10
+"""A submission larger than this is looked for before it is written."""
 BUNDLES = "artifacts"
 """The folder of the bundles below the state directory."""
 
@@ -72,6 +74,17 @@ _THIS_RUN = select(tables.runs.c.run_number).where(
     tables.runs.c.run_number == bindparam("run_number"),
     tables.runs.c.daemon_id == bindparam("daemon_id"),
     tables.runs.c.container_ulid == bindparam("container_ulid"),
+)
+_HELD_RUN = (
+    select(tables.runs.c.run_number)
+    .where(
+        tables.runs.c.attempt_id == bindparam("wanted"),
+        tables.runs.c.run_number == bindparam("run"),
+        tables.runs.c.daemon_id == bindparam("by"),
+        tables.runs.c.leased_at == bindparam("leased"),
+        tables.runs.c.expires_at > 0,
+    )
+    .with_for_update(read=True)
 )
 _NO_RUN = delete(tables.runs).where(
     tables.runs.c.attempt_id == bindparam("wanted"), tables.runs.c.run_number == bindparam("run")
@@ -140,8 +153,12 @@ class DatabaseJobStore:
         ]
 
         def apply(connection: Connection) -> Accepted:
-            if not self._rows.accept(connection, attempt, values, document):
+            # What is large is not written, to be rolled back, for an id that is on record.
+            earlier = None
+            if len(document) > LARGE_BYTES:
                 earlier = _earlier(connection, attempt, digest, idempotency_key)
+            if earlier is not None or not self._rows.accept(connection, attempt, values, document):
+                earlier = earlier or _recorded(connection, attempt, digest, idempotency_key)
                 return Accepted(attempt=earlier, existing=not _is_same(earlier, attempt))
             if labels:
                 connection.execute(_NEW_LABELS, labels)
@@ -171,7 +188,12 @@ class DatabaseJobStore:
         )
 
     async def finish(
-        self, attempt: Attempt, events: Sequence[Event] = (), cases: Sequence[Case] = ()
+        self,
+        attempt: Attempt,
+        events: Sequence[Event] = (),
+        cases: Sequence[Case] = (),
+        *,
+        held_by: str | None = None,
     ) -> bool:
         """Record the verdict with the events of the way there; False when there is a verdict already."""
         verdict = rows.verdict_values(attempt)
@@ -184,6 +206,8 @@ class DatabaseJobStore:
         def apply(connection: Connection) -> bool:
             nonlocal tried
             is_again, tried = tried, True
+            if held_by is not None:
+                _require_held(connection, verdict, held_by)
             if not self._rows.finish(connection, attempt, verdict, happened):
                 found = connection.execute(_VERDICT, {"wanted": attempt.id}).mappings().first()
                 return (
@@ -305,8 +329,8 @@ async def open_jobs(
         yield DatabaseJobStore(access, recorders, unsynced, job_rows)
 
 
-def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt:
-    """Return the attempt that the same request has made before: its id, or its key, is on record.
+def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt | None:
+    """Return the attempt that the same request has made before; None where there is none.
 
     Raises:
         RequestError: ``conflict``, when the id or the key was used for another submission.
@@ -319,11 +343,25 @@ def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | N
     if len(found) > 1 or any(row.submission != digest for row in found):
         what = "id" if any(row.id == attempt.id for row in found) else "idempotency key"
         raise RequestError("conflict", f"this {what} was used before, for another submission")
-    earlier = get_attempt(connection, found[0].id) if found else None
+    return get_attempt(connection, found[0].id) if found else None
+
+
+def _recorded(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt:
+    """Return the attempt whose id or key was found on record. Raises: as `_earlier`; StoreError."""
+    earlier = _earlier(connection, attempt, digest, key)
     if earlier is None:
         message = "the attempt that had this id or key was removed just now; send it again"
         raise StoreError("attempt.missing", message, retryable=True)
     return earlier
+
+
+def _require_held(connection: Connection, verdict: rows.Values, by: str) -> None:
+    """See that a run is somebody's still, until the verdict is in. Raises: RequestError ``run.foreign``."""
+    wanted = {"by": by, "leased": verdict["started_at"]}
+    wanted |= {"wanted": verdict["attempt_id"], "run": verdict["run_number"]}
+    if connection.execute(_HELD_RUN, wanted).first() is None:
+        number = verdict["run_number"]
+        raise RequestError("run.foreign", f"{by} does not hold run {number} of this attempt any more")
 
 
 def _is_same(earlier: Attempt, attempt: Attempt) -> bool:

@@ -89,6 +89,7 @@ class Outbox:
         """Add a message to the transaction of what it tells, if there is one; `announce` after the commit."""
         if row is not None:
             connection.execute(self._add, row)
+            self._access.on_message(connection)
 
     def announce(self) -> None:
         """Wake who sends, now that a message may be on record."""

@@ -13,9 +13,12 @@ import os
 import secrets
 import tarfile
 import time
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Lock
+from typing import BinaryIO
 
 from assayd.errors import StoreError
 from assayd.ports.artifacts import Bundle, Written
@@ -35,6 +38,10 @@ from assayd.store.faults import translated
 from assayd_cluster.bundles.manifest import damaged
 
 SUFFIX = ".tar"
+KEPT = 64
+"""Bundles of which it is known where their files lie: one is often read file by file."""
+Index = Mapping[str, tuple[int, int]]
+"""Where each file begins, and its size."""
 _TEMPORARY = ".tmp-"
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -46,6 +53,8 @@ class PackedArtifactStore:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._indexes: OrderedDict[tuple[str, int, int, int], Index] = OrderedDict()
+        self._lock = Lock()
 
     async def write(self, bundle: Bundle) -> Written:
         """Write a bundle: durable when this returns. Raises: StoreError."""
@@ -131,14 +140,30 @@ class PackedArtifactStore:
             try:
                 with folders.opened(self._root, *within[:-1]) as parent:
                     handle = os.open(within[-1] + SUFFIX, _OLD, dir_fd=parent)
-                with os.fdopen(handle, "rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
-                    member = tar.getmember(name)
-                    file.seek(member.offset_data + start)
-                    return file.read(max(0, min(PIECE_BYTES, member.size - start)))
+                with os.fdopen(handle, "rb") as file:
+                    offset, size = self._index(location, file)[name]
+                    file.seek(offset + start)
+                    return file.read(max(0, min(PIECE_BYTES, size - start)))
             except (*_GONE, KeyError) as problem:
                 raise missing(location, name) from problem
             except tarfile.TarError as problem:
                 raise damaged(location, name) from problem
+
+    def _index(self, location: str, file: BinaryIO) -> Index:
+        """Return where each file of a bundle lies: looked for once, until its file is another (restored)."""
+        facts = os.fstat(file.fileno())
+        key = location, facts.st_ino, facts.st_size, facts.st_mtime_ns
+        with self._lock:
+            found = self._indexes.get(key)
+        if found is None:
+            with tarfile.open(fileobj=file, mode="r:") as tar:
+                found = {member.name: (member.offset_data, member.size) for member in tar}
+        with self._lock:
+            self._indexes[key] = found
+            self._indexes.move_to_end(key)
+            if len(self._indexes) > KEPT:
+                self._indexes.popitem(last=False)
+        return found
 
     def _remove(self, within: tuple[str, ...]) -> None:
         category, platform, name = within

@@ -80,8 +80,6 @@ class RemoteExecution:
         )
         self.on_cancelled: Callable[[], None] = lambda: None
         """Called when an attempt that a node may have in hand was cancelled here."""
-        self.on_finished_elsewhere: Callable[[], None] = lambda: None
-        """Called when another gateway has recorded a verdict, and what it tells webhooks."""
         self._tasks: asyncio.TaskGroup
 
     @asynccontextmanager
@@ -197,7 +195,6 @@ class RemoteExecution:
 
     def look_for(self, attempt_id: str) -> None:
         """Look whether an attempt has its verdict: another gateway says so."""
-        self.on_finished_elsewhere()
         flight = self._flights.get(attempt_id)
         if flight is not None:
             self._tasks.create_task(self._look(flight), name=f"look-{attempt_id}")

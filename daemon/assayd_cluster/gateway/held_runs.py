@@ -1,6 +1,6 @@
 """The runs that nodes have claimed at this gateway, as they were then: their verdicts need not be read for.
 
-What is kept is not what decides: a verdict is put on record once, whatever is known here.
+What is kept does not decide: that a run is its node's still is seen in the verdict's own transaction.
 """
 
 from __future__ import annotations
@@ -54,6 +54,9 @@ class HeldRuns:
         held = self._held.get(attempt_id)
         return held if held is not None and (held.node, held.number) == (node, number) else None
 
-    def forget(self, attempt_id: str) -> None:
-        """Forget the run of an attempt: it is over, or given back."""
-        self._held.pop(attempt_id, None)
+    def forget(self, attempt_id: str | None) -> None:
+        """Forget the run of an attempt, which is over or given back; None: those of all."""
+        if attempt_id is None:
+            self._held.clear()
+        else:
+            self._held.pop(attempt_id, None)

@@ -130,8 +130,10 @@ class LiveRuns:
     async def take(self, node: str, attempt_id: str, run: int, brought: RunVerdict) -> bool:
         """Put a verdict on record; False when another was first. Raises: RequestError."""
         held = await self._runs.claimed(node, attempt_id, run)
-        counted = await self._verdicts.take(held, brought)
-        self._runs.forget(attempt_id)
+        try:
+            counted = await self._verdicts.take(held, brought)
+        finally:
+            self._runs.forget(attempt_id)
         await self._others.finish(attempt_id)
         return counted
 
@@ -144,6 +146,10 @@ class LiveRuns:
             await self._exhaust(attempt_id)
         else:
             self.publish_again(attempt_id)
+
+    def forget(self, attempt_id: str | None = None) -> None:
+        """Have the run of an attempt, or of all, read anew: another gateway knows more."""
+        self._runs.forget(attempt_id)
 
     def publish_again(self, attempt_id: str) -> None:
         """Have an attempt published once more, if it is of this gateway: a node has given it back."""

@@ -33,8 +33,20 @@ def _bound(table: Table, row: Mapping[str, object]) -> Values:
     return {f"{table.name}_{name}": value for name, value in row.items()}
 
 
-_SUBMISSION = _new(tables.submissions).cte("submission")
 _ATTEMPT = _new(tables.attempts).returning(tables.attempts.c.id).cte("attempt")
+# Only with the attempt: foreign keys are looked at when the statement ends.
+_SUBMISSION = (
+    insert(tables.submissions)
+    .from_select(
+        ["digest", "document"],
+        select(
+            bindparam("digest", type_=tables.submissions.c.digest.type),
+            bindparam("document", type_=tables.submissions.c.document.type),
+        ).select_from(_ATTEMPT),
+    )
+    .on_conflict_do_nothing()
+    .cte("submission")
+)
 # Only of a gateway that lives: one that was taken for dead accepts nothing.
 _DISPATCH = (
     insert(dispatches)
@@ -98,7 +110,8 @@ class GatewayJobRows:
         ticket, submission = new_ticket(), str(row["submission"])
         values = {
             **_bound(tables.attempts, row),
-            **_bound(tables.submissions, {"digest": submission, "document": document}),
+            "digest": submission,
+            "document": document,
             "gateway": self._gateway_id,
             "ticket": ticket_digest(ticket),
         }

@@ -218,8 +218,8 @@ class Runs:
         kept = self._kept.find(node, attempt_id, number)
         return kept if kept is not None else await self.held(node, attempt_id, number)
 
-    def forget(self, attempt_id: str) -> None:
-        """Have the run of an attempt read anew: it is over, or was given back."""
+    def forget(self, attempt_id: str | None) -> None:
+        """Have the run of an attempt, or of all, read anew: it is over, or was given back."""
         self._kept.forget(attempt_id)
 
     async def held(self, node: str, attempt_id: str, number: int) -> HeldRun:

@@ -41,8 +41,9 @@ from assayd_cluster.gateway.runs import Runs
 log = structlog.get_logger()
 
 MANIFEST = "manifest.json"
-LARGE_BYTES = 32 * 2**10
-"""Files that are more than this in all are read in a thread, so that others are served."""
+LARGE_BYTES = 8 * 2**10
+"""Files that are more than this in all are read in a thread, so that others are served: they may take a
+millisecond for each 2 KiB."""
 STAMPED = ("stdout", "stderr", "execution", "validation", "submission", "junit")
 """How the files begin that are named by the time at which the attempt was accepted."""
 MOST_RULE = 128
@@ -92,8 +93,7 @@ class RunVerdicts:
         written = await deps.artifacts.write(_bundle(attempt, held, brought, files))
         attempt = replace(attempt, bundle=written.location, artifacts=written.artifacts)
         events = self._events(attempt, held, brought.events)
-        if not await deps.jobs.finish(attempt, events, cases):
-            await self._remove(attempt.id, written.location)
+        if not await self._finish(held, attempt, events, cases):
             return False
         if deps.execution.is_here(attempt.id):
             self._show(events, read_events(held, brought.events))
@@ -106,6 +106,22 @@ class RunVerdicts:
             )
         )
         return True
+
+    async def _finish(
+        self, held: HeldRun, attempt: Attempt, events: Sequence[Event], cases: Sequence[Case]
+    ) -> bool:
+        """Put a verdict on record whose bundle is written; remove what does not count.
+
+        What is known here of the run may be old: that it is the node's still is seen in the transaction.
+        """
+        try:
+            first = await self._deps.jobs.finish(attempt, events, cases, held_by=held.node)
+        except RequestError:
+            await self._remove(attempt.id, attempt.bundle)
+            raise
+        if not first:
+            await self._remove(attempt.id, attempt.bundle)
+        return first
 
     async def _own_files(self, attempt: Attempt, document: bytes) -> Mapping[str, bytes]:
         """Return what the bundle has from here: the submission as it was accepted, and what was before."""
@@ -146,11 +162,11 @@ class RunVerdicts:
         for event in merge(lasting, output, key=lambda event: event.seq):
             hub.show(event)
 
-    async def _remove(self, attempt_id: str, location: str) -> None:
+    async def _remove(self, attempt_id: str, location: str | None) -> None:
         """Remove a bundle that does not count; the one that does may be the same, brought to two gateways."""
         try:
             recorded = await self._deps.jobs.get(attempt_id)
-            if recorded is not None and recorded.bundle != location:
+            if location is not None and (recorded is None or recorded.bundle != location):
                 await self._deps.artifacts.remove(location)
         except StoreError as trouble:
             log.warning("bundle.not_removed", code=trouble.code, bundle=location)
@@ -279,7 +295,7 @@ def _text(text: str, most: int) -> str:
 
 def _bundle(attempt: Attempt, held: HeldRun, brought: RunVerdict, files: Mapping[str, bytes]) -> Bundle:
     theirs = _object(files[MANIFEST], "manifest.json") if MANIFEST in files else {}
-    names = {file.name for file in brought.files if file.truncated}
+    cut = {_was(file.name) for file in brought.files if file.truncated}
     return Bundle(
         attempt_id=attempt.id,
         run_number=held.number,
@@ -287,7 +303,7 @@ def _bundle(attempt: Attempt, held: HeldRun, brought: RunVerdict, files: Mapping
         category=attempt.labels.get("category", attempt.kind),
         platform=attempt.labels.get("platform", "default"),
         files={name: content for name, content in files.items() if name != MANIFEST},
-        truncated=frozenset(name for name in files if _was(name) in {_was(each) for each in names}),
+        truncated=frozenset(name for name in files if _was(name) in cut),
         manifest={
             "assayd": __version__,
             "attempt_id": attempt.id,

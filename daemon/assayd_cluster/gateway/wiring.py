@@ -204,8 +204,8 @@ class _Building:
         live = LiveRuns(access, runs, verdicts, execution=remote, others=others, notices=self._notices)
         remote.on_cancelled = live.cancels.give
         _listen(self._notices, remote, others, live)
-        if basics.settings.webhooks.receivers:
-            remote.on_finished_elsewhere = access.messages_added.set
+        access.on_message = partial(self._notices.tell, kind="message")
+        self._notices.on("message", lambda _: access.messages_added.set())
         await stack.enter_async_context(self._notices.running())
         driving = GatewayDriving(access, self._gateway_id, self._notices)
         nodes = Nodes(access, partial(_digests, shared.policies))
@@ -290,6 +290,7 @@ def _listen(notices: Notices, remote: RemoteExecution, others: OtherGateways, li
     finishing: set[asyncio.Task[None]] = set()
 
     def finished(notice: Notice) -> None:
+        live.forget(notice["attempt"])
         remote.look_for(notice["attempt"])
         task = asyncio.ensure_future(others.finish(notice["attempt"]))
         finishing.add(task)
@@ -299,7 +300,12 @@ def _listen(notices: Notices, remote: RemoteExecution, others: OtherGateways, li
         remote.cancel(notice["attempt"])
         live.cancels.give()
 
+    def exhausted(notice: Notice) -> None:
+        live.forget(notice["attempt"])
+        remote.exhaust(notice["attempt"])
+
     def missed() -> None:
+        live.forget()
         remote.look_for_all()
         others.wake_all()
         live.cancels.give()
@@ -307,6 +313,6 @@ def _listen(notices: Notices, remote: RemoteExecution, others: OtherGateways, li
     notices.on("finished", finished)
     notices.on("cancelled", cancelled)
     notices.on("again", lambda notice: live.publish_again(notice["attempt"]))
-    notices.on("exhausted", lambda notice: remote.exhaust(notice["attempt"]))
+    notices.on("exhausted", exhausted)
     notices.on("event", lambda notice: live.show(noticed_event(notice)))
     notices.missed = missed

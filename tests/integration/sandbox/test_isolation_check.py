@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -13,11 +15,11 @@ from assayd.engines.oci.runtime import CANDIDATES
 from assayd.errors import EngineError
 from assayd.model.run import Cause
 from assayd.sandbox import isolation_check as canary
-from assayd.sandbox.probes import RELAYED, probes
+from assayd.sandbox.probes import RELAYED, RUNNER_MEMORY, probes
 from assayd.sandbox.readiness import IsolationCheck
 from assayd.sandbox.sandbox import Sandbox
 from assayd.wiring.engine import isolation_check_of
-from support.engines.oci import IMAGES, RUN, made_engine, needs_oci
+from support.engines.oci import IMAGES, RUN, made_engine, needs_oci, oci_engine
 from support.engines.sandboxes import sandbox_on
 
 
@@ -40,6 +42,18 @@ async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
 async def test_the_canary_is_silent_on_this_engine(sandbox: Sandbox):
     assert await canary.check_isolation(sandbox) == []
     assert sandbox.counts_kills
+
+
+@needs_oci
+@pytest.mark.parametrize("templates", [False, True], ids=["plain", "templates"])
+async def test_the_canary_is_silent_whatever_mask_a_unit_gives_the_daemon(templates: bool):
+    before = os.umask(0o077)
+    try:
+        async with sandbox_on(engine := oci_engine(templates=templates)) as sandbox:
+            assert await canary.check_isolation(sandbox) == []
+    finally:
+        os.umask(before)
+    await engine.close()
 
 
 @needs_oci
@@ -159,6 +173,21 @@ def test_each_fact_of_the_way_out_is_judged(fact: str):
     assert list(probe.complaints(good)) == []
     [complaint] = probe.complaints({**good, fact: ["eth0"]})
     assert complaint.startswith(fact.replace("_", " "))
+
+
+def test_runner_is_the_largest_also_where_a_service_manager_has_raised_every_score():
+    """A score that was set with more rights is the least that one's own children may have."""
+    accepted = []
+
+    class Score(io.StringIO):
+        def write(self, text: str) -> int:
+            if int(text) < 200:
+                raise PermissionError
+            accepted.append(text)
+            return len(text)
+
+    exec(RUNNER_MEMORY.partition("for _ in")[0], {"open": lambda path, mode: Score()})
+    assert accepted == ["200"]
 
 
 def test_there_is_a_probe_for_each_limit_that_ends_a_unit():

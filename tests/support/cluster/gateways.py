@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from sqlalchemy import text
+
 from assayd import __version__
 from assayd.documents import read_submission
 from assayd.model.attempt import Attempt
@@ -62,6 +64,12 @@ class OneGateway:
         self.access = gateway.cluster.basics.access
         self.runs = gateway.cluster.door.runs
 
+    def deaf(self) -> None:
+        """Have it hear no notices any more."""
+        notices = self.runs._notices
+        for kind in ("again", "finished", "exhausted"):
+            notices.on(kind, lambda _: None)
+
     def profiles(self) -> dict[str, str]:
         policies = self.gateway.parts.shared.policies
         return {name: policies.get(name).digest for name in policies.names}
@@ -114,3 +122,18 @@ async def one_gateway(
         gateway = await build_gateway(settings, stack, messages, overrides)
         stack.callback(gateway.parts.scheduler.release_waiters)
         yield OneGateway(gateway, messages)
+
+
+@asynccontextmanager
+async def two_gateways(folder: Path, url: str) -> AsyncIterator[tuple[OneGateway, OneGateway]]:
+    """Run two gateways with one node while the body runs; the first is the eldest."""
+    async with one_gateway(folder, url, "first") as first, one_gateway(folder, url, "second") as second:
+        await first.beat("a")
+        await second.cluster.readiness.look()
+        yield first, second
+
+
+async def silence(gateway: OneGateway, table: str, key: str, name: str) -> None:
+    """Make a node or a gateway one that has not been heard of for long."""
+    statement = text(f"UPDATE {table} SET beat_at = 0 WHERE {key} = :name")
+    await gateway.access.write(lambda connection: connection.execute(statement, {"name": name}).close())

@@ -6,6 +6,7 @@ import json
 import random
 import time
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count
@@ -15,6 +16,7 @@ from assayd.client import Document, PlainClient
 from assayd.client.errors import ClientError
 from assayd.ids import Ulids
 
+KINDS = ("passes", "fails", "slow", "large")
 _PASSES = 'import sys\nprint("{text}")\n'
 _FAILS = 'raise SystemExit("{text}")\n'
 _SLOW = 'import time\ntime.sleep({seconds})\nprint("{text}")\n'
@@ -42,12 +44,14 @@ class Load:
         self._random = random.Random(7)
         self.expected: dict[str, str] = {}
 
-    def submissions(self, number: int, *, slow_s: float = 0.3) -> list[tuple[Document, str]]:
+    def submissions(
+        self, number: int, *, slow_s: float = 0.3, kinds: Sequence[str] = KINDS
+    ) -> list[tuple[Document, str]]:
         """Return so many with their verdicts: one in four fails, some are slow, some bring much."""
         made = []
         for _ in range(number):
             text = f"attempt {next(self._numbers)}"
-            kind = self._random.choice(("passes", "fails", "slow", "large"))
+            kind = self._random.choice(kinds)
             seconds = round(slow_s * (0.5 + self._random.random()), 2)
             code = {"passes": _PASSES, "fails": _FAILS, "slow": _SLOW, "large": _LARGE}[kind]
             payload: Document = {"code": code.format(text=text, seconds=seconds)}
@@ -58,9 +62,12 @@ class Load:
             )
         return made
 
-    def send(self, number: int, *, slow_s: float = 0.3, within_s: float = 120.0) -> list[str]:
+    def send(
+        self, number: int, *, slow_s: float = 0.3, within_s: float = 120.0, kinds: Sequence[str] = KINDS
+    ) -> list[str]:
         """Send so many attempts, each until it is accepted; return their ids."""
-        works = [(self._ulids.new(), *made) for made in self.submissions(number, slow_s=slow_s)]
+        made = self.submissions(number, slow_s=slow_s, kinds=kinds)
+        works = [(self._ulids.new(), *each) for each in made]
         until = time.monotonic() + within_s
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda work: self._send(work[0], work[1], until), works))

@@ -22,15 +22,15 @@ USUALLY_S = 180.0
 Done = subprocess.CompletedProcess[str]
 
 
-def make_root(folder: Path) -> Path:
-    """Make the root folder, or give the one that is there."""
+def make_root(folder: Path, more: Sequence[str] = ()) -> Path:
+    """Make the root folder, or give the one that is there. Args: `more` packages that it has."""
     root = folder / "root"
     if not root.exists():
         folder.mkdir(parents=True, exist_ok=True)
         sources = folder / "sources.list"
         sources.write_text("".join(f"{source.line}\n" for source in apt_sources()))
         command = ["mmdebstrap", "--quiet", "--variant=minbase", "--format=directory"]
-        command += [f"--include={','.join(PACKAGES)}", "", str(folder / "new"), str(sources)]
+        command += [f"--include={','.join((*PACKAGES, *more))}", "", str(folder / "new"), str(sources)]
         subprocess.run(command, check=True, timeout=1800)
         (folder / "new").rename(root)
     return root

@@ -39,9 +39,9 @@ def build_deb(wheel: Path, cache: Path) -> Path:
     return next(iter(folder.glob("*.deb")))
 
 
-def download_wheels(cache: Path) -> Path:
-    """Fetch the locked packages of an installation, or give the folder that has them."""
-    lock = ROOT / "requirements/run.txt"
+def download_wheels(cache: Path, lock_name: str = "run") -> Path:
+    """Fetch the locked packages of an installation, or of an extra, or give the folder that has them."""
+    lock = ROOT / f"requirements/{lock_name}.txt"
     folder = cache / hashlib.sha256(lock.read_bytes()).hexdigest()[:16]
     if not folder.exists():
         new = cache / "new"

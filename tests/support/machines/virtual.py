@@ -63,7 +63,10 @@ def _compile(folder: Path, tests: Sequence[str]) -> None:
     environment = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPATH"] = f"{folder / 'daemon'}:{folder / 'site'}"
     collect = ["-m", "pytest", "-c", "pyproject.toml", "-p", "no:cacheprovider", "-q", "--collect-only"]
-    for arguments in (["-m", "compileall", "-q", "daemon", "site"], [*collect, *tests]):
+    steps = [["-m", "compileall", "-q", "daemon", "site"]]
+    if tests:
+        steps.append([*collect, *tests])
+    for arguments in steps:
         subprocess.run(
             [sys.executable, *arguments],
             cwd=folder,

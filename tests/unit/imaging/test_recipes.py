@@ -40,7 +40,7 @@ def test_recipe_adds_to_what_it_extends(own: Path) -> None:
     python, recipe = Recipes(share("images")).load("python"), load(own, GOOD)
 
     assert recipe.extends == "python"
-    assert recipe.packages == (*python.packages, "libgomp1")
+    assert recipe.packages == (*python.packages, "libgomp1", "libstdc++6")
     assert recipe.entrypoint == python.entrypoint
     assert recipe.python_path == (SITE,)
     assert recipe.preload == ("numpy",)

@@ -98,6 +98,46 @@ async def test_run_given_back_at_one_gateway_is_given_back_at_all(
             assert await one.bring("n", attempt.id, again)  # read from the record: it was claimed elsewhere
 
 
+async def test_run_given_back_where_the_notice_was_missed_counts_for_nothing(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    lost = RunLost(lost=True, reason="it drains", started=False)
+    with postgres.database() as url:
+        async with one_gateway(tmp_path, url, "a") as one, one_gateway(tmp_path, url, "b") as other:
+            for gateway in (one, other):
+                await gateway.beat("n")
+                await gateway.beat("m")
+            attempt = await other.submit()
+            old = await one.claim("n", await other.messages.next())
+            one.deaf()
+            await other.runs.lose("n", attempt.id, old.run, lost)
+            claimed = await other.claim("m", await other.messages.next())
+            with pytest.raises(RequestError, match="does not hold run 1"):
+                await one.bring("n", attempt.id, old)
+            assert not list((tmp_path / "bundles").glob("*/*/*.tar"))
+            assert await other.bring("m", attempt.id, claimed)
+
+
+async def test_old_claim_is_none_on_another_attempt_of_the_same_id(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    with postgres.database() as url:
+        async with one_gateway(tmp_path, url, "a") as one, one_gateway(tmp_path, url, "b") as other:
+            for gateway in (one, other):
+                await gateway.beat("n")
+            attempt = await other.submit()
+            old = await one.claim("n", await other.messages.next())
+            one.deaf()
+            await other.bring("n", attempt.id, old)
+            await other.service.wait(attempt.id, 30)
+            await other.jobs.remove([attempt.id])
+            again = await other.submit("# another\n", attempt_id=attempt.id)
+            claimed = await other.claim("n", await other.messages.next())
+            with pytest.raises(RequestError, match="does not hold run 1"):
+                await one.bring("n", attempt.id, old)
+            assert await other.bring("n", again.id, claimed)
+
+
 def test_capacity_that_no_node_has_is_refused() -> None:
     beat = {"capacity": MOST_CAPACITY, "ready": True, "version": "1"}
     assert NodeBeat.model_validate(beat).capacity == MOST_CAPACITY

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import select
 
 from assayd.documents.reports import CaseDocument
 from assayd.errors import RequestError, StoreError
@@ -23,12 +22,11 @@ from assayd_cluster import tables
 from assayd_cluster.documents import RunLost
 from assayd_cluster.gateway.dispatches import Message
 from assayd_cluster.gateway.runs import Held
-from support.cluster.gateways import CODE, PEER, OneGateway, one_gateway
+from support.cluster.gateways import PEER, one_gateway, silence, two_gateways
 from support.stores.postgres import PostgresServer, needs_postgres
 
 pytestmark = needs_postgres
 
-_LARGE = CODE + "# " + "." * 400_000
 _OUTBOX = select(tables.dispatches)
 
 
@@ -43,20 +41,6 @@ def url(database: str) -> Iterator[str]:
     yield database
     with psycopg.connect(database.replace("+psycopg", "")) as connection:
         connection.execute("TRUNCATE attempts, submissions, gateways, drivers, nodes CASCADE")
-
-
-@asynccontextmanager
-async def two_gateways(folder: Path, url: str) -> AsyncIterator[tuple[OneGateway, OneGateway]]:
-    async with one_gateway(folder, url, "first") as first, one_gateway(folder, url, "second") as second:
-        await first.beat("a")
-        await second.cluster.readiness.look()
-        yield first, second
-
-
-async def silence(gateway: OneGateway, table: str, key: str, name: str) -> None:
-    """Make a node or a gateway one that has not been heard of for long."""
-    statement = text(f"UPDATE {table} SET beat_at = 0 WHERE {key} = :name")
-    await gateway.access.write(lambda connection: connection.execute(statement, {"name": name}).close())
 
 
 async def test_gateway_without_a_node_takes_nothing_and_says_why(tmp_path: Path, url: str) -> None:
@@ -90,24 +74,6 @@ async def test_verdict_of_a_node_is_the_attempts(tmp_path: Path, url: str) -> No
     assert left == []
 
 
-async def test_what_waits_in_the_database_leaves_a_tenant_less_room_at_every_gateway(
-    tmp_path: Path, url: str
-) -> None:
-    async with one_gateway(tmp_path, url, "first", database_mb=1) as first:
-        await first.beat("a")
-        await first.submit(_LARGE + "first")
-        async with one_gateway(tmp_path, url, "second", database_mb=1) as second:
-            await second.beat("a")
-            with pytest.raises(RequestError, match=r"of cluster.database_mb \(1\)") as caught:
-                await second.submit(_LARGE + "second")
-            assert caught.value.code == "quota.disk"
-            await second.submit()
-        await first.finish_all("a", 1)
-    async with one_gateway(tmp_path, url, "third", database_mb=1) as third:
-        await third.beat("a")
-        await third.submit(_LARGE + "second")
-
-
 async def test_output_that_comes_with_the_verdict_alone_is_seen_by_those_who_follow(
     tmp_path: Path, url: str
 ) -> None:
@@ -129,7 +95,7 @@ async def test_cases_of_the_report_are_those_that_kinds_keep_records_of(
 ) -> None:
     kept: list[Case] = []
 
-    async def finish(jobs: Any, attempt: Attempt, events: Any, cases: Sequence[Case]) -> bool:
+    async def finish(jobs: Any, attempt: Attempt, events: Any, cases: Sequence[Case], **more: Any) -> bool:
         kept.extend(cases)
         return bool(await recorded(jobs, attempt, events, cases))
 
