@@ -42,12 +42,12 @@ class BrokerChannel:
             with suppress(*AWAY):
                 self._send(messages)
                 return
-            self.close()
+            self._drop()
         try:
             self._connect()
             self._send(messages)
         except BaseException:
-            self.close()
+            self._drop()
             raise
 
     def close(self) -> None:
@@ -56,6 +56,12 @@ class BrokerChannel:
         if connection is not None:
             with suppress(*AWAY):
                 connection.close()
+
+    def _drop(self) -> None:
+        """Forget the connection without a word: a broker that has stopped would never answer it."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.collect()
 
     def _connect(self) -> None:
         self._connection = self._celery.connection_for_write()

@@ -17,6 +17,7 @@ class StubBroker:
         self.published: list[Any] = []
         self.asked_after: list[int] = []
         self.closed = False
+        self.dropped = False
         self.lost = False
         self.answer: Callable[[StubBroker], None] = lambda broker: broker.tell("ack", len(broker.published))
 
@@ -49,3 +50,6 @@ class StubBroker:
 
     def close(self) -> None:
         self.closed = True
+
+    def collect(self) -> None:
+        self.dropped = True
