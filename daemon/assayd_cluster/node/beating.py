@@ -86,6 +86,8 @@ class Heart:
             reason=reason[:1000],
             draining=self._stopping.draining.is_set(),
             version=__version__,
+            engine=self._runner.engine,
+            images=dict(self._runner.images),
             profiles=profiles,
             runs=self._runner.in_hand(),
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, repeat
@@ -39,6 +39,8 @@ AT_ONCE_S = 0.25
 LOOK_S = 10.0
 """How long one question after a verdict waits for it."""
 LAST_RUN = 2
+PREFIX = "assayd/"
+"""How a daemon names images to its engine; profiles leave it out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +92,10 @@ class Runner:
         self._stopping = stopping
         self._lock = threading.Condition()
         self._in_hand: set[str] = set()
+        self.engine = ""
+        """What has run the last attempt; empty before the first."""
+        self.images: Mapping[str, str] = {}
+        """The digests of the images that attempts have run in, by name."""
 
     def in_hand(self) -> list[str]:
         """Return the attempts that messages are held for."""
@@ -175,6 +181,10 @@ class Runner:
 
     def _documents(self, attempt: Document) -> Document:
         """Return a verdict as the gateway takes it."""
+        if attempt.get("execution") is not None:
+            container = attempt["execution"]["container"]
+            name = container["image"].removeprefix(PREFIX)
+            self.engine, self.images = container["engine"], {**self.images, name: container["image_digest"]}
         events = [live_event(event) for event in self._daemon.events(attempt["id"])]
         listed = {artifact["name"]: artifact for artifact in attempt["artifacts"]}
         return {

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 
 from support.cluster.unix_http import Answer, Request, refusal
 
+CONTAINER = {"image": "assayd/python", "image_digest": "sha256:00", "engine": "oci 1.8.1"}
+
 
 class StubDaemon:
     def __init__(self) -> None:
@@ -89,6 +91,7 @@ class StubDaemon:
             "verdict": verdict if done else None,
             "error": {"code": "attempt.interrupted", "message": "stub"} if verdict == "error" else None,
             "run_number": 1,
+            "execution": {"container": CONTAINER} if done else None,
             "artifacts": [_artifact(name, content) for name, content in contents.items()],
         }
         return Answer(200, document)

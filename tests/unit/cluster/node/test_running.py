@@ -22,6 +22,16 @@ def test_an_attempt_comes_to_its_verdict_with_its_files_once(parts: NodeParts) -
     assert parts.daemon.submitted == [attempt_id]
 
 
+def test_engine_and_images_are_known_once_something_has_run(parts: NodeParts) -> None:
+    attempt_id, _ = parts.attempt()
+    assert (parts.runner.engine, parts.runner.images) == ("", {})
+
+    parts.runner.run(attempt_id, TICKET)
+
+    assert parts.runner.engine == "oci 1.8.1"
+    assert parts.runner.images == {"python": "sha256:00"}
+
+
 def test_a_large_file_is_sent_ahead_of_the_verdict(parts: NodeParts) -> None:
     attempt_id, known = parts.attempt(large_bytes=100_000)
 
