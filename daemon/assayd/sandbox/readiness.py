@@ -27,6 +27,8 @@ log = structlog.get_logger()
 IsolationCheck = Callable[[Sandbox], Awaitable[Sequence[str]]]
 """Tries the isolation of a container; returns a sentence for each part that does not hold."""
 
+TO_BE_BUILT = {"image.missing", "image.mismatch"}
+
 
 class ReadinessSupervisor:
     """The sandbox with its state of readiness."""
@@ -103,6 +105,7 @@ class ReadinessSupervisor:
         self.problem = "the engine answers; leftovers and isolation are being checked"
         await self.reaper.sweep(patient=self.info is not None)
         self._images.forget()
+        await self._require_images()
         keys = [await self.sandbox.key(spec) for spec in self._usual]
         leaks = await self._isolation_check(self.sandbox)
         if leaks:
@@ -113,6 +116,27 @@ class ReadinessSupervisor:
         self.sandbox.usable.set()
         self.tried.set()
         log.info("sandbox.ready", engine=info.name, version=info.version, runtime=info.runtime)
+
+    async def _require_images(self) -> None:
+        """See that every kind has its image. Raises: EngineError, which names all that are to be built."""
+        troubles: dict[str, EngineError] = {}
+        for name in sorted({spec.image for spec in self._usual}):
+            try:
+                await self._images.get(name)
+            except EngineError as trouble:
+                if trouble.code not in TO_BE_BUILT:
+                    raise
+                troubles[name] = trouble
+        if not troubles:
+            return
+        first = next(iter(troubles.values()))
+        if len(troubles) == 1:
+            raise first
+        names = " ".join(troubles)
+        message = (
+            f"images that the kinds need are missing or of another version; run: assay images build {names}"
+        )
+        raise EngineError(first.code, message)
 
     def show(self, metrics: Metrics) -> None:
         """Set the gauges to what the pool holds now."""

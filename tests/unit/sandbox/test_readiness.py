@@ -11,6 +11,7 @@ import assayd.guest
 from assayd.ids import SystemClock
 from assayd.ports.engine import EngineInfo
 from assayd.ports.service import Health
+from assayd.model.run import Limits, RunSpec
 from assayd.sandbox.images import Images
 from assayd.sandbox.pool.reaper import Reaper
 from assayd.sandbox.readiness import ReadinessSupervisor
@@ -18,6 +19,9 @@ from assayd.sandbox.sandbox import Sandbox
 from support.engines.sandboxes import no_way_out
 from support.engines.warm_pool import IMAGE, polite_guest, running, until
 from support.fakes.engine import FakeEngine
+
+
+LIMITS = Limits(timeout_s=5, unit_timeout_s=1, memory_bytes=2**20, max_processes=1)
 
 
 class HoledEngine(FakeEngine):
@@ -84,3 +88,25 @@ async def test_engine_row_says_how_containers_are_made_and_what_else_could_be_ha
         await house.prepare()
         [row, *_] = await house.examine()
     assert row.detail == "oci 1, /bin/r, templates on, cgroup v1, k; another is here too"
+
+
+async def test_all_images_that_are_to_be_built_are_named_at_once() -> None:
+    engine = FakeEngine(polite_guest, images=[IMAGE])
+    async with running(engine) as pool:
+        house = ReadinessSupervisor(
+            engine=engine,
+            reaper=Reaper(engine=engine, daemon_id="d", live=pool.live, on_gone=pool.forget),
+            sandbox=Sandbox(
+                pool=pool,
+                images=Images(engine, Path(assayd.guest.__file__).parent),
+                clock=SystemClock(),
+                seccomp="{}",
+                egress=no_way_out(),
+            ),
+            usual=[RunSpec(image=image, limits=LIMITS, units=()) for image in ("forth", "adapter", "forth")],
+            isolation_check=held,
+        )
+        preparing = asyncio.create_task(house.prepare())
+        await until(lambda: preparing.done() or "run: assay" in house.problem)
+        preparing.cancel()
+    assert house.problem.endswith("run: assay images build adapter forth")
