@@ -9,9 +9,9 @@ import pytest
 
 import assayd.guest
 from assayd.ids import SystemClock
+from assayd.model.run import Limits, RunSpec
 from assayd.ports.engine import EngineInfo
 from assayd.ports.service import Health
-from assayd.model.run import Limits, RunSpec
 from assayd.sandbox.images import Images
 from assayd.sandbox.pool.reaper import Reaper
 from assayd.sandbox.readiness import ReadinessSupervisor
@@ -19,7 +19,6 @@ from assayd.sandbox.sandbox import Sandbox
 from support.engines.sandboxes import no_way_out
 from support.engines.warm_pool import IMAGE, polite_guest, running, until
 from support.fakes.engine import FakeEngine
-
 
 LIMITS = Limits(timeout_s=5, unit_timeout_s=1, memory_bytes=2**20, max_processes=1)
 
