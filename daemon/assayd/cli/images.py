@@ -80,7 +80,8 @@ def remove_unused(*, dry_run: bool) -> list[list[str]]:
     """Remove images that neither a kind nor a profile names; return name, size and what was done of each."""
     unused = [one for one in asyncio.run(_listed()) if not _names_of_users(one.name.removeprefix(PREFIX))]
     if dry_run:
-        return [[one.name.removeprefix(PREFIX), _mib(_own(one)), "would be removed"] for one in unused]
+        would = "would be removed, unless a daemon or a container uses it"
+        return [[one.name.removeprefix(PREFIX), _mib(_own(one)), would] for one in unused]
     return [
         [one.name.removeprefix(PREFIX), _mib(_own(one)), asyncio.run(_remove(one.name))] for one in unused
     ]

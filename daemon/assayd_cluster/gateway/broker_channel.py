@@ -64,7 +64,8 @@ class BrokerChannel:
             connection.collect()
 
     def _connect(self) -> None:
-        self._connection = self._celery.connection_for_write()
+        limits = {"read_timeout": CONFIRMED_WITHIN_S, "write_timeout": CONFIRMED_WITHIN_S}
+        self._connection = self._celery.connection_for_write(transport_options=limits)
         self._connection.connect()
         self._channel = self._connection.channel()
         self._channel.confirm_select()

@@ -10,8 +10,10 @@ import pytest
 from amqp.exceptions import MessageNacked
 
 from assayd_cluster.broker import EXCHANGE, TASK, make_celery
-from assayd_cluster.gateway.broker_channel import BrokerChannel
+from assayd_cluster.gateway import broker_channel
+from assayd_cluster.gateway.broker_channel import AWAY, BrokerChannel
 from assayd_cluster.gateway.dispatches import Message
+from support.cluster.silent_broker import OPEN_CHANNEL, PUBLISH, SELECT_CONFIRMS, broker_silent_from
 from support.cluster.stub_broker import StubBroker
 
 QUEUE = "assayd.attempts"
@@ -20,7 +22,7 @@ FIRST, SECOND = (Message(attempt=f"01{n}", submission="0" * 64, ticket=f"ticket-
 
 def channel_to(*brokers: StubBroker) -> BrokerChannel:
     app, coming = make_celery("memory://", queue=QUEUE), iter(brokers)
-    app.connection_for_write = lambda: next(coming)
+    app.connection_for_write = lambda **_: next(coming)
     return BrokerChannel(app)
 
 
@@ -77,6 +79,15 @@ def test_message_that_the_broker_refuses_is_an_error_and_the_next_has_a_fresh_co
         channel.send([FIRST])
     channel.send([FIRST])
     assert (full.dropped, len(fresh.published)) == (True, 1)
+
+
+@pytest.mark.parametrize(
+    "step", [OPEN_CHANNEL, SELECT_CONFIRMS, PUBLISH], ids=["channel", "confirms", "message"]
+)
+def test_a_broker_that_falls_silent_is_away(step: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_channel, "CONFIRMED_WITHIN_S", 0.5)
+    with broker_silent_from(step) as url, pytest.raises(AWAY):
+        BrokerChannel(make_celery(url, queue=QUEUE)).send([FIRST])
 
 
 def _properties(broker: StubBroker) -> list[Any]:
