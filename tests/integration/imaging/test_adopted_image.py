@@ -63,7 +63,7 @@ OTHERWISE = {"signals/stack_overflow", "resources/memory_in_pipes"}
 HELD = {"kernel", "proc", "sockets", "signals", "resources"}
 QUICK = {"kernel", "proc"}
 ONLY_OCI = pytest.mark.parametrize("kind", [pytest.param("oci-templates", marks=needs_oci)], indirect=True)
-"""For what an engine in use by others must not be asked, or does not tell."""
+"""For what an engine in use by others must not be asked, does not tell, or has no part in."""
 PROGRAMS = read_programs(ROOT / "tests/escape/programs")
 
 
@@ -182,6 +182,7 @@ async def test_image_without_python_brings_evidence_and_outputs(sandbox: Sandbox
     assert "Image plain has bash." in str(judged.stage_findings["sandbox"])
 
 
+@ONLY_OCI
 async def test_image_that_changed_after_it_was_adopted_is_not_built_again(place: Path, plain: str) -> None:
     archive = place / "changed.tar"
     write_docker_archive(archive, [files({"a": b""})])

@@ -23,7 +23,7 @@ class Noting:
 
 async def publish(*brokers: StubBroker, messages: Sequence[Message]) -> tuple[Publisher, list[str]]:
     app, coming, counted = make_celery("memory://", queue="assayd.attempts"), iter(brokers), list[str]()
-    app.connection_for_write = lambda: next(coming)
+    app.connection_for_write = lambda **_: next(coming)
     publisher = Publisher(app)
     publisher.count = counted.append
     async with publisher.running(cast("Dispatches", Noting())):
