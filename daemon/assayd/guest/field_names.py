@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 private.isolate(globals())
 
 _MAKERS = ("_init_fn", "_repr_fn", "_frozen_get_del_attr", "_tuple_str", "_hash_fn")
-"""The functions of the library that make text of fields; each is given them in a list or tuple."""
+"""The functions of the library that make text of fields; each is given them in a list or tuple.
+
+From Python 3.13 on, some of it is made where the class is, and all of it goes through `_FuncBuilder.add_fn`.
+"""
+_FIELDS, _LISTED = "fields", "field_list"
+"""What holds fields where text was made of them, right before it is added."""
 _EVENT = "compile"
 
 
@@ -53,7 +58,10 @@ def check_field_names(places: FrameClassifier, reporter: Reporter) -> bool:
         name = field.name
         return type(name) is str and str.isidentifier(name) and not iskeyword(name)
 
-    for name in _MAKERS:
+    builder = getattr(dataclasses, "_FuncBuilder", None)
+    if builder is not None:
+        builder.add_fn = opaque(_checked_above(builder.add_fn, is_named, refuse))
+    for name in _MAKERS if builder is None else filter(dataclasses.__dict__.__contains__, _MAKERS):
         setattr(dataclasses, name, opaque(_checked(getattr(dataclasses, name), is_named, refuse)))
     return True
 
@@ -66,5 +74,19 @@ def _checked(
             if type(argument) in {list, tuple} and not all(map(is_named, argument)):
                 refuse()
         return make(*arguments, **named)
+
+    return checked
+
+
+def _checked_above(
+    add: Callable[..., Any], is_named: Callable[[Any], bool], refuse: Callable[[], None]
+) -> Callable[..., Any]:
+    def checked(*arguments: Any, **named: Any) -> Any:
+        above = _getframe(1).f_locals
+        fields = above[_FIELDS]  # whoever adds text has them: a library that is built otherwise adds none
+        fields = (*(fields.values() if type(fields) is dict else fields), *above.get(_LISTED, ()))
+        if not all(map(is_named, fields)):
+            refuse()
+        return add(*arguments, **named)
 
     return checked
