@@ -26,7 +26,7 @@ GRACE_S = 1
 def serve(daemon: Target, *, port: int, link_file: Path | None) -> None:
     """Serve until the program is ended. Raises: RequestError ``usage``, for a port that is taken."""
     sessions = Sessions()
-    with _listen(port) as listener:
+    with listen(port) as listener:
         taken = listener.getsockname()[1]
         links = Links(sessions, taken, link_file)
         hosts = frozenset({f"{ADDRESS}:{taken}"})  # never localhost: ::1 may be another user's
@@ -81,11 +81,13 @@ def _end(_: int, __: FrameType | None) -> None:
     raise SystemExit(0)
 
 
-def _listen(port: int) -> socket.socket:
+def listen(port: int) -> socket.socket:
+    """Return a listening socket: whoever uses the link before the server runs waits. Raises: RequestError."""
     listener = socket.socket(socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((ADDRESS, port))
+        listener.listen(CONNECTIONS)
     except OSError as error:
         listener.close()
         message = f"port {port} of {ADDRESS}: {error.strerror}; name another with --port, or 0 for any"

@@ -7,9 +7,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from socket import create_connection
 
 import httpx
 
+from assayd_console.serving import listen
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
 
@@ -28,6 +30,13 @@ def start(socket: Path, *arguments: str | Path) -> Iterator[subprocess.Popen[str
 def log_in(link: str) -> int:
     place, _, token = link.strip().partition("/#")
     return httpx.post(f"{place}/login", content=token, headers={"Origin": place}, timeout=60).status_code
+
+
+def test_whoever_uses_the_link_before_the_server_runs_waits_for_it() -> None:
+    with listen(0) as listener, create_connection(listener.getsockname(), timeout=60) as early:
+        accepted, peer = listener.accept()
+        with accepted:
+            assert peer == early.getsockname()
 
 
 def test_link_that_is_printed_logs_in_once(tmp_path: Path) -> None:
