@@ -24,6 +24,7 @@ from assayd.store import expiry, rows, tables
 from assayd.store.access import DatabaseAccess, open_access
 from assayd.store.listing import Statement, listing, page
 from assayd.store.outbox import Outbox, message_of_attempt
+from assayd.store.plain_job_rows import PlainJobRows
 from assayd.store.recorder import JobRows, Recorder, Written, keep
 from assayd.store.summary import summary
 from assayd.store.unsynced import UNSYNCED, UnsyncedBundles
@@ -94,43 +95,6 @@ _VERDICT = select(tables.verdicts).where(tables.verdicts.c.attempt_id == bindpar
 _BY_KEY = select(tables.attempts.c.id).where(
     tables.attempts.c.uid == bindparam("by_uid"), tables.attempts.c.idempotency_key == bindparam("by_key")
 )
-
-
-class PlainJobRows:
-    """Implements `recorder.JobRows` by a statement for each table."""
-
-    def __init__(self, access: DatabaseAccess) -> None:
-        self._new_submission = access.insert_or_nothing(tables.submissions)
-        self._new_attempt = access.insert_or_nothing(tables.attempts)
-        self._new_verdict = access.insert_or_nothing(tables.verdicts)
-        self._new_events = access.insert_list_or_nothing(tables.events)
-
-    def accepting(self, attempt: Attempt, row: rows.Values, document: bytes) -> None:
-        """Return None: each table has its own statement."""
-
-    def finishing(
-        self, attempt: Attempt, verdict: rows.Values, events: Sequence[rows.Values], held_by: str
-    ) -> None:
-        """Return None, as `accepting`."""
-
-    def accept(self, connection: Connection, attempt: Attempt, row: rows.Values, document: bytes) -> bool:
-        """Write a new attempt and its submission; False where its id or its key is on record."""
-        connection.execute(self._new_submission, {"digest": row["submission"], "document": document})
-        return connection.execute(self._new_attempt, row).rowcount == 1
-
-    def finish(
-        self,
-        connection: Connection,
-        attempt: Attempt,
-        verdict: rows.Values,
-        events: Sequence[rows.Values],
-    ) -> bool:
-        """Write a verdict and the events of the way there; False where there is a verdict."""
-        if connection.execute(self._new_verdict, verdict).rowcount != 1:
-            return False
-        if events:
-            self._new_events(connection, events)
-        return True
 
 
 class DatabaseJobStore:

@@ -16,7 +16,6 @@ from sqlalchemy import (
     func,
     insert,
     literal,
-    literal_column,
     or_,
     select,
     update,
@@ -29,12 +28,13 @@ from assayd.model.attempt import State
 from assayd.store import tables
 from assayd.store.access import DatabaseAccess
 from assayd.store.jobs import get_attempt
-from assayd.store.one_statement import OneStatement, Row, StatementText
+from assayd.store.one_statement import OneStatement, Row
 from assayd.store.rows import read_attempt
 from assayd_cluster.clock import LIVE_SINCE, NOW
 from assayd_cluster.documents import LIVE_S, Claim, Claimed
 from assayd_cluster.gateway.claiming import LastRun, Refusal, decide_claim
 from assayd_cluster.gateway.dispatches import ticket_digest
+from assayd_cluster.gateway.first_claims import first_claim
 from assayd_cluster.gateway.held_runs import HeldRun, HeldRuns
 from assayd_cluster.gateway.notices import Notices
 from assayd_cluster.tables import dispatches, nodes, uploads
@@ -97,37 +97,7 @@ _CLAIMED = (
     .where(_DISPATCH.attempt_id == bindparam("attempt"))
     .with_for_update(of=dispatches)
 )
-_FOUND = _CLAIMED.cte("found")
-_FIRST = (
-    insert_or(tables.runs)
-    .from_select(
-        [each.name for each in tables.runs.c],
-        select(
-            *(
-                {
-                    "attempt_id": _FOUND.c.id,
-                    "run_number": literal_column("1"),
-                    "daemon_id": bindparam("node", type_=_RUN.daemon_id.type),
-                    "leased_at": _FOUND.c.now,
-                    "expires_at": _FOUND.c.now + bindparam("lasts", type_=_RUN.expires_at.type),
-                }.get(each.name, literal_column("''"))
-                for each in tables.runs.c
-            )
-        ).where(
-            _FOUND.c.ticket_sha256 == bindparam("ticket"),
-            _FOUND.c.cancelled_at.is_(None),
-            _FOUND.c.runs.is_(None),
-            _FOUND.c.in_hand < 2 * func.coalesce(func.nullif(_FOUND.c.capacity, 0), 1),
-        ),
-    )
-    .on_conflict_do_nothing()
-    .returning(_RUN.run_number)
-    .cte("first")
-)
-_CLAIM_FIRST = StatementText(
-    select(_FOUND, select(func.count()).select_from(_FIRST).scalar_subquery().label("added"))
-)
-"""Assigns a node the first run of an attempt, where nothing speaks against that."""
+_CLAIM_FIRST = first_claim(_CLAIMED)
 _NODE = select(nodes.c.runs).where(nodes.c.name == bindparam("node"), nodes.c.beat_at > LIVE_SINCE)
 _OTHERS = select(func.count()).where(
     nodes.c.name != bindparam("node"), nodes.c.beat_at > LIVE_SINCE, nodes.c.consumes == 1
