@@ -121,7 +121,8 @@ class Cluster:
 
     def _without_docker(self) -> dict[str, dict[str, str]]:
         self.engine = "oci"
-        oci = {"ASSAYD_ENGINE__KIND": "oci", "ASSAYD_ENGINE__IMAGES_DIR": str(ROOT / ".run/images")}
+        images = os.environ.get("ASSAYD_ENGINE__IMAGES_DIR") or str(ROOT / ".run/images")
+        oci = {"ASSAYD_ENGINE__KIND": "oci", "ASSAYD_ENGINE__IMAGES_DIR": images}
         if self.builds_images:
             with step("images"):
                 run([HERE.parent / "oci.sh", "install"])
