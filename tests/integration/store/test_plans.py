@@ -128,8 +128,9 @@ async def test_claim_reads_neither_all_runs_nor_the_whole_outbox(
         await gateway.beat("a", runs=["0" * 25 + "1"])
         await gateway.submit()
         message = await gateway.messages.next()
+        await gateway.claim("a", message)
         plans.take()
-        claimed = await gateway.claim("a", message)
+        claimed = await gateway.claim("a", message)  # by the same words, but in a statement of its own
         plan = plans.take()
         await gateway.bring("a", message.attempt, claimed)
     assert "ix_runs_daemon_id" in plan
