@@ -71,7 +71,7 @@ def postpone_fork_handlers() -> None:
 
     Done for the clone and for each child, it would write to some hundred pages in each that forks share.
     """
-    os.register_at_fork = _postpone
+    os.register_at_fork = _postpone  # type: ignore[assignment]  # takes the same
 
 
 def end_postponing(*, guest_forks: bool) -> None:
