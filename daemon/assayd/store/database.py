@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
@@ -22,6 +22,7 @@ from sqlalchemy.pool import QueuePool
 from assayd.errors import ConfigError
 from assayd.store import tables
 from assayd.store.faults import translated, unusable
+from assayd.store.one_statement import OneStatement, in_transactions, run_together
 from assayd.store.server import (
     ServerPatience,
     changing_tables,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-HEAD = "0009"
+HEAD = "0010"
 """The newest revision in `migrations`; a test holds the two together."""
 
 BACKENDS = ("sqlite", "postgresql")
@@ -153,13 +154,29 @@ class WritingConnection:
 
         return transact() if self._is_sqlite else self._patience.see_through(transact)
 
+    def run_together(self, statements: Sequence[OneStatement[Any]]) -> list[Any]:
+        """Run changes of a server, of one statement each, in one transaction, as `run` does."""
+
+        def transact() -> list[Any]:
+            with self._kept() as connection:
+                return run_together(connection, statements)
+
+        return self._patience.see_through(transact)
+
     @contextmanager
     def _transaction(self, *, durable: bool) -> Iterator[Connection]:
-        try:
-            connection = self._open = self._open or self._engine.connect()
+        with self._kept() as connection:
             self._wait(connection, durable=durable)
+            if not self._is_sqlite:
+                in_transactions(connection)
             with connection.begin():
                 yield connection
+
+    @contextmanager
+    def _kept(self) -> Iterator[Connection]:
+        try:
+            self._open = self._open or self._engine.connect()
+            yield self._open
         except BaseException:
             self.close()
             raise

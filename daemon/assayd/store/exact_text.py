@@ -17,6 +17,13 @@ def written(text: str) -> str:
     return text.translate(_WRITTEN) if "\0" in text or _MARK in text else text
 
 
+def was_written(text: str) -> str:
+    """Return the text that was given to `written`."""
+    if _MARK not in text:
+        return text
+    return _MARKED.sub(lambda found: "\0" if found[1] == "0" else _MARK, text)
+
+
 class ExactText(TypeDecorator[str]):
     """Text that may hold any character, and is read as it was before `written`."""
 
@@ -25,6 +32,4 @@ class ExactText(TypeDecorator[str]):
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
         """Return the text of what was written."""
-        if value is None or dialect.name == "sqlite" or _MARK not in value:
-            return value
-        return _MARKED.sub(lambda found: "\0" if found[1] == "0" else _MARK, value)
+        return value if value is None or dialect.name == "sqlite" else was_written(value)

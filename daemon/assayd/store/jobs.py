@@ -24,7 +24,8 @@ from assayd.store import expiry, rows, tables
 from assayd.store.access import DatabaseAccess, open_access
 from assayd.store.listing import Statement, listing, page
 from assayd.store.outbox import Outbox, message_of_attempt
-from assayd.store.recorder import JobRows, Recorder, keep
+from assayd.store.plain_job_rows import PlainJobRows
+from assayd.store.recorder import JobRows, Recorder, Written, keep
 from assayd.store.summary import summary
 from assayd.store.unsynced import UNSYNCED, UnsyncedBundles
 
@@ -96,35 +97,6 @@ _BY_KEY = select(tables.attempts.c.id).where(
 )
 
 
-class PlainJobRows:
-    """Implements `recorder.JobRows` by a statement for each table."""
-
-    def __init__(self, access: DatabaseAccess) -> None:
-        self._new_submission = access.insert_or_nothing(tables.submissions)
-        self._new_attempt = access.insert_or_nothing(tables.attempts)
-        self._new_verdict = access.insert_or_nothing(tables.verdicts)
-        self._new_events = access.insert_list_or_nothing(tables.events)
-
-    def accept(self, connection: Connection, attempt: Attempt, row: rows.Values, document: bytes) -> bool:
-        """Write a new attempt and its submission; False where its id or its key is on record."""
-        connection.execute(self._new_submission, {"digest": row["submission"], "document": document})
-        return connection.execute(self._new_attempt, row).rowcount == 1
-
-    def finish(
-        self,
-        connection: Connection,
-        attempt: Attempt,
-        verdict: rows.Values,
-        events: Sequence[rows.Values],
-    ) -> bool:
-        """Write a verdict and the events of the way there; False where there is a verdict."""
-        if connection.execute(self._new_verdict, verdict).rowcount != 1:
-            return False
-        if events:
-            self._new_events(connection, events)
-        return True
-
-
 class DatabaseJobStore:
     """Implements `ports.store.JobStore` on SQLite or PostgreSQL."""
 
@@ -166,6 +138,10 @@ class DatabaseJobStore:
                 keep(connection, "accept", partial(recorder.accepted, connection, attempt, document))
             return Accepted(attempt=attempt, existing=False)
 
+        if len(document) <= LARGE_BYTES and not labels and not self._recorders_of(attempt):
+            alone = self._rows.accepting(attempt, values, document)
+            if alone is not None and await self.access.write(alone):
+                return Accepted(attempt=attempt, existing=False)
         return await self.access.write(apply)
 
     async def lease(self, run: Run) -> None:
@@ -198,10 +174,16 @@ class DatabaseJobStore:
         """Record the verdict with the events of the way there; False when there is a verdict already."""
         verdict = rows.verdict_values(attempt)
         happened = [rows.event_values(event) for event in events]
-        keep_bundle = self.unsynced.recorder(attempt) if self.unsynced is not None else None
         message = message_of_attempt(attempt)
-
         tried = False
+        if held_by is not None and message is None and not self._recorders_of(attempt):
+            alone = self._rows.finishing(attempt, verdict, happened, held_by)
+            if alone is not None:
+                written = await self.access.write(alone)
+                if written is not Written.LATER:
+                    return _is_first(written, verdict, held_by)
+                tried = alone.tried > 1
+        keep_bundle = self.unsynced.recorder(attempt) if self.unsynced is not None else None
 
         def apply(connection: Connection) -> bool:
             nonlocal tried
@@ -210,9 +192,8 @@ class DatabaseJobStore:
                 _require_held(connection, verdict, held_by)
             if not self._rows.finish(connection, attempt, verdict, happened):
                 found = connection.execute(_VERDICT, {"wanted": attempt.id}).mappings().first()
-                return (
-                    is_again and found is not None and dict(found) == verdict
-                )  # the answer to its commit was lost
+                # So if the answer to its commit was lost.
+                return is_again and found is not None and dict(found) == verdict
             if keep_bundle is not None:
                 keep_bundle(connection)
             self._outbox.add(connection, message)
@@ -360,8 +341,18 @@ def _require_held(connection: Connection, verdict: rows.Values, by: str) -> None
     wanted = {"by": by, "leased": verdict["started_at"]}
     wanted |= {"wanted": verdict["attempt_id"], "run": verdict["run_number"]}
     if connection.execute(_HELD_RUN, wanted).first() is None:
-        number = verdict["run_number"]
-        raise RequestError("run.foreign", f"{by} does not hold run {number} of this attempt any more")
+        raise _foreign(verdict, by)
+
+
+def _is_first(written: Written, verdict: rows.Values, by: str) -> bool:
+    if written is Written.FOREIGN:
+        raise _foreign(verdict, by)
+    return written is Written.FIRST
+
+
+def _foreign(verdict: rows.Values, by: str) -> RequestError:
+    number = verdict["run_number"]
+    return RequestError("run.foreign", f"{by} does not hold run {number} of this attempt any more")
 
 
 def _is_same(earlier: Attempt, attempt: Attempt) -> bool:

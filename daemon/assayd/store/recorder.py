@@ -9,6 +9,7 @@ what it cannot write is tried once more, then logged, and the attempt goes on.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 import structlog
@@ -20,6 +21,7 @@ from assayd.model.report import Case
 from assayd.model.submission import Submission
 from assayd.ports.store import Event, Run
 from assayd.store.access import DatabaseAccess
+from assayd.store.one_statement import OneStatement
 from assayd.store.rows import Values
 
 log = structlog.get_logger()
@@ -63,8 +65,29 @@ class Recorder(Protocol):
         ...
 
 
+class Written(StrEnum):
+    """What became of a verdict that somebody brought of a run."""
+
+    FIRST = "first"
+    """It is on record."""
+    LATER = "later"
+    """There was a verdict before."""
+    FOREIGN = "foreign"
+    """The run is not theirs any more."""
+
+
 class JobRows(Protocol):
     """How the rows of an attempt are written, with what else belongs into their transactions."""
+
+    def accepting(self, attempt: Attempt, row: Values, document: bytes) -> OneStatement[bool] | None:
+        """Return what writes a new attempt, where one statement does; False: `accept` says why not."""
+        ...
+
+    def finishing(
+        self, attempt: Attempt, verdict: Values, events: Sequence[Values], held_by: str
+    ) -> OneStatement[Written] | None:
+        """Return what writes the verdict of a run that is somebody's, where one statement does."""
+        ...
 
     def accept(self, connection: Connection, attempt: Attempt, row: Values, document: bytes) -> bool:
         """Write a new attempt and its submission; False where its id or its key is on record."""

@@ -8,8 +8,6 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-from sqlalchemy import RowMapping
-
 from assayd.model.attempt import Artifact, Attempt, Failure, State
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
@@ -115,7 +113,7 @@ def read_event(row: Mapping[Any, Any]) -> Event:
     )
 
 
-def read_attempt(row: RowMapping) -> Attempt:
+def read_attempt(row: Mapping[Any, Any]) -> Attempt:
     """Return the attempt of a row of attempts, joined with its verdict (if any) and its count of runs.
 
     States between accepted and finished are not on record: one that was leased reads as running.
@@ -142,7 +140,7 @@ def read_attempt(row: RowMapping) -> Attempt:
     return _with_verdict(attempt, row) if finished else attempt
 
 
-def _with_verdict(attempt: Attempt, row: RowMapping) -> Attempt:
+def _with_verdict(attempt: Attempt, row: Mapping[Any, Any]) -> Attempt:
     code = row["error_code"]
     return replace(
         attempt,

@@ -21,6 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from assayd.errors import StoreError
 from assayd.store.database import WritingConnection
 from assayd.store.faults import database_error
+from assayd.store.one_statement import OneStatement
 from assayd.store.server import CROSSED_TRIES, ServerPatience, has_crossed, is_away
 
 T = TypeVar("T")
@@ -105,16 +106,22 @@ class Writer:
         return group
 
     def _commit(self, group: Sequence[_Write], tries: int = 1) -> None:
-        durable = any(write.durable for write in group)
         try:
-            results = self._connection.run(
-                lambda connection: [write.apply(connection) for write in group], durable=durable
-            )
+            results = self._results(group)
         except Exception as problem:  # noqa: BLE001 - the caller gets it; the thread goes on
             self._go_on(group, problem, tries)
         else:
             for write, result in zip(group, results, strict=True):
                 write.done.set_result(result)
+
+    def _results(self, group: Sequence[_Write]) -> list[object]:
+        statements = [write.apply for write in group if isinstance(write.apply, OneStatement)]
+        if len(statements) == len(group):
+            return self._connection.run_together(statements)
+        durable = any(write.durable for write in group)
+        return self._connection.run(
+            lambda connection: [write.apply(connection) for write in group], durable=durable
+        )
 
     def _go_on(self, group: Sequence[_Write], problem: Exception, tries: int) -> None:
         """Do several one by one, and again what others crossed; fail the rest, and all without a server."""

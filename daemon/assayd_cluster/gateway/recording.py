@@ -6,21 +6,43 @@ told. Each statement costs gateway and server about as much as all that is in it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
-from sqlalchemy import Connection, Table, bindparam, delete, exists, func, literal_column, select, true
+from sqlalchemy import (
+    CTE,
+    Connection,
+    FromClause,
+    ScalarSelect,
+    Table,
+    bindparam,
+    delete,
+    exists,
+    func,
+    literal_column,
+    select,
+    true,
+)
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from assayd.documents import compact
 from assayd.errors import StoreError
 from assayd.model.attempt import Attempt
 from assayd.store import tables
+from assayd.store.one_statement import OneStatement, Row, StatementText
+from assayd.store.recorder import Written
 from assayd.store.rows import Values
 from assayd.store.server import listed_rows
 from assayd_cluster.clock import NOW
 from assayd_cluster.gateway.dispatches import Message, new_ticket, ticket_digest
 from assayd_cluster.gateway.notices import CHANNEL, Notices
 from assayd_cluster.tables import dispatches, gateways
+
+T = TypeVar("T")
+
+
+def _count(rows: FromClause) -> ScalarSelect[int]:
+    return select(func.count()).select_from(rows).scalar_subquery()
 
 
 def _new(table: Table) -> Insert:
@@ -29,11 +51,20 @@ def _new(table: Table) -> Insert:
     return insert(table).values(values).on_conflict_do_nothing()
 
 
+def _new_where(table: Table, there: FromClause) -> Insert:
+    """Return the insert of a row as `_new` does, where another statement has found one."""
+    values = [bindparam(f"{table.name}_{each.name}", type_=each.type) for each in table.c]
+    names = [each.name for each in table.c]
+    return insert(table).from_select(names, select(*values).select_from(there)).on_conflict_do_nothing()
+
+
 def _bound(table: Table, row: Mapping[str, object]) -> Values:
     return {f"{table.name}_{name}": value for name, value in row.items()}
 
 
-_ATTEMPT = _new(tables.attempts).returning(tables.attempts.c.id).cte("attempt")
+# Only of a gateway that lives: one that was taken for dead accepts nothing.
+_GATEWAY = select(gateways.c.id).where(gateways.c.id == bindparam("gateway")).cte("gateway")
+_ATTEMPT = _new_where(tables.attempts, _GATEWAY).returning(tables.attempts.c.id).cte("attempt")
 # Only with the attempt: foreign keys are looked at when the statement ends.
 _SUBMISSION = (
     insert(tables.submissions)
@@ -47,50 +78,69 @@ _SUBMISSION = (
     .on_conflict_do_nothing()
     .cte("submission")
 )
-# Only of a gateway that lives: one that was taken for dead accepts nothing.
 _DISPATCH = (
     insert(dispatches)
     .from_select(
         ["attempt_id", "gateway_id", "ticket_sha256", "created_at"],
-        select(_ATTEMPT.c.id, gateways.c.id, bindparam("ticket", type_=dispatches.c.ticket_sha256.type), NOW)
-        .select_from(_ATTEMPT.join(gateways, true()))
-        .where(gateways.c.id == bindparam("gateway")),
+        select(
+            _ATTEMPT.c.id, _GATEWAY.c.id, bindparam("ticket", type_=dispatches.c.ticket_sha256.type), NOW
+        ).select_from(_ATTEMPT.join(_GATEWAY, true())),
     )
-    .returning(dispatches.c.attempt_id)
     .cte("dispatch")
 )
-_ACCEPT = select(
-    select(func.count()).select_from(_ATTEMPT).scalar_subquery().label("accepted"),
-    select(func.count()).select_from(_DISPATCH).scalar_subquery().label("dispatched"),
-).add_cte(_SUBMISSION)
-
-_VERDICT = _new(tables.verdicts).returning(tables.verdicts.c.attempt_id).cte("verdict")
-_LISTED = listed_rows(tables.events)
-_EVENTS = (
-    insert(tables.events)
-    .from_select(
-        [each.name for each in tables.events.c],
-        select(*_LISTED.c).select_from(_LISTED.join(_VERDICT, true())),
+_ACCEPT = StatementText(
+    select(_count(_ATTEMPT).label("accepted"), _count(_GATEWAY).label("lives")).add_cte(
+        _SUBMISSION, _DISPATCH
     )
-    .on_conflict_do_nothing()
-    .cte("happened")
 )
-_GONE = (
-    delete(dispatches)
-    .where(dispatches.c.attempt_id.in_(select(_VERDICT.c.attempt_id)))
-    .returning(dispatches.c.attempt_id)
-    .cte("gone")
+
+# Of a run that is its node's still: nobody takes it away until the verdict is in.
+_HELD = (
+    select(tables.runs.c.run_number)
+    .where(
+        tables.runs.c.attempt_id == bindparam("verdicts_attempt_id"),
+        tables.runs.c.run_number == bindparam("verdicts_run_number"),
+        tables.runs.c.daemon_id == bindparam("held_by"),
+        tables.runs.c.leased_at == bindparam("verdicts_started_at"),
+        tables.runs.c.expires_at > 0,
+    )
+    .with_for_update(read=True)
+    .cte("held")
 )
-_TOLD = (
-    select(func.pg_notify(bindparam("channel"), bindparam("notice")))
-    # Where there is no other gateway, nobody is told.
-    .where(exists(select(literal_column("1")).select_from(_GONE)))
-    .where(select(func.count()).select_from(gateways).scalar_subquery() > 1)
-    .scalar_subquery()
-)
-_FINISH = select(
-    select(func.count()).select_from(_VERDICT).scalar_subquery().label("first"), _TOLD.label("told")
-).add_cte(_EVENTS, _GONE)
+_LISTED = listed_rows(tables.events)
+
+
+def _finish(verdict: Insert, *held: CTE) -> StatementText:
+    """Return the statement of a verdict; `held` finds the run that it is of, where a node brought it."""
+    new = verdict.returning(tables.verdicts.c.attempt_id).cte("verdict")
+    events = (
+        insert(tables.events)
+        .from_select(
+            [each.name for each in tables.events.c],
+            select(*_LISTED.c).select_from(_LISTED.join(new, true())),
+        )
+        .on_conflict_do_nothing()
+        .cte("happened")
+    )
+    gone = (
+        delete(dispatches)
+        .where(dispatches.c.attempt_id.in_(select(new.c.attempt_id)))
+        .returning(dispatches.c.attempt_id)
+        .cte("gone")
+    )
+    told = (
+        select(func.pg_notify(bindparam("channel"), bindparam("notice")))
+        # Where there is no other gateway, nobody is told.
+        .where(exists(select(literal_column("1")).select_from(gone)))
+        .where(select(func.count()).select_from(gateways).scalar_subquery() > 1)
+        .scalar_subquery()
+    )
+    counts = [_count(new).label("first"), *(_count(each).label("held") for each in held), told.label("told")]
+    return StatementText(select(*counts).add_cte(events, gone))
+
+
+_FINISH = _finish(_new(tables.verdicts))
+_FINISH_HELD = _finish(_new_where(tables.verdicts, _HELD), _HELD)
 
 
 class GatewayJobRows:
@@ -107,6 +157,19 @@ class GatewayJobRows:
 
         Raises: StoreError ``gateway.superseded``.
         """
+        accepted, lives = self._accepting(attempt, row, document, _accepted_and_lives)(connection)
+        if not lives:
+            message = f"gateway {self._gateway_id} was taken for dead; send it to another, or once more"
+            raise StoreError("gateway.superseded", message, retryable=True)
+        return accepted
+
+    def accepting(self, attempt: Attempt, row: Values, document: bytes) -> OneStatement[bool]:
+        """Return what `accept` does as one statement; False also where this gateway was taken for dead."""
+        return self._accepting(attempt, row, document, lambda found: bool(found and found["accepted"]))
+
+    def _accepting(
+        self, attempt: Attempt, row: Values, document: bytes, come_to: Callable[[Row | None], T]
+    ) -> OneStatement[T]:
         ticket, submission = new_ticket(), str(row["submission"])
         values = {
             **_bound(tables.attempts, row),
@@ -115,22 +178,42 @@ class GatewayJobRows:
             "gateway": self._gateway_id,
             "ticket": ticket_digest(ticket),
         }
-        done = connection.execute(_ACCEPT, values).one()
-        if done.accepted and not done.dispatched:
-            message = f"gateway {self._gateway_id} was taken for dead; send it to another, or once more"
-            raise StoreError("gateway.superseded", message, retryable=True)
-        if done.accepted:
-            self.messages[attempt.id] = Message(attempt=attempt.id, submission=submission, ticket=ticket)
-        return bool(done.accepted)
+
+        def read(found: Row | None) -> T:
+            if found is not None and found["accepted"]:
+                self.messages[attempt.id] = Message(attempt=attempt.id, submission=submission, ticket=ticket)
+            return come_to(found)
+
+        return OneStatement(_ACCEPT, values, read)
 
     def finish(
         self, connection: Connection, attempt: Attempt, verdict: Values, events: Sequence[Values]
     ) -> bool:
         """Write a verdict with its events, take the attempt out of the outbox, and tell the others."""
-        values = {
+        values = self._finished(attempt, verdict, events)
+        return OneStatement(_FINISH, values, lambda found: bool(found and found["first"]))(connection)
+
+    def finishing(
+        self, attempt: Attempt, verdict: Values, events: Sequence[Values], held_by: str
+    ) -> OneStatement[Written]:
+        """Return what `finish` does as one statement, where a node brings it that holds the run."""
+        values = {**self._finished(attempt, verdict, events), "held_by": held_by}
+        return OneStatement(_FINISH_HELD, values, _written)
+
+    def _finished(self, attempt: Attempt, verdict: Values, events: Sequence[Values]) -> Values:
+        return {
             **_bound(tables.verdicts, verdict),
             "listed": compact(events).decode(),
             "channel": CHANNEL,
             "notice": self._notices.write("finished", attempt=attempt.id),
         }
-        return bool(connection.execute(_FINISH, values).one().first)
+
+
+def _accepted_and_lives(found: Row | None) -> tuple[bool, bool]:
+    return (False, False) if found is None else (bool(found["accepted"]), bool(found["lives"]))
+
+
+def _written(found: Row | None) -> Written:
+    if found is None or not found["held"]:
+        return Written.FOREIGN
+    return Written.FIRST if found["first"] else Written.LATER

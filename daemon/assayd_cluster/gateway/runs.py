@@ -8,7 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, delete, func, insert, literal, or_, select, update
+from sqlalchemy import (
+    Connection,
+    and_,
+    bindparam,
+    cast,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    union,
+    update,
+)
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as insert_or
 
 from assayd.documents import compact, read_json
@@ -17,11 +30,13 @@ from assayd.model.attempt import State
 from assayd.store import tables
 from assayd.store.access import DatabaseAccess
 from assayd.store.jobs import get_attempt
+from assayd.store.one_statement import OneStatement, Row
 from assayd.store.rows import read_attempt
 from assayd_cluster.clock import LIVE_SINCE, NOW
 from assayd_cluster.documents import LIVE_S, Claim, Claimed
 from assayd_cluster.gateway.claiming import LastRun, Refusal, decide_claim
 from assayd_cluster.gateway.dispatches import ticket_digest
+from assayd_cluster.gateway.first_claims import first_claim
 from assayd_cluster.gateway.held_runs import HeldRun, HeldRuns
 from assayd_cluster.gateway.notices import Notices
 from assayd_cluster.tables import dispatches, nodes, uploads
@@ -51,17 +66,19 @@ _WITH_RUN = _OF_DISPATCH.outerjoin(
     tables.runs, and_(_RUN.attempt_id == _DISPATCH.attempt_id, _RUN.run_number == _LATEST)
 )
 _HAND, _UNFINISHED = tables.runs.alias("hand"), dispatches.alias("unfinished")
-_IN_HAND = (
-    select(func.count())
-    .select_from(_HAND.join(_UNFINISHED, _UNFINISHED.c.attempt_id == _HAND.c.attempt_id))
-    .where(
-        _HAND.c.daemon_id == bindparam("node"),
-        _HAND.c.expires_at > NOW,
-        or_(_HAND.c.leased_at > LIVE_SINCE, func.strpos(nodes.c.runs, _HAND.c.attempt_id) > 0),
-    )
-    .correlate(nodes)
-    .scalar_subquery()
+_SINCE = select(LIVE_SINCE).scalar_subquery()  # asked once, so that the index finds what is younger
+_IDS = select(func.jsonb_array_elements_text(cast(nodes.c.runs, JSONB))).where(
+    nodes.c.name == bindparam("node")
 )
+_HELD_BY = select(_HAND.c.attempt_id).where(_HAND.c.daemon_id == bindparam("node"), _HAND.c.expires_at > NOW)
+_RECENT = _HELD_BY.where(_HAND.c.leased_at > _SINCE)
+_LISTED = _HELD_BY.where(_HAND.c.attempt_id.in_(_IDS))
+_BEGUN = union(_RECENT, _LISTED).subquery()
+_UNFINISHED_OF_BEGUN = (
+    select(_UNFINISHED.c.attempt_id).where(_UNFINISHED.c.attempt_id == _BEGUN.c.attempt_id).scalar_subquery()
+)
+# Looked up for each: joined, the server may read the whole outbox for the few.
+_IN_HAND = select(func.count(_UNFINISHED_OF_BEGUN)).select_from(_BEGUN).scalar_subquery()
 """How many runs a node has begun that are neither over nor forgotten: those of the last seconds, and all
 that it lists."""
 _CLAIMED = (
@@ -84,6 +101,7 @@ _CLAIMED = (
     .where(_DISPATCH.attempt_id == bindparam("attempt"))
     .with_for_update(of=dispatches)
 )
+_CLAIM_FIRST = first_claim(_CLAIMED)
 _NODE = select(nodes.c.runs).where(nodes.c.name == bindparam("node"), nodes.c.beat_at > LIVE_SINCE)
 _OTHERS = select(func.count()).where(
     nodes.c.name != bindparam("node"), nodes.c.beat_at > LIVE_SINCE, nodes.c.consumes == 1
@@ -183,15 +201,17 @@ class Runs:
             if isinstance(decided, Refusal):
                 raise _refused(decided, claim.attempt)
             if last is not None and decided == last.number:
-                return _held(row, node, decided, row.leased_at)
+                return _held(row._mapping, node, decided, row.leased_at)
             # Twice of what it said: a worker that was killed has left runs that its next one lists again.
             if row.in_hand >= 2 * (row.capacity or 1):
                 raise Held(elsewhere=False)
             added = {"attempt": claim.attempt, "run": decided, "node": node}
             connection.execute(_ADD, {**added, "at": row.now, "until": row.now + self._lasts})
-            return _held(row, node, decided, row.now)
+            return _held(row._mapping, node, decided, row.now)
 
-        held = await self._access.write(apply, durable=False)
+        held = await self._access.write(self._first(node, claim))
+        if held is None:
+            held = await self._access.write(apply, durable=False)
         self._kept.add(held)
         attempt = held.attempt
         return Claimed(
@@ -201,6 +221,16 @@ class Runs:
             kind=attempt.kind,
             policy=attempt.policy,
         )
+
+    def _first(self, node: str, claim: Claim) -> OneStatement[HeldRun | None]:
+        """Return what assigns a node the first run; None where it takes more to decide."""
+        ticket = ticket_digest(claim.ticket)
+        values = {"attempt": claim.attempt, "node": node, "ticket": ticket, "lasts": self._lasts}
+
+        def read(row: Row | None) -> HeldRun | None:
+            return _held(row, node, 1, row["now"]) if row is not None and row["added"] else None
+
+        return OneStatement(_CLAIM_FIRST, values, read)
 
     async def require(self, node: str, attempt_id: str, number: int) -> None:
         """See that a run is a node's. Raises: RequestError ``run.foreign``, ``run.over``."""
@@ -313,10 +343,10 @@ def _last_run(connection: Connection, attempt_id: str, row: Any) -> LastRun | No
     return LastRun(number=row.runs, node=row.daemon_id, over=over, alive=alive)
 
 
-def _held(row: Any, node: str, number: int, leased_at: int) -> HeldRun:
-    attempt = replace(read_attempt(row._mapping), state=State.RUNNING, run_number=number)
+def _held(row: Mapping[Any, Any], node: str, number: int, leased_at: int) -> HeldRun:
+    attempt = replace(read_attempt(row), state=State.RUNNING, run_number=number)
     return HeldRun(
-        number=number, node=node, leased_at=leased_at, attempt=attempt, document=bytes(row.document)
+        number=number, node=node, leased_at=leased_at, attempt=attempt, document=bytes(row["document"])
     )
 
 
