@@ -138,7 +138,7 @@ class Template:
             for name, value in request["limits"].items():
                 resource.setrlimit(getattr(resource, f"RLIMIT_{name.upper()}"), (value, value))
             _forget_template(self._plan["argv"])
-            _prctl(_SET_SECCOMP, _SECCOMP_FILTER, ctypes.addressof(self._filter))
+            _filter(self._filter)
         except BaseException as problem:  # noqa: BLE001 - whatever it is, nothing may run
             os.write(2, f"cannot be confined: {type(problem).__name__}: {problem}\n".encode())
             os._exit(126)
@@ -331,6 +331,11 @@ def _drop_capabilities() -> None:
             break
     _prctl(_AMBIENT, _AMBIENT_CLEAR_ALL)
     _check(_libc.capset(struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24)), "capset")
+
+
+def _filter(program: ctypes.Array[ctypes.c_char]) -> None:
+    """Put the filter of system calls on this process for good."""
+    _prctl(_SET_SECCOMP, _SECCOMP_FILTER, ctypes.addressof(program))
 
 
 def _filter_program(program: bytes) -> ctypes.Array[ctypes.c_char]:
