@@ -81,8 +81,8 @@ bench-repair: images ## have 60 broken submissions repaired, by `rules` or PROVI
 bench-generate: $(CHOSEN_IMAGES) ## have 62 requests in words answered by scripted providers, and by a model of your settings (PROVIDER=name); writes bench/results/generate.json
 	@$(WITH_ENGINE) $(IN_PLACE) $(BIN)/python -m bench.generate.run $(PROVIDER)
 
-cluster: setup ## run a cluster in the foreground: RabbitMQ, PostgreSQL, a gateway on .run/cluster/gateway.sock, NODES=2 nodes
-	@exec $(BIN)/python deploy/dev/cluster/run.py start --nodes $(or $(NODES),2) --engine $(or $(ENGINE),auto)
+cluster: setup ## run a cluster in the foreground: RabbitMQ, PostgreSQL, GATEWAYS=1 gateways, the first on .run/cluster/gateway.sock, NODES=2 nodes
+	@exec $(BIN)/python deploy/dev/cluster/run.py start --nodes $(or $(NODES),2) --gateways $(or $(GATEWAYS),1) --engine $(or $(ENGINE),auto)
 
 cluster-stop: ## end that cluster, and whatever it has left
 	@$(PYTHON) deploy/dev/cluster/run.py stop

@@ -1,6 +1,7 @@
 """What an attempt in the image `science` costs, beside the same attempt in `python`; on the OCI engine.
 
-`python -m bench.images` measures it alone, a quick run; `bench.run` has it among its figures where the image is there.
+`deploy/dev/oci.sh run python -m bench.images` measures it alone, a quick run; `bench.run` has it among its figures where
+the image is there.
 """  # noqa: E501 - a line is a form
 
 from __future__ import annotations
@@ -41,9 +42,10 @@ def on_images(images: Path, folder: Path, count: int, summary: Summary) -> Itera
         summary: makes a scenario of answers.
     """
     facts = asyncio.run(_facts(images))
+    settings = {**ENGINE, "ENGINE__IMAGES_DIR": str(images)}
     for prefix, (image, policy) in PREFIXES.items() if len(facts) == len(PREFIXES) else ():
         yield f"{prefix}baseline_mb", baseline_bytes(facts[image]) // 2**20
-        for name, value in _attempts(folder / image, script(policy), count, summary):
+        for name, value in _attempts(folder / image, script(policy), count, summary, settings):
             yield prefix + name, value
 
 
@@ -53,15 +55,15 @@ def script(policy: str) -> Submission:
 
 
 def _attempts(
-    folder: Path, submission: Submission, count: int, summary: Summary
+    folder: Path, submission: Submission, count: int, summary: Summary, settings: Mapping[str, str]
 ) -> Iterator[tuple[str, object]]:
-    with daemon(folder / "cold", POOL__ENABLED="false", **ENGINE) as target:
+    with daemon(folder / "cold", POOL__ENABLED="false", **settings) as target:
         yield "cold", summary(asyncio.run(one_by_one(target, submission, count, pause_s=0.2)))
-    with daemon(folder / "warm", **ENGINE) as target:
+    with daemon(folder / "warm", **settings) as target:
         _in_use(target, submission)
         loop = open_loop(target, submission, rate_per_s=RATE_PER_S, seconds=count / RATE_PER_S)
         yield "open_loop", summary(asyncio.run(loop))
-    with daemon(folder / "full", POOL__DEFAULT_TARGET=str(BURST), **ENGINE) as target:
+    with daemon(folder / "full", POOL__DEFAULT_TARGET=str(BURST), **settings) as target:
         answers: list[Answer] = []
         while len(answers) < count:
             _in_use(target, submission)
@@ -102,6 +104,11 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="assayd-bench-") as folder:
         results = dict(on_images(IMAGES, Path(folder), arguments.count, summary))
+    if not results:
+        parser.error(
+            f"{IMAGES} has not both python and science: build them with `make images-oci` and "
+            "`make images-oci IMAGES=science`, or name another store by ASSAYD_ENGINE__IMAGES_DIR"
+        )
     print(json.dumps(flat(results, PREFIXES), indent=2))
 
 

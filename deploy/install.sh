@@ -19,6 +19,8 @@ files=(
     systemd/assayd.socket usr/lib/systemd/system/assayd.socket
     systemd/assayd-gateway.service usr/lib/systemd/system/assayd-gateway.service
     systemd/assayd-gateway.socket usr/lib/systemd/system/assayd-gateway.socket
+    systemd/assayd-gateway.service usr/lib/systemd/system/assayd-gateway@.service
+    systemd/assayd-gateway.socket usr/lib/systemd/system/assayd-gateway@.socket
     systemd/assayd-node.service usr/lib/systemd/system/assayd-node.service
     systemd/assay-console.service usr/lib/systemd/user/assay-console.service
     systemd/assayd.sysusers usr/lib/sysusers.d/assayd.conf
@@ -148,8 +150,10 @@ activate() {
 
 deactivate() {
     if systemd_runs; then
-        for unit in assayd-node.service assayd-gateway.service assayd-gateway.socket; do
-            systemctl disable --quiet --now "$unit" 2>/dev/null || true
+        local unit
+        for unit in assayd-node.service assayd-gateway.service assayd-gateway.socket \
+            /etc/systemd/system/{multi-user,sockets}.target.wants/assayd-gateway@*; do
+            systemctl disable --quiet --now "${unit##*/}" 2>/dev/null || true
         done
         systemctl disable --quiet --now assayd.service assayd.socket 2>/dev/null || true
     fi
@@ -182,7 +186,7 @@ do_uninstall() {
     rm -rf "/${lib:?}" "/${doc:?}" /usr/share/assayd /run/assayd
     if systemd_runs; then systemctl daemon-reload; fi
     if [ "${1:-}" = --purge ]; then
-        rm -rf /etc/assayd /var/lib/assayd /var/lib/assayd-gateway /var/cache/assayd /opt/assayd
+        rm -rf /etc/assayd /var/lib/assayd /var/lib/assayd-gateway /var/lib/assayd-gateway@* /var/cache/assayd /opt/assayd
         say "removed, with settings and state; the users and groups stay"
     else
         say "removed; settings (/etc/assayd) and state (/var/lib/assayd) stay, --purge removes them"

@@ -61,7 +61,6 @@ def set_up(machine: Machine) -> None:
     for name, text in _secrets().items():
         machine.write(f"/etc/assayd/cluster/{name}", text + "\n")
     machine.sh("chmod 600 /etc/assayd/cluster/*")
-    machine.write("/etc/assayd/gateway.toml", '[cluster.bundles]\nkind = "directory"\n')
     machine.sh("assayd-gateway --migrate /etc/assayd/cluster/owner-url; rm /etc/assayd/cluster/owner-url")
     machine.run("systemctl", "enable", "--now", "assayd-gateway.service")
     token = "assay token create --name node-1 --node node-1 --out /etc/assayd/cluster/node-token"
@@ -107,6 +106,32 @@ def test_attempt_goes_through_gateway_and_node(machine: Machine) -> None:
     assert shown["verdict"] == "validated"
     # The node's own daemon ran it.
     assert attempt in machine.run("assay", "list").stdout
+
+
+def test_second_gateway_of_the_host_has_a_socket_and_a_state_of_its_own(machine: Machine) -> None:
+    machine.run("systemctl", "enable", "--now", "assayd-gateway@2.service")
+    try:
+        asked = "ASSAY_SOCKET=/run/assayd/gateway2.sock assay nodes --json"
+        nodes = json.loads(machine.sh(asked).stdout)
+        listed = machine.sh("ls -d /var/lib/assayd-gateway@2/*").stdout
+    finally:
+        machine.run("systemctl", "disable", "--now", "assayd-gateway@2.service")
+
+    assert "node-1" in json.dumps(nodes)
+    assert listed
+    assert machine.show("assayd-gateway.service", "ActiveState") == "active"
+
+
+def test_gateway_without_its_secret_does_not_start_and_says_which_is_missing(machine: Machine) -> None:
+    machine.sh("mv /etc/assayd/cluster/broker-url /root/")
+    try:
+        machine.sh("! systemctl start assayd-gateway@3.service")
+        shown = machine.sh("systemctl status assayd-gateway@3.service || true").stdout
+    finally:
+        machine.sh("mv /root/broker-url /etc/assayd/cluster/")
+        machine.run("systemctl", "stop", "assayd-gateway@3.socket")
+
+    assert "/etc/assayd/cluster/broker-url" in shown
 
 
 @pytest.mark.parametrize("name", ["assayd-gateway", "assayd-node"])

@@ -45,7 +45,7 @@ def programs() -> list[str]:
 def test_containers_hold_on_control_groups_of_version_2(tmp_path: Path, user: str) -> None:
     tried = programs()
     files = " ".join(f"/checkout/{file}" for file in FILES)
-    script = TESTED.format(user=user, programs=" or ".join(tried), files=files)
+    script = TESTED.format(user=user, programs=" or ".join(f"{name}]" for name in tried), files=files)
     virtual.lay_out(tmp_path, script, IMAGES, FILES)
 
     done = virtual.run(tmp_path, WITHIN_S)

@@ -7,6 +7,7 @@ gets short, those who hold the most are refused until `retention` has removed th
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections import Counter
 from collections.abc import Mapping
@@ -60,6 +61,7 @@ class DiskQuota:
         self._held: Mapping[int, StoredUsage] = {}
         self._waiting = 0
         self._held_at: float | None = None
+        self._looking = asyncio.Lock()
         self._added: Counter[int] = Counter()
 
     async def require_room(self) -> None:
@@ -134,10 +136,15 @@ class DiskQuota:
         return self._added[uid] + (usage.document_bytes if usage is not None else 0)
 
     async def _look_again(self) -> None:
-        """See what each user holds, unless that was done just now."""
-        now = self._clock.monotonic()
-        if self._held_at is None or now >= self._held_at + HOLDINGS_KNOWN_S:
-            self._held_at = now
-            self._added.clear()
-            self._held = await self._jobs.usage()
-            self._waiting = sum(usage.document_bytes for usage in self._held.values())
+        """See what each user holds, unless that was done just now; who comes meanwhile waits for the answer.
+
+        Raises: StoreError; the next one looks again then.
+        """
+        async with self._looking:
+            now = self._clock.monotonic()
+            if self._held_at is None or now >= self._held_at + HOLDINGS_KNOWN_S:
+                before = self._added.copy()
+                self._held = await self._jobs.usage()
+                self._waiting = sum(usage.document_bytes for usage in self._held.values())
+                self._added -= before
+                self._held_at = now

@@ -13,10 +13,11 @@ import resource
 import sys
 
 from . import json_text, kernel, private
+from .ending import end_program, newest_module
 from .policy import RuntimePolicy
 from .programs import Context
 from .reporter import Reporter
-from .seccomp import REPORT, build_filter
+from .seccomp import REPORT, kept_filter
 from .value import Value
 
 TYPE_CHECKING = False
@@ -46,7 +47,6 @@ _RECURSION_LIMIT = 1000
 _READ_BYTES = 64 * 1024
 
 _exit = os._exit
-_end_interpreter = kernel.end_interpreter
 _set_recursion_limit = sys.setrecursionlimit
 
 
@@ -90,7 +90,7 @@ def confine(
         rlimits=tuple(_rlimits(attempt.limits)),
         policy=RuntimePolicy(attempt, work_path, reporter),
         reporter=reporter,
-        system_call_filter=build_filter(allow_exec=attempt.allow_exec, allow_inet=attempt.allow_inet),
+        system_call_filter=kept_filter(allow_exec=attempt.allow_exec, allow_inet=attempt.allow_inet),
         environment={**environment, **proxies},
         proxies=proxies,
     )
@@ -152,7 +152,8 @@ def _run(told: bytearray, confinement: Confinement, programs: Mapping[str, UnitP
     context = Context(
         policy=confinement.policy, reporter=confinement.reporter, environment=confinement.environment
     )
-    return _finish(program.run(arguments, context), confinement.reporter)
+    newest = newest_module()
+    return _finish(program.run(arguments, context), confinement, newest)
 
 
 def _empty_input() -> None:
@@ -202,16 +203,16 @@ def _make_killable() -> None:
     kernel.set_dumpable(False)
 
 
-def _finish(record: Record, reporter: Reporter) -> int:
+def _finish(record: Record, confinement: Confinement, newest: str) -> int:
     # The guest may have left a recursion limit in which nothing works any more.
     _set_recursion_limit(_RECURSION_LIMIT)
     for stream in ("stdout", "stderr", "__stdout__", "__stderr__"):
         _flush(stream)
     exit_code = record.get("exit_code")
-    # The end of an interpreter runs guest code once more.
-    reporter.result(record, last=type(exit_code) is not int)
+    # The end of a program runs guest code once more.
+    confinement.reporter.result(record, last=type(exit_code) is not int)
     if type(exit_code) is int:
-        _end_interpreter(exit_code)
+        end_program(exit_code, newest=newest, libraries=confinement.policy.libraries)
     return _EXITS.get(record["status"], _FAILED)
 
 

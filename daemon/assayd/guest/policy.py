@@ -49,6 +49,11 @@ class RuntimePolicy:
             kind: guest_builtins(kind, self._imports.guarded, guarded) for kind in ("safe", "full")
         }
 
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """Folders in which libraries lie."""
+        return self._places.libraries
+
     def install(self) -> None:
         """Put the audit hook in place; it cannot be removed."""
         sys.addaudithook(self._hook)

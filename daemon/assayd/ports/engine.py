@@ -81,7 +81,8 @@ class ImageFacts:
 class ListedImage:
     """An image in a list.
 
-    `shared_bytes` others have as well; `loaded_at` in seconds since 1970. None: the engine does not say.
+    `shared_bytes` others in the list have as well; `loaded_at` in seconds since 1970. None: the engine does
+    not say.
     """
 
     name: str

@@ -91,6 +91,7 @@ runs = Table(
     Column("leased_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False),
     CheckConstraint("run_number BETWEEN 1 AND 2", name="run_number"),
+    Index("ix_runs_daemon_id", "daemon_id", "leased_at"),
 )
 """Which container each run got, written before anything submitted enters it."""
 

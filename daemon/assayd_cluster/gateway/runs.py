@@ -12,14 +12,16 @@ from sqlalchemy import (
     Connection,
     and_,
     bindparam,
+    cast,
     delete,
     func,
     insert,
     literal,
-    or_,
     select,
+    union,
     update,
 )
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as insert_or
 
 from assayd.documents import compact, read_json
@@ -64,17 +66,19 @@ _WITH_RUN = _OF_DISPATCH.outerjoin(
     tables.runs, and_(_RUN.attempt_id == _DISPATCH.attempt_id, _RUN.run_number == _LATEST)
 )
 _HAND, _UNFINISHED = tables.runs.alias("hand"), dispatches.alias("unfinished")
-_IN_HAND = (
-    select(func.count())
-    .select_from(_HAND.join(_UNFINISHED, _UNFINISHED.c.attempt_id == _HAND.c.attempt_id))
-    .where(
-        _HAND.c.daemon_id == bindparam("node"),
-        _HAND.c.expires_at > NOW,
-        or_(_HAND.c.leased_at > LIVE_SINCE, func.strpos(nodes.c.runs, _HAND.c.attempt_id) > 0),
-    )
-    .correlate(nodes)
-    .scalar_subquery()
+_SINCE = select(LIVE_SINCE).scalar_subquery()  # asked once, so that the index finds what is younger
+_IDS = select(func.jsonb_array_elements_text(cast(nodes.c.runs, JSONB))).where(
+    nodes.c.name == bindparam("node")
 )
+_HELD_BY = select(_HAND.c.attempt_id).where(_HAND.c.daemon_id == bindparam("node"), _HAND.c.expires_at > NOW)
+_RECENT = _HELD_BY.where(_HAND.c.leased_at > _SINCE)
+_LISTED = _HELD_BY.where(_HAND.c.attempt_id.in_(_IDS))
+_BEGUN = union(_RECENT, _LISTED).subquery()
+_UNFINISHED_OF_BEGUN = (
+    select(_UNFINISHED.c.attempt_id).where(_UNFINISHED.c.attempt_id == _BEGUN.c.attempt_id).scalar_subquery()
+)
+# Looked up for each: joined, the server may read the whole outbox for the few.
+_IN_HAND = select(func.count(_UNFINISHED_OF_BEGUN)).select_from(_BEGUN).scalar_subquery()
 """How many runs a node has begun that are neither over nor forgotten: those of the last seconds, and all
 that it lists."""
 _CLAIMED = (

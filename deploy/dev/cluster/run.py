@@ -1,7 +1,7 @@
 """Runs a whole cluster on this machine, in the foreground: broker, database, gateway, nodes; and ends it.
 
-    python deploy/dev/cluster/run.py start [--nodes N] [--engine auto|docker|oci] [--dir .run/cluster]
-    python deploy/dev/cluster/run.py stop  [--dir .run/cluster]
+    python deploy/dev/cluster/run.py start [--nodes N] [--gateways N] [--engine auto|docker|oci] [--dir DIR]
+    python deploy/dev/cluster/run.py stop  [--dir DIR]
 
 Each node has a state directory, a socket and a container engine of its own. What dies is started again, as by
 a service manager. Secrets lie in files that their owner alone can read. Leaves to others: RabbitMQ and
@@ -45,13 +45,21 @@ class Cluster:
     """Everything that runs, and where."""
 
     def __init__(
-        self, folder: Path, nodes: int, engine: str, broker: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        nodes: int,
+        engine: str,
+        broker: Mapping[str, str] | None = None,
+        *,
+        gateways: int = 1,
     ) -> None:
         self.folder = folder
         self.nodes = [f"node-{number}" for number in range(1, nodes + 1)]
+        self.gateways = ["gateway", *(f"gateway-{number}" for number in range(2, gateways + 1))]
         self.engine = engine
         self.builds_images = True
         self.socket = folder / "gateway.sock"
+        self.gateway_settings: dict[str, str] = {}
         self.broker = Server(
             name="RabbitMQ",
             script=HERE.parent / "rabbitmq.sh",
@@ -72,7 +80,7 @@ class Cluster:
         self._start_servers(ends)
         engines = self._start_engines(ends)
         ends.callback(self._end_parts)
-        self._start_gateway()
+        self._start_gateways()
         for name in self.nodes:
             self._start_daemon(name, engines[name])
             self._start_worker(name)
@@ -121,33 +129,41 @@ class Cluster:
 
     def _without_docker(self) -> dict[str, dict[str, str]]:
         self.engine = "oci"
-        oci = {"ASSAYD_ENGINE__KIND": "oci", "ASSAYD_ENGINE__IMAGES_DIR": str(ROOT / ".run/images")}
+        images = os.environ.get("ASSAYD_ENGINE__IMAGES_DIR") or str(ROOT / ".run/images")
+        oci = {"ASSAYD_ENGINE__KIND": "oci", "ASSAYD_ENGINE__IMAGES_DIR": images}
         if self.builds_images:
             with step("images"):
                 run([HERE.parent / "oci.sh", "install"])
                 run([BIN / "assay", "images", "build", "--cache", ROOT / ".run/cache/images"], **oci)
         return dict.fromkeys(self.nodes, oci)
 
-    def _start_gateway(self) -> None:
+    def _start_gateways(self) -> None:
+        """Start the gateways: they have tables, bundles and the address for other hosts in common."""
         folder = self._folder("gateway")
         run([sys.executable, HERE / "certificates.py", folder])
         owner = secret(folder / "owner.url", self.database.run("url", "owner").strip())
         own = self.database.run("url", "gateway").strip()
         self.address = f"127.0.0.1:{self._port()}"
         settings = {
-            "ASSAYD_SOCKET": str(self.socket),
-            "ASSAYD_STATE_DIR": str(folder / "state"),
             "ASSAYD_CLUSTER__DATABASE_URL_FILE": secret(folder / "database.url", own),
             "ASSAYD_CLUSTER__BROKER_URL_FILE": str(self.broker.folder / "gateway.url"),
             "ASSAYD_CLUSTER__LISTEN": self.address,
             "ASSAYD_CLUSTER__CERTIFICATE_FILE": str(folder / "gateway.pem"),
             "ASSAYD_CLUSTER__KEY_FILE": str(folder / "gateway.key"),
+            "ASSAYD_CLUSTER__BUNDLES__DIRECTORY": str((folder / "state/artifacts").resolve()),
+            **self.gateway_settings,
         }
         with step("tables"):
             run([BIN / "assayd-gateway", "--migrate", owner], ASSAYD_STATE_DIR=str(folder / "state"))
-        with step("gateway"):
-            self._begin("gateway", [BIN / "assayd-gateway"], self.folder, settings)
-            self.wait("the gateway", lambda: self.ask("GET", "/healthz")[0] == 200)
+        with step(", ".join(self.gateways)):
+            for name in self.gateways:
+                own = {
+                    "ASSAYD_SOCKET": str(self.folder / f"{name}.sock"),
+                    "ASSAYD_STATE_DIR": str(self._folder(name) / "state"),
+                }
+                self._begin(name, [BIN / "assayd-gateway"], self.folder, {**settings, **own})
+            for name in self.gateways:
+                self.wait(name, lambda: self.ask("GET", "/healthz", gateway=name)[0] == 200)  # noqa: B023
 
     def _start_daemon(self, name: str, engine: Mapping[str, str]) -> None:
         folder = self._folder(name)
@@ -197,11 +213,13 @@ class Cluster:
                 raise Broken(f"{what} is not ready after {within_s:g} s; logs: {logs}")
             time.sleep(0.1)
 
-    def ask(self, method: str, path: str, document: object = None) -> tuple[int, dict[str, object]]:
-        """Ask the gateway on its Unix socket, as an operator."""
+    def ask(
+        self, method: str, path: str, document: object = None, *, gateway: str = "gateway"
+    ) -> tuple[int, dict[str, object]]:
+        """Ask a gateway on its Unix socket, as an operator."""
         with socket.socket(socket.AF_UNIX) as connected:
             connected.settimeout(20)
-            connected.connect(str(self.socket))
+            connected.connect(str(self.folder / f"{gateway}.sock"))
             connection = http.client.HTTPConnection("gateway")
             connection.sock = connected
             body = None if document is None else json.dumps(document)
@@ -212,8 +230,11 @@ class Cluster:
     def show(self) -> None:
         """Say where everything is."""
         own = self.folder
-        say(f"ready: gateway on {own}/gateway.sock and https://{self.address}, {', '.join(self.nodes)}")
-        say(f"logs: {own}/gateway.log, {own}/node-*/*.log; try: ASSAY_SOCKET={own}/gateway.sock assay doctor")
+        sockets = ", ".join(f"{own}/{name}.sock" for name in self.gateways)
+        say(f"ready: gateway on {sockets} and https://{self.address}, {', '.join(self.nodes)}")
+        say(
+            f"logs: {own}/gateway*.log, {own}/node-*/*.log; try: ASSAY_SOCKET={own}/gateway.sock assay doctor"
+        )
         say("Ctrl-C, or make cluster-stop, ends all of it")
 
     def _end_parts(self) -> None:
@@ -298,6 +319,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Run a whole cluster on this machine.")
     parser.add_argument("verb", choices=("start", "stop"))
     parser.add_argument("--nodes", type=int, default=2)
+    parser.add_argument("--gateways", type=int, default=1)
     parser.add_argument("--engine", choices=("auto", "docker", "oci"), default="auto")
     parser.add_argument("--images-are-there", action="store_true", help="with --engine oci: build none")
     parser.add_argument("--dir", type=Path, default=ROOT / ".run/cluster")
@@ -309,7 +331,7 @@ def main() -> int:
     try:
         if chosen.verb == "stop":
             return stop(folder)
-        cluster = Cluster(folder, chosen.nodes, chosen.engine)
+        cluster = Cluster(folder, chosen.nodes, chosen.engine, gateways=chosen.gateways)
         cluster.builds_images = not chosen.images_are_there
         return start(cluster)
     except Broken as problem:

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import ModuleType
@@ -280,14 +280,24 @@ def _pass_on(source: socket.socket, target: socket.socket) -> None:
 
 
 @contextmanager
-def whole_cluster(nodes: int = 2, **settings: str) -> Iterator[WholeCluster]:
-    """Run a cluster while the body runs, on the OCI engine; nothing of it is left."""
+def whole_cluster(
+    nodes: int = 2,
+    *,
+    gateways: int = 1,
+    gateway_settings: Mapping[str, str] | None = None,
+    **settings: str,
+) -> Iterator[WholeCluster]:
+    """Run a cluster while the body runs, on the OCI engine; nothing of it is left.
+
+    Args: `settings` are the broker's.
+    """
     program = _program()
     folder = Path(tempfile.mkdtemp(prefix="cluster-", dir="/tmp"))
     began = time.monotonic()
     try:
         with ExitStack() as ends:
-            started = program.Cluster(folder, nodes, "oci", settings)
+            started = program.Cluster(folder, nodes, "oci", settings, gateways=gateways)
+            started.gateway_settings.update(gateway_settings or {})
             started.builds_images = False  # they are there: the daemons of other tests have them
             started.start(ends)
             program.say(f"started in {time.monotonic() - began:.1f} s")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from assayd.attempts.disk_quota import HOLDINGS_KNOWN_S, DiskQuota
-from assayd.errors import RequestError
+from assayd.errors import RequestError, StoreError
 from assayd.ports.store import StoredUsage
 
 MIB = 2**20
@@ -22,6 +23,7 @@ class Disk:
         self.held: Mapping[int, StoredUsage] = {int(uid[1:]): usage for uid, usage in held.items()}
         self.now = 0.0
         self.looks = 0
+        self.away = False
         self.quota = DiskQuota(
             self.jobs,
             self.artifacts,
@@ -45,6 +47,9 @@ class Disk:
 
     async def _usage(self) -> Mapping[int, StoredUsage]:
         self.looks += 1
+        await asyncio.sleep(0)
+        if self.away:
+            raise StoreError("store.unreachable", "the database does not answer", retryable=True)
         return self.held
 
     async def _free_bytes(self) -> int:
@@ -108,6 +113,23 @@ async def test_room_in_a_database_comes_back_when_what_waited_has_its_verdict() 
     assert await disk.refusal(GREEDY, 10) == "quota.disk"
     disk.held, disk.now = {}, HOLDINGS_KNOWN_S
     assert await disk.refusal(GREEDY, 10) is None
+
+
+async def test_burst_at_the_start_waits_for_what_others_hold_of_a_database_and_looks_once() -> None:
+    disk = Disk(free_mb=10_000, database_mb=100, u1000=StoredUsage(document_bytes=60 * MIB))
+    burst = await asyncio.gather(*(disk.refusal(NEWCOMER, 20) for _ in range(4)))
+    assert burst == [None, "quota.disk", "quota.disk", "quota.disk"]
+    assert disk.looks == 1
+
+
+async def test_nobody_passes_while_what_others_hold_of_a_database_cannot_be_seen() -> None:
+    disk = Disk(free_mb=10_000, database_mb=100, u1000=StoredUsage(document_bytes=90 * MIB))
+    disk.away = True
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            await disk.quota.require(NEWCOMER, document_bytes=20 * MIB)
+    disk.away = False
+    assert await disk.refusal(NEWCOMER, 20) == "quota.disk"
 
 
 async def test_line_whose_document_is_stored_already_is_not_refused_for_documents() -> None:

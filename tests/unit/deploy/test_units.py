@@ -51,6 +51,8 @@ def test_units_hold_no_key_that_systemd_does_not_know(tmp_path: Path) -> None:
             r"^ExecStart=/usr/bin/[\w-]+", "ExecStart=/bin/sh", unit.read_text(), flags=re.MULTILINE
         )
         (tmp_path / unit.name).write_text(text)
+        if unit.stem == "assayd-gateway":  # installed under both names
+            (tmp_path / unit.name.replace(".", "@.")).write_text(text)
     for name in ("egress.conf", "oci.conf"):
         (tmp_path / "assayd.service.d").mkdir(exist_ok=True)
         (tmp_path / "assayd.service.d" / name).write_text((SYSTEMD / name).read_text())
@@ -139,7 +141,17 @@ def test_gateway_is_handed_the_socket_that_nodes_look_for() -> None:
     from assayd_cluster.settings import NodeSettings
 
     usual = NodeSettings.model_fields["gateway"].default
-    assert usual == "http+unix://" + read(SYSTEMD / "assayd-gateway.socket")["Socket"]["ListenStream"]
+    listen = read(SYSTEMD / "assayd-gateway.socket")["Socket"]["ListenStream"]
+    assert usual == "http+unix://" + listen.replace("%i", "")  # of the one that is no instance
+    assert f"ASSAYD_SOCKET={listen}\n" in (SYSTEMD / "assayd-gateway.service").read_text()
+
+
+@pytest.mark.parametrize("name", ["assayd-gateway", "assayd-node"])
+def test_service_of_a_cluster_names_the_secret_without_which_it_does_not_start(name: str) -> None:
+    text = (SYSTEMD / f"{name}.service").read_text()
+    asserted = re.findall(r"^AssertPathExists=(\S+)$", text, re.MULTILINE)
+    assert asserted == re.findall(r"^LoadCredential=[\w-]+:(\S+)$", text, re.MULTILINE)
+    assert "_CONFIG=" not in text  # a file that is named has to be there
 
 
 def test_everything_that_is_installed_is_in_the_checkout() -> None:

@@ -92,22 +92,24 @@ class ImageStore:
 
     def listed(self) -> list[ListedImage]:
         """Return what names stand for, verified or not."""
-        found = []
+        named = []
         for path in sorted((self._folder / "names").glob("*")):
             with suppress(OSError):
                 digest = path.read_text(encoding="ascii").strip()
                 root = self.roots / digest.removeprefix("sha256:") / _ROOTFS
                 size = sum(each.lstat().st_size for each in root.rglob("*") if each.is_file())
-                found.append(
-                    ListedImage(
-                        name=unquote(path.name).removesuffix(":latest"),
-                        digest=digest,
-                        size_bytes=size,
-                        shared_bytes=self._shared.shared_bytes(root),
-                        loaded_at=path.stat().st_mtime,
-                    )
-                )
-        return found
+                named.append((path.name, digest, root, size, path.stat().st_mtime))
+        shared = self._shared.shared_bytes([root for _, _, root, _, _ in named])
+        return [
+            ListedImage(
+                name=unquote(name).removesuffix(":latest"),
+                digest=digest,
+                size_bytes=size,
+                shared_bytes=shared[root],
+                loaded_at=loaded_at,
+            )
+            for name, digest, root, size, loaded_at in named
+        ]
 
     def verified(self, digest: str) -> StoredImage | None:
         """Return an image if it was verified before. Does not block."""

@@ -12,6 +12,7 @@ import filecmp
 import os
 import secrets
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -47,13 +48,25 @@ class SharedFiles:
                     path.unlink()
 
     @staticmethod
-    def shared_bytes(root: Path) -> int:
-        """Return how many bytes of an image others have as well."""
-        files = [path.lstat() for path in root.rglob("*") if path.is_file() and not path.is_symlink()]
-        within = Counter(status.st_ino for status in files)
-        unique = {status.st_ino: status for status in files}
-        # One link is the folder's own.
-        return sum(status.st_size for ino, status in unique.items() if status.st_nlink - 1 > within[ino])
+    def shared_bytes(roots: Sequence[Path]) -> Mapping[Path, int]:
+        """Return how many bytes of each of these images another of them has as well."""
+        files = {root: _sizes(root) for root in set(roots)}
+        images_with = Counter(number for sizes in files.values() for number in sizes)
+        return {
+            root: sum(size for number, size in sizes.items() if images_with[number] > 1)
+            for root, sizes in files.items()
+        }
+
+
+def _sizes(root: Path) -> Mapping[int, int]:
+    """Return the size of each file by its inode's number."""
+    sizes = {}
+    for path in root.rglob("*"):
+        with suppress(FileNotFoundError):  # somebody else removes the image
+            if path.is_file() and not path.is_symlink():
+                status = path.lstat()
+                sizes[status.st_ino] = status.st_size
+    return sizes
 
 
 def _same(path: Path, kept: Path) -> bool:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from support.guests.guest_runner import GuestRunner, Seen
@@ -140,6 +144,70 @@ print("main", end="")
     assert seen.end["wait_status"] == 0
     assert seen.output("stdout") == b"mainjoined\nfirst\nat exit\n"
     assert kept.output("stdout") == b"never closed\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(
+            "def f(): pass\nkept = open('a', 'w')\nkept.write('left open')", id="file_beside_a_function"
+        ),
+        pytest.param(
+            "import json\nkept = open('a', 'w')\nkept.write('left')\ndef f(): kept\njson.f = f",
+            id="file_behind_a_function_that_a_library_holds",
+        ),
+        pytest.param(
+            "class Own: pass\nown = Own()\nown.own = own\nown.file = open('a', 'w')\nown.file.write('left')",
+            id="file_in_a_cycle",
+        ),
+        pytest.param(
+            "import gzip\ndef f(): pass\nkept = gzip.GzipFile('a', 'wb', mtime=1)\nkept.write(b'left')",
+            id="compressed_file",
+        ),
+        pytest.param("import sys\nsys.stdout = open('a', 'w')\nprint('elsewhere')", id="output_in_a_file"),
+        pytest.param("from beside import kept\nkept.write('left')", id="file_of_a_module_beside"),
+        pytest.param(
+            "word = 'known'\nclass Last:\n    def __del__(self): print(word, Last)\nlast = Last()",
+            id="finaliser_that_uses_names",
+        ),
+        pytest.param(
+            "class Last:\n    def __del__(self): raise KeyError('late')\nlast = Last()",
+            id="finaliser_that_raises",
+        ),
+        pytest.param(
+            "import atexit, sys\natexit.register(sys.exit, 3)\natexit.register(print, 'at exit')",
+            id="exit_function_that_exits",
+        ),
+        pytest.param(
+            "import threading, time\nthreading.Thread(target=time.sleep, args=(9,), daemon=True).start()",
+            id="daemon_thread",
+        ),
+        pytest.param(
+            "import sys\nsys.modules.clear()\nkept = open('a', 'w')\nkept.write('left')", id="no_modules"
+        ),
+        pytest.param("import sys\nsys.stdout = open('/dev/full', 'w')\nprint('lost')", id="output_is_lost"),
+        pytest.param("import sys\nsys.stdout.close()", id="output_closed"),
+        pytest.param("import sys\nsys.stdout = sys.stderr = None", id="no_output"),
+    ],
+)
+def test_script_leaves_what_an_interpreter_leaves(
+    observing: GuestRunner, tmp_path: Path, source: str
+) -> None:
+    beside = b"def f(): pass\nkept = open('a', 'w')"
+    (tmp_path / "beside.py").write_bytes(beside)
+    (tmp_path / "script.py").write_text(source)
+    observing.file("beside.py", beside)
+
+    plain = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, check=False)
+    seen = script(observing, source)
+    left = script(
+        observing, "import os\nif os.path.exists('a'): print(open('a', 'rb').read())", fresh_cwd=False
+    )
+
+    assert (seen.end["wait_status"], seen.output("stdout")) == (plain.returncode << 8, plain.stdout)
+    assert bool(seen.output("stderr")) == bool(plain.stderr)
+    file = tmp_path / "a"
+    assert left.output("stdout") == (f"{file.read_bytes()}\n".encode() if file.exists() else b"")
 
 
 def test_script_finds_files_beside_it(observing: GuestRunner) -> None:

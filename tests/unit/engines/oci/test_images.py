@@ -199,6 +199,18 @@ def test_files_that_images_have_in_common_are_kept_once(tmp_path: Path, store: I
     store.close()
 
 
+def test_image_without_a_name_shares_nothing_in_the_list(tmp_path: Path, store: ImageStore) -> None:
+    first = store.load(image_of(tmp_path, "a", {"lib/x": "x" * 99})).digest
+    (tmp_path / "anew").mkdir()
+    store.load(image_of(tmp_path / "anew", "a", {"lib/x": "x" * 99, "more": "1"}))
+
+    listed = {one.digest: one.shared_bytes for one in store.listed()}
+
+    assert first not in listed
+    assert list(listed.values()) == [0]
+    store.close()
+
+
 def test_program_and_data_of_the_same_content_are_not_the_same_file(
     tmp_path: Path, store: ImageStore
 ) -> None:
