@@ -197,7 +197,8 @@ Measured {document["date"]} with assayd {document["assayd"]}{" (quick run)" if d
 
 Latencies are client to client over the Unix socket, with the bundle written and the verdict durable.
 Percentiles are nearest-rank. Ratios compare figures of the same run. Goals in times are stated for a machine
-on which `docker run` takes 266 ms, and scaled to this one by that; rates inversely.
+on which `docker run` takes 266 ms, and scaled to this one by that; rates inversely. It is measured
+before, between and after the parts of the engines (5 samples each time, 12 in a full run); the median counts.
 
 ![Median latencies](performance.svg)
 

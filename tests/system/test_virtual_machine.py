@@ -30,6 +30,7 @@ FILES = (
 TESTED = """\
 exec bash /checkout/tests/support/machines/virtual.sh {user} -m pytest -c /checkout/pyproject.toml \\
     --rootdir=/checkout -p no:cacheprovider -p support.machines.tally -v --color=no \\
+    -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true \\
     -k 'oci and (test_engine or silent_on_this_engine or {programs})' {files}
 """
 
@@ -45,7 +46,7 @@ def programs() -> list[str]:
 def test_containers_hold_on_control_groups_of_version_2(tmp_path: Path, user: str) -> None:
     tried = programs()
     files = " ".join(f"/checkout/{file}" for file in FILES)
-    script = TESTED.format(user=user, programs=" or ".join(tried), files=files)
+    script = TESTED.format(user=user, programs=" or ".join(f"{name}]" for name in tried), files=files)
     virtual.lay_out(tmp_path, script, IMAGES, FILES)
 
     done = virtual.run(tmp_path, WITHIN_S)

@@ -17,7 +17,7 @@ from .ending import end_program, newest_module
 from .policy import RuntimePolicy
 from .programs import Context
 from .reporter import Reporter
-from .seccomp import REPORT, build_filter
+from .seccomp import REPORT, kept_filter
 from .value import Value
 
 TYPE_CHECKING = False
@@ -90,7 +90,7 @@ def confine(
         rlimits=tuple(_rlimits(attempt.limits)),
         policy=RuntimePolicy(attempt, work_path, reporter),
         reporter=reporter,
-        system_call_filter=build_filter(allow_exec=attempt.allow_exec, allow_inet=attempt.allow_inet),
+        system_call_filter=kept_filter(allow_exec=attempt.allow_exec, allow_inet=attempt.allow_inet),
         environment={**environment, **proxies},
         proxies=proxies,
     )

@@ -18,9 +18,12 @@ from .programs import PROGRAMS, load_programs
 from .requests import Fault, get, read_attempt, read_unit, texts
 from .selector import HANG_UP, READ, Selector
 from .startup import (
+    end_postponing,
     hide_our_modules,
     open_shared_memory,
+    postpone_fork_handlers,
     preload,
+    renew_text_streams,
     reset_signals,
     settle_memory,
     take_environment,
@@ -50,6 +53,7 @@ _READ_BYTES = 256 * 1024
 def main(work: str = WORK) -> NoReturn:
     """Serve the daemon on standard input and output, and exit."""
     kernel.set_dumpable(False)
+    postpone_fork_handlers()
     reset_signals()
     environment = take_environment()
     sys.dont_write_bytecode = True
@@ -58,9 +62,15 @@ def main(work: str = WORK) -> NoReturn:
 
 
 def prepare() -> None:
-    """Load all that attempts may need, for one that is forked again and again before its conversation."""
+    """Make ready what attempts may need, for one that is forked again and again before its conversation."""
+    from .seccomp import kept_filter
+
+    postpone_fork_handlers()
     load_session()
     load_programs(PROGRAMS)
+    renew_text_streams()
+    for allow_exec in (False, True):
+        kept_filter(allow_exec=allow_exec, allow_inet=False)
 
 
 def load_session() -> type[GuestSession]:
@@ -203,6 +213,7 @@ class Runner:
             relay = GuestRelay(self._around.selector, self._send)
         session = load_session()(attempt, programs, self._around, relay)
         hide_our_modules()
+        end_postponing(guest_forks=attempt.limits.max_processes > 1)
         settle_memory()
         self._session = session
         session.fork_ahead()

@@ -126,6 +126,20 @@ _JUDGED: dict[str, tuple[int, int | None]] = {
 }
 
 
+_KEPT: dict[tuple[bool, bool], bytes] = {}
+
+
+def kept_filter(*, allow_exec: bool, allow_inet: bool) -> bytes:
+    """Return the filter for a child of this machine, made once.
+
+    Raises: ValueError as `build_filter` does.
+    """
+    which = allow_exec, allow_inet
+    if which not in _KEPT:
+        _KEPT[which] = build_filter(allow_exec=allow_exec, allow_inet=allow_inet)
+    return _KEPT[which]
+
+
 def build_filter(*, allow_exec: bool, allow_inet: bool, machine: str | None = None) -> bytes:
     """Return the filter for a child, as the kernel's instructions.
 

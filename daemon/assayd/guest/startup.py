@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from _thread import _count as _count_threads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
+    from collections.abc import Callable
     from typing import IO
 else:
     import _signal as signal
@@ -17,10 +19,18 @@ _FIRST_FREE_DESCRIPTOR = 5
 _FOR_PROGRAMS = ("PATH", "LANG")
 _NOT_RESETTABLE = {signal.SIGKILL, signal.SIGSTOP}
 _IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
+_FOR_THREADS = frozenset({"logging", "threading"})
+"""Whose handlers of forks put right what other threads have left behind, and nothing else."""
+
+_register_at_fork = os.register_at_fork
+_postponed: list[dict[str, Callable[[], object]]] = []
+_renewed: dict[str, IO[str]] = {}
 
 
 def preload(name: str) -> bool:
     """Import a module for the children to find; False when that fails."""
+    if name in sys.modules:
+        return True
     try:
         __import__(name)
     except Exception:  # noqa: BLE001 - a module may fail to import in any way; the daemon is told
@@ -56,6 +66,29 @@ def open_shared_memory() -> tuple[int, ...]:
         return ()
 
 
+def postpone_fork_handlers() -> None:
+    """Keep from here on what modules want done at a fork because of threads: there is one.
+
+    Done for the clone and for each child, it would write to some hundred pages in each that forks share.
+    """
+    os.register_at_fork = _postpone  # type: ignore[assignment]  # takes the same
+
+
+def end_postponing(*, guest_forks: bool) -> None:
+    """Let modules register again; what was kept is registered where guest code may fork, or threads run."""
+    os.register_at_fork = _register_at_fork
+    if guest_forks or _count_threads():
+        for handlers in _postponed:
+            _register_at_fork(**handlers)
+
+
+def _postpone(**handlers: Callable[[], object]) -> None:
+    if _FOR_THREADS.issuperset(getattr(handler, "__module__", "") for handler in handlers.values()):
+        _postponed.append(handlers)
+    else:
+        _register_at_fork(**handlers)
+
+
 def settle_memory() -> None:
     """Leave objects where they are: collecting them would copy pages that forks share."""
     gc.disable()
@@ -80,17 +113,20 @@ def take_standard_streams() -> tuple[int, int]:
     while null < _FIRST_FREE_DESCRIPTOR - 1:
         null = os.dup(null)
     source, sink, errors = os.dup(0), os.dup(1), os.dup(2)
-    _renew_text_streams()
+    renew_text_streams()
     for target, origin in enumerate((null, errors, errors)):
         os.dup2(origin, target)
     return source, sink
 
 
-def _renew_text_streams() -> None:
-    """Make the text streams that children will use, which takes too long to be done in each.
+def renew_text_streams() -> None:
+    """Make the text streams that children will use, once, as it takes too long to be done in each.
 
     They remember what they were made for, so 0, 1 and 2 are pipes for that moment, as in a child.
     """
+    if _renewed:
+        return
+    before = [os.dup(target) for target in range(3)]
     reading, writing = os.pipe()
     for target, origin in ((0, reading), (1, writing), (2, writing)):
         os.dup2(origin, target)
@@ -101,8 +137,12 @@ def _renew_text_streams() -> None:
         ("stdout", _text_stream(1, "w", "backslashreplace")),
         ("stderr", _text_stream(2, "w", "backslashreplace")),
     ):
+        _renewed[name] = stream
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
+    for target, origin in enumerate(before):
+        os.dup2(origin, target)
+        os.close(origin)
 
 
 def _text_stream(descriptor: int, mode: str, errors: str) -> IO[str]:

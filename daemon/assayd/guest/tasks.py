@@ -66,8 +66,7 @@ def used_s(pids: Iterable[int]) -> float:
 
 
 def _read(pid: int, tid: int) -> KernelTask:
-    with open(f"/proc/{pid}/task/{tid}/schedstat", "rb") as told:
-        ran, waited, slices = map(int, told.read(128).split())
+    ran, waited, slices = map(int, _content(f"/proc/{pid}/task/{tid}/schedstat").split())
     return KernelTask(
         pid=pid,
         tid=tid,
@@ -84,7 +83,16 @@ def _is_runnable(pid: int, tid: int) -> bool:
 
 def _after_name(path: str) -> list[bytes]:
     """Return the fields of a stat file from the state on; none when the task is gone."""
-    with suppress(OSError), open(path, "rb") as stat:
+    with suppress(OSError):
         # The name in parentheses is the process's own choice; the last one closes it.
-        return stat.read(1024).rpartition(b")")[2].split()
+        return _content(path).rpartition(b")")[2].split()
     return []
+
+
+def _content(path: str) -> bytes:
+    """Return the content of a small file; a stream would write to twice as many pages that a fork shares."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, 1024)
+    finally:
+        os.close(descriptor)

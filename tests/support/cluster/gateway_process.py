@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,9 @@ from typing import Any, ClassVar
 import psycopg
 from psycopg.rows import dict_row
 
+from assayd.client import Document
 from assayd.ports.engine import OwnedContainer
+from assayd_cluster.bundles.packed import SUFFIX
 from support.cluster.broker import Broker
 from support.daemons.daemon_process import READY_WITHIN_S, DaemonProcess
 from support.stores.postgres import ROOT, PostgresServer
@@ -129,6 +132,17 @@ class GatewayProcess(DaemonProcess):
     def kill_container(self, container: OwnedContainer) -> None:
         """Kill a container behind its host's back."""
         self.host.kill_container(container)
+
+    def bundle(self, attempt: Document) -> Path:
+        """Return the folder of an attempt's bundle, unpacked beside the one file that a gateway keeps."""
+        folder = super().bundle(attempt)
+        packed = folder.with_name(folder.name + SUFFIX)
+        if packed.exists() and not folder.exists():
+            folder.mkdir()
+            with tarfile.open(packed) as archive:
+                for member in archive:
+                    (folder / member.name).write_bytes(archive.extractfile(member).read())  # type: ignore[union-attr]
+        return folder
 
     def rows(self, statement: str, *values: object) -> list[Any]:
         """Ask the cluster's database."""

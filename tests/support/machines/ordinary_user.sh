@@ -30,6 +30,7 @@ exec /usr/bin/python3.11 -P -c 'import sys; from $module import main; sys.argv[0
 PROGRAM
         chmod 0755 "/usr/bin/$name"
     done
+    install --mode=0755 /checkout/site/bin/shfmt /usr/bin/
 }
 
 install_unit() {

@@ -19,9 +19,9 @@ ROOT = Path(__file__).resolve().parents[3]
 CACHE = ROOT / ".run/cache"
 SOURCES = ("daemon", "deploy", "docs", "examples", "images", "policies", "tests", "pyproject.toml")
 TESTED_WITH = (
-    *("assayd", "pytest", "pytest-asyncio", "pytest-xdist", "hypothesis", "testcontainers"),
-    "psycopg[binary]",
+    *("assayd[cluster]", "pytest", "pytest-asyncio", "pytest-xdist", "hypothesis", "testcontainers"),
 )
+"""The suites' own fixtures import what a cluster needs."""
 PYTHON_OF_THE_MACHINE = (3, 11)
 
 
@@ -40,8 +40,9 @@ def lay_out(folder: Path, main: str, images: Sequence[str], tests: Sequence[str]
     for one in _with_requirements(TESTED_WITH):
         for file in one.files or ():
             source = Path(str(one.locate_file(file)))
-            if ".." not in file.parts and source.is_file():
-                target = folder / "site" / file
+            if source.is_file():
+                installed = file if ".." not in file.parts else f"bin/{file.name}"
+                target = folder / "site" / installed
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(source, target)
     (folder / "main.sh").write_text(main, encoding="utf-8")
@@ -59,7 +60,10 @@ def run(folder: Path, timeout_s: int) -> subprocess.CompletedProcess[str]:
 
 
 def _compile(folder: Path, tests: Sequence[str]) -> None:
-    """Write the bytecode that the machine would take minutes for: pytest's of the tests, and all other."""
+    """Write the bytecode that the machine would take minutes for: pytest's of the tests, and all other.
+
+    Nothing but the folder is seen meanwhile, so that what it lacks is missed here.
+    """
     environment = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPATH"] = f"{folder / 'daemon'}:{folder / 'site'}"
     collect = ["-m", "pytest", "-c", "pyproject.toml", "-p", "no:cacheprovider", "-q", "--collect-only"]
@@ -68,7 +72,7 @@ def _compile(folder: Path, tests: Sequence[str]) -> None:
         steps.append([*collect, *tests])
     for arguments in steps:
         subprocess.run(
-            [sys.executable, *arguments],
+            [sys.executable, "-S", *arguments],
             cwd=folder,
             env=environment,
             check=True,

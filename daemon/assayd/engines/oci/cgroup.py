@@ -24,6 +24,7 @@ DAEMON_GROUP = "assayd-daemon"
 """Where the daemon moves itself on version 2: a group that has members may not hand controllers on."""
 _KILL_FOR_S = 10.0
 _AGAIN_S = 0.002
+_MOVES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,13 +248,23 @@ def _delegated(root: Path, own: str) -> Path:
         _see_controllers(base)
         if base != root:
             (base / DAEMON_GROUP).mkdir(exist_ok=True)
-            for pid in (base / "cgroup.procs").read_text(encoding="ascii").split():
-                _write(f"{base}/{DAEMON_GROUP}/cgroup.procs", pid)
+            _move_members(base, base / DAEMON_GROUP)
         handed = (base / "cgroup.subtree_control").read_text(encoding="ascii").split()
         for name in CONTROLLERS:
             if name not in handed:
                 _write(f"{base}/cgroup.subtree_control", f"+{name}")
     return base
+
+
+def _move_members(source: Path, target: Path) -> None:
+    """Move every process: one that ends meanwhile is not missed, one that is started meanwhile follows."""
+    for _ in range(_MOVES):
+        pids = (source / "cgroup.procs").read_text(encoding="ascii").split()
+        if not pids:
+            return
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                _write(f"{target}/cgroup.procs", pid)
 
 
 def _see_controllers(base: Path) -> None:

@@ -17,6 +17,7 @@ Source: docs/decisions/0070; clone(2), pivot_root(2), user_namespaces(7), capabi
 
 from __future__ import annotations
 
+import _socket
 import array
 import base64
 import ctypes
@@ -29,13 +30,17 @@ import marshal
 import os
 import resource
 import select
-import signal
 import socket
 import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import signal
+else:  # without enumerations, which a child would be the first to use
+    import _signal as signal
 
 MESSAGE_BYTES = 192 * 1024
 DESCRIPTORS = 16
@@ -52,9 +57,10 @@ _SET_DUMPABLE, _SET_SECCOMP, _CAPBSET_DROP, _SET_NO_NEW_PRIVS, _AMBIENT = 4, 22,
 _SECCOMP_FILTER, _AMBIENT_CLEAR_ALL, _CAPABILITY_VERSION = 2, 4, 0x20080522
 _MOST_CAPABILITIES = 64
 _JOIN_SESSION_KEYRING = 1
-_INSTRUCTION_BYTES = 8
+_INSTRUCTION_BYTES, _FILTER_HEAD_BYTES = 8, 16
 _COMPILED_HEAD_BYTES = 16
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1
+_AF_INET, _SOCK_DGRAM = int(socket.AF_INET), int(socket.SOCK_DGRAM)
 _CALLS = {
     "x86_64": {"clone": 56, "pivot_root": 155, "keyctl": 250},
     "aarch64": {"clone": 220, "pivot_root": 41, "keyctl": 219},
@@ -78,7 +84,7 @@ class Template:
         self._control = control
         self._plan = plan
         self._program = program
-        self._filter = base64.b64decode(plan["filter"])
+        self._filter = _filter_program(base64.b64decode(plan["filter"]))
         self._running: dict[int, str] = {}
 
     def serve(self) -> Callable[[], None]:
@@ -132,7 +138,7 @@ class Template:
             for name, value in request["limits"].items():
                 resource.setrlimit(getattr(resource, f"RLIMIT_{name.upper()}"), (value, value))
             _forget_template(self._plan["argv"])
-            _filter(self._filter)
+            _prctl(_SET_SECCOMP, _SECCOMP_FILTER, ctypes.addressof(self._filter))
         except BaseException as problem:  # noqa: BLE001 - whatever it is, nothing may run
             os.write(2, f"cannot be confined: {type(problem).__name__}: {problem}\n".encode())
             os._exit(126)
@@ -248,10 +254,11 @@ def _confine(plan: Json, request: Json, members: Sequence[int], trees: Sequence[
 
 
 def _set_loopback_up() -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        held = fcntl.ioctl(any_socket, _GET_FLAGS, struct.pack("16sH22x", b"lo", 0))
-        flags = struct.unpack_from("16sH", held)[1] | _UP
-        fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sH22x", b"lo", flags))
+    any_socket = _socket.socket(_AF_INET, _SOCK_DGRAM)
+    held = fcntl.ioctl(any_socket, _GET_FLAGS, struct.pack("16sH22x", b"lo", 0))
+    flags = struct.unpack_from("16sH", held)[1] | _UP
+    fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sH22x", b"lo", flags))
+    any_socket.close()
 
 
 def _enter_root(plan: Json, request: Json, trees: Sequence[int]) -> None:
@@ -264,9 +271,7 @@ def _enter_root(plan: Json, request: Json, trees: Sequence[int]) -> None:
         _mount(f"{root}{path}", f"{root}{path}", "", _BIND | _REC)
         _mount("none", f"{root}{path}", "", _BIND | _REMOUNT | _RDONLY | _HIDDEN)
     for path in plan["masked"]:
-        with suppress(FileNotFoundError):
-            empty = f"{BASE}/empty" if os.path.isdir(root + path) else "/dev/null"  # noqa: PTH112
-            _mount(empty, root + path, "", _BIND)
+        _mask(root + path)
     _show_groups(f"{root}/sys/fs/cgroup", request["groups"], trees)
     _mount("shm", f"{root}/dev/shm", "tmpfs", _HIDDEN, plan["shm"])  # noqa: S108 - as it is called
     owner = f"uid={request['uid']},gid={request['uid']},mode=0700"
@@ -276,6 +281,15 @@ def _enter_root(plan: Json, request: Json, trees: Sequence[int]) -> None:
     _check(_libc.syscall(_number["pivot_root"], *[ctypes.addressof(_HERE)] * 2, 0, 0, 0), "pivot_root")
     _check(_libc.umount2(b".", _DETACH), "umount")
     os.chdir("/")
+
+
+def _mask(path: str) -> None:
+    """Hide a file or a folder, where the kernel has it."""
+    target = path.encode()
+    for empty in (b"/dev/null", f"{BASE}/empty".encode()):  # a file cannot hide a folder
+        if _libc.mount(empty, target, b"", _BIND, b"") == 0 or ctypes.get_errno() == errno.ENOENT:
+            return
+    _check(-1, f"mask {path}")
 
 
 def _show_groups(target: str, names: Sequence[str], trees: Sequence[int]) -> None:
@@ -319,12 +333,12 @@ def _drop_capabilities() -> None:
     _check(_libc.capset(struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24)), "capset")
 
 
-def _filter(program: bytes) -> None:
-    """Put the filter of system calls on this process for good (``struct sock_fprog``)."""
-    instructions = ctypes.create_string_buffer(program, len(program))
-    head = struct.pack("HxxxxxxQ", len(program) // _INSTRUCTION_BYTES, ctypes.addressof(instructions))
-    buffer = ctypes.create_string_buffer(head, len(head))
-    _prctl(_SET_SECCOMP, _SECCOMP_FILTER, ctypes.addressof(buffer))
+def _filter_program(program: bytes) -> ctypes.Array[ctypes.c_char]:
+    """Return a filter of system calls as the kernel takes it (``struct sock_fprog`` and the instructions)."""
+    buffer = ctypes.create_string_buffer(_FILTER_HEAD_BYTES + len(program))
+    start = ctypes.addressof(buffer) + _FILTER_HEAD_BYTES
+    buffer.raw = struct.pack("HxxxxxxQ", len(program) // _INSTRUCTION_BYTES, start) + program
+    return buffer
 
 
 def _forget_template(arguments: Sequence[str]) -> None:

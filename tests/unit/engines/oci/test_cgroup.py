@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from assayd.engines.oci import cgroup
 from assayd.engines.oci.cgroup import DAEMON_GROUP, ControlGroup, find_hierarchy
 from assayd.errors import EngineError
 
@@ -157,6 +158,27 @@ def test_daemon_that_has_moved_itself_uses_the_group_above(tmp_path: Path) -> No
     unified(tmp_path / "unit", "memory pids cpu")
     found = find_hierarchy(f"0::/unit/{DAEMON_GROUP}\n", tmp_path)
     assert found.folders == {"": tmp_path / "unit"}
+
+
+def test_processes_that_end_or_start_while_they_are_moved_keep_nobody_from_handing_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unified(tmp_path, "")
+    unified(tmp_path / "unit", "memory pids cpu")
+    members = tmp_path / "unit/cgroup.procs"
+    members.write_text("10\n20\n")
+    moved = []
+
+    def move(path: str, pid: str) -> None:
+        assert path == f"{tmp_path}/unit/{DAEMON_GROUP}/cgroup.procs"
+        if pid == "10":
+            raise ProcessLookupError
+        members.write_text("30\n" if pid == "20" else "")
+        moved.append(pid)
+
+    monkeypatch.setattr(cgroup, "_write", move)
+    find_hierarchy("0::/unit\n", tmp_path)
+    assert (moved, members.read_text()) == (["20", "30"], "")
 
 
 def test_group_that_was_not_delegated_is_refused_with_the_remedy(tmp_path: Path) -> None:
