@@ -30,6 +30,7 @@ FILES = (
 TESTED = """\
 exec bash /checkout/tests/support/machines/virtual.sh {user} -m pytest -c /checkout/pyproject.toml \\
     --rootdir=/checkout -p no:cacheprovider -p support.machines.tally -v --color=no \\
+    -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true \\
     -k 'oci and (test_engine or silent_on_this_engine or {programs})' {files}
 """
 

@@ -60,7 +60,7 @@ def write_files(folder: int, files: Mapping[str, bytes], *, durable: bool = True
             parent = _folder_for(tuple(within), folders, stack)
             handle = os.open(last, _NEW_FILE, 0o400, dir_fd=parent)
             stack.callback(os.close, handle)
-            _write_all(handle, content)
+            write_all(handle, content)
             if durable:  # starts writing to the disk without waiting for it
                 os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
             handles.append(handle)
@@ -121,7 +121,8 @@ def _folder_for(names: tuple[str, ...], folders: dict[tuple[str, ...], int], sta
     return folders[names]
 
 
-def _write_all(handle: int, content: bytes) -> None:
+def write_all(handle: int, content: bytes) -> None:
+    """Write bytes to a file that is open."""
     view = memoryview(content)
     while view:
         view = view[os.write(handle, view) :]

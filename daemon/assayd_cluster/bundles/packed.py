@@ -15,7 +15,7 @@ import tarfile
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import BinaryIO
@@ -110,10 +110,7 @@ class PackedArtifactStore:
         temporary = f"{_TEMPORARY}{secrets.token_hex(16)}"
         with translated("writing a bundle"), self._made(*folder) as parent:
             try:
-                with os.fdopen(os.open(temporary, _NEW, 0o400, dir_fd=parent), "wb") as file:
-                    file.writelines(_packed(files))
-                    file.flush()
-                    os.fsync(file.fileno())
+                _write_durably(os.open(temporary, _NEW, 0o400, dir_fd=parent), _packed(files))
                 os.rename(temporary, name + SUFFIX, src_dir_fd=parent, dst_dir_fd=parent)
             except BaseException:
                 with suppress(FileNotFoundError):
@@ -125,14 +122,20 @@ class PackedArtifactStore:
     @contextmanager
     def _made(self, category: str, platform: str) -> Iterator[int]:
         """Open a folder for bundles, which is made where it is missing."""
-        if not (self._root / category / platform).is_dir():
-            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with folders.opened(self._root) as root:
-                folders.ensure(root, category)
-                with folders.opened(root, category) as middle:
-                    folders.ensure(middle, platform)
-        with folders.opened(self._root, category, platform) as parent:
+        with ExitStack() as stack:
+            try:
+                parent = stack.enter_context(folders.opened(self._root, category, platform))
+            except FileNotFoundError:
+                self._make(category, platform)
+                parent = stack.enter_context(folders.opened(self._root, category, platform))
             yield parent
+
+    def _make(self, category: str, platform: str) -> None:
+        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with folders.opened(self._root) as root:
+            folders.ensure(root, category)
+            with folders.opened(root, category) as middle:
+                folders.ensure(middle, platform)
 
     def _piece(self, within: tuple[str, ...], name: str, start: int) -> bytes:
         location = "/".join(within)
@@ -188,6 +191,29 @@ class PackedArtifactStore:
         with translated("looking at the bundles' file system"), folders.opened(self._root) as root:
             facts = os.fstatvfs(root)
             return facts.f_bavail * facts.f_frsize
+
+
+def _write_durably(handle: int, pieces: Iterator[bytes]) -> None:
+    """Write a new file by few calls of the system, after each of which a thread waits for the interpreter."""
+    try:
+        for piece in _joined(pieces):
+            folders.write_all(handle, piece)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Return what many small pieces have in fewer of about `PIECE_BYTES`."""
+    held: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size >= PIECE_BYTES:
+            yield b"".join(held)
+            held, size = [], 0
+    yield b"".join(held)
 
 
 def _packed(files: Mapping[str, bytes]) -> Iterator[bytes]:

@@ -198,3 +198,29 @@ def test_body_that_stops_coming_is_answered_and_not_waited_for(tmp_path) -> None
         answer.begin()
         assert answer.status == 408
         assert b"too_slow" in answer.read()
+
+
+@pytest.mark.parametrize("ending", [b"", b"Connection: close\r\n"])
+def test_answer_comes_with_its_head_at_once(tmp_path, ending) -> None:
+    with serving(FakeService(), tmp_path / "s") as path, socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(10)
+        client.connect(str(path))
+        for _ in range(1 if ending else 3):
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + ending + b"\r\n")
+            answer = client.recv(65536)
+            assert answer.startswith(b"HTTP/1.1 200")
+            assert answer.endswith(b"\r\n\r\n" + b'{"status":"ok"}')
+        if ending:
+            assert client.recv(1) == b""
+
+
+def test_head_of_a_stream_is_not_held_until_something_happens(tmp_path) -> None:
+    limits = ApiLimits(heartbeat_s=60)
+    with (
+        serving(FakeService(), tmp_path / "s", limits=limits) as path,
+        socket.socket(socket.AF_UNIX) as client,
+    ):
+        client.settimeout(10)
+        client.connect(str(path))
+        client.sendall(b"GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert client.recv(65536).startswith(b"HTTP/1.1 200")
