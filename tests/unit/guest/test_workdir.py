@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from assayd.guest.workdir import WorkDirectory
+
+
+@pytest.fixture(autouse=True)
+def _time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assayd.guest.workdir._EMPTY_LIMIT_S", 300.0)
 
 
 @pytest.fixture
@@ -24,8 +32,16 @@ def work(folder: Path) -> WorkDirectory:
     return WorkDirectory(str(folder))
 
 
-def test_deep_tree_is_emptied_with_few_descriptors(folder: Path, work: WorkDirectory) -> None:
-    here = os.open(folder, os.O_RDONLY)
+@pytest.fixture
+def folder_for_depth() -> Iterator[Path]:
+    """Return a directory that pytest does not clear, which goes no deeper than Python's recursion."""
+    path = Path(tempfile.mkdtemp(prefix="assayd-deep-"))
+    yield path
+    subprocess.run(["rm", "-rf", path], check=True)
+
+
+def test_deep_tree_is_emptied_with_few_descriptors(folder_for_depth: Path) -> None:
+    here = os.open(folder_for_depth, os.O_RDONLY)
     for _ in range(3000):
         os.mkdir("d", dir_fd=here)
         inner = os.open("d", os.O_RDONLY, dir_fd=here)
@@ -33,9 +49,9 @@ def test_deep_tree_is_emptied_with_few_descriptors(folder: Path, work: WorkDirec
         here = inner
     os.close(here)
 
-    work.empty()
+    WorkDirectory(str(folder_for_depth)).empty()
 
-    assert list(folder.iterdir()) == []
+    assert list(folder_for_depth.iterdir()) == []
 
 
 def test_wide_and_unwritable_trees_are_emptied(folder: Path, work: WorkDirectory) -> None:
