@@ -2,7 +2,8 @@
 
 Threads are joined, exit functions run, objects finalised, files flushed and closed. What an interpreter then
 does for itself, it does to every module that is loaded, and so writes to the pages that forks share: 7,000 of
-them, and 40 ms, where pandas is loaded. Modules of the image stay as they are.
+them, and 40 ms, where pandas is loaded. Modules of the image stay as they are. A program that leaves
+threads ends with its interpreter, which stops them.
 
 Source: ``Py_FinalizeEx`` in CPython's Python/pylifecycle.c.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
+from _thread import _count as _count_threads
 from _weakref import ref
 from atexit import _run_exitfuncs
 from gc import collect
@@ -23,7 +25,7 @@ from .values import type_name
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import NoReturn
+    from typing import IO, NoReturn
 
     _Names = dict[str, object]
 
@@ -31,13 +33,12 @@ private.isolate(globals())
 
 _NOT_FLUSHED = 120
 """Exit status of a Python program whose output could not be written to the end."""
-_NEVER_S = 1e6
 _MAIN = "__main__"
 
 _exit = os._exit
 _write = os.write
+_end_interpreter = kernel.end_interpreter
 _flush_c_streams = kernel.flush_c_streams
-_let_threads_switch_each = sys.setswitchinterval
 _Module = type(sys)
 _modules = sys.modules
 
@@ -69,14 +70,15 @@ def end_program(status: int, *, newest: str, libraries: tuple[str, ...]) -> NoRe
         _join_threads()
     with suppress(BaseException):
         _run_exitfuncs()
+    if _count_threads():  # of daemons, which would see names vanish
+        _end_interpreter(status)
     with suppress(BaseException):
         flushed = _flush_streams()
     with suppress(BaseException):
-        # A daemon thread would see names vanish.
-        _let_threads_switch_each(_NEVER_S)
+        _restore_streams()
         _take_down(_own_modules(newest, libraries))
     with suppress(BaseException):
-        flushed = _flush_streams() and flushed
+        _flush_streams()
         _flush_c_streams()
     _exit(status if flushed else _NOT_FLUSHED)
 
@@ -93,7 +95,7 @@ def _flush_streams() -> bool:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name, None)
         try:
-            if stream is not None and not stream.closed:
+            if stream is not None and not _is_closed(stream):
                 stream.flush()
         except BaseException as problem:  # noqa: BLE001 - the guest may have put anything there
             flushed = False
@@ -101,6 +103,19 @@ def _flush_streams() -> bool:
             with suppress(OSError):
                 _write(2, said.encode())
     return flushed
+
+
+def _is_closed(stream: IO[str]) -> bool:
+    try:
+        return bool(stream.closed)
+    except BaseException:  # noqa: BLE001 - what does not say so is open
+        return False
+
+
+def _restore_streams() -> None:
+    """Put the streams back that there were at first: those of the program go with its names."""
+    for name in ("stdout", "stderr"):
+        setattr(sys, name, getattr(sys, f"__{name}__", None))
 
 
 def _own_modules(newest: str, libraries: tuple[str, ...]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What Python has no function for: prctl, signalfd, a seccomp filter, the C library's own streams.
+"""What Python has no function for: prctl, signalfd, a seccomp filter, ends of interpreter and C library.
 
 Calls C through `_ctypes` alone: the package `ctypes` above it takes as long to import as half of our code.
 """
@@ -11,6 +11,7 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
+    from typing import NoReturn
 else:
     import _signal as signal
 
@@ -57,6 +58,7 @@ class _PythonFunction(_ctypes.CFuncPtr):
 _this_process = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # as `ctypes.CDLL(None)` does
 _prctl_function = _Function(_ctypes.dlsym(_this_process, "prctl"))
 _signalfd_function = _Function(_ctypes.dlsym(_this_process, "signalfd"))
+_end_interpreter = _PythonFunction(_ctypes.dlsym(_this_process, "Py_Exit"))
 _fflush_function = _PythonFunction(_ctypes.dlsym(_this_process, "fflush"))
 
 
@@ -79,6 +81,12 @@ def load_filter(program: bytes) -> None:
     """Put a seccomp filter (BPF instructions) on this process and all that it starts, for good."""
     fprog = _Program(len(program) // _INSTRUCTION_BYTES, program)
     _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _ctypes.byref(fprog))
+
+
+def end_interpreter(status: int) -> NoReturn:
+    """End this process as a Python program ends: threads joined, exit functions run, open files flushed."""
+    _end_interpreter(status)
+    raise RuntimeError("the interpreter did not end")
 
 
 def flush_c_streams() -> None:

@@ -99,6 +99,7 @@ def in_transactions(connection: Connection) -> None:
 
 
 def _fetched(raw: psycopg.Connection, statements: Sequence[OneStatement[Any]]) -> list[Row | None]:
+    from psycopg.errors import InFailedSqlTransaction
     from psycopg.rows import dict_row
 
     if not raw.autocommit:
@@ -114,7 +115,9 @@ def _fetched(raw: psycopg.Connection, statements: Sequence[OneStatement[Any]]) -
             raw.cursor(row_factory=dict_row).execute(statement.sql, statement.values)
             for statement in statements
         ]
-        raw.execute("COMMIT")
+        commit = raw.execute("COMMIT")
+    if commit.statusmessage != "COMMIT":  # what a server answers that has rolled back
+        raise InFailedSqlTransaction(f"COMMIT was answered by {commit.statusmessage}")
     return [cursor.fetchone() for cursor in cursors]
 
 

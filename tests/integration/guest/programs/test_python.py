@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,19 @@ from pathlib import Path
 import pytest
 
 from support.guests.guest_runner import GuestRunner, Seen
+
+TEE = """
+import sys
+class Tee:
+    def __init__(self): self.file = open('a', 'w')
+    def write(self, text): self.file.write(text); sys.__stdout__.write(text)
+"""
+BUSY_THREAD = """
+import threading, time
+def spin():
+    while True: pass
+threading.Thread(target=spin, daemon=True).start()
+"""
 
 
 def run(runner: GuestRunner, source: str, *results: str, **namespace: object) -> Seen:
@@ -187,6 +201,33 @@ print("main", end="")
         ),
         pytest.param("import sys\nsys.stdout = open('/dev/full', 'w')\nprint('lost')", id="output_is_lost"),
         pytest.param("import sys\nsys.stdout.close()", id="output_closed"),
+        pytest.param("import sys\nsys.stdout.detach()", id="output_detached"),
+        pytest.param(
+            f"{TEE}    def flush(self): self.file.flush()\nsys.stdout = Tee()\nprint('both')",
+            id="output_through_a_class",
+        ),
+        pytest.param(
+            f"{TEE}    closed = False\n    def flush(self): sys.__stdout__.flush()\n"
+            "sys.stdout = Tee()\nprint('both')",
+            id="output_through_a_class_that_uses_names",
+        ),
+        pytest.param(
+            f"{TEE}    def flush(self): pass\nsys.stdout = Tee()\nprint('both')",
+            id="output_that_is_never_flushed",
+        ),
+        pytest.param(
+            "import atexit, io, sys\natexit.register(sys.stdout.write, 'late')\nsys.stdout = io.StringIO()",
+            id="output_of_an_exit_function_past_a_stream_in_memory",
+        ),
+        pytest.param(
+            "import io, sys\nclass Last:\n    out = sys.stdout\n"
+            "    def __del__(self): self.out.write('late')\nlast = Last()\nsys.stdout = io.StringIO()",
+            id="output_of_a_finaliser_past_a_stream_in_memory",
+        ),
+        pytest.param(
+            f"{BUSY_THREAD}class Last:\n    def __del__(self): time.sleep(0.02)\nlast = Last()",
+            id="busy_daemon_thread_and_a_finaliser_that_waits",
+        ),
         pytest.param("import sys\nsys.stdout = sys.stderr = None", id="no_output"),
     ],
 )
@@ -198,7 +239,10 @@ def test_script_leaves_what_an_interpreter_leaves(
     (tmp_path / "script.py").write_text(source)
     observing.file("beside.py", beside)
 
-    plain = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, check=False)
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    plain = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, check=False, env=buffered
+    )
     seen = script(observing, source)
     left = script(
         observing, "import os\nif os.path.exists('a'): print(open('a', 'rb').read())", fresh_cwd=False
