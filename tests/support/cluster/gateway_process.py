@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from itertools import cycle
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -38,11 +37,15 @@ class Servers:
     def __init__(self, postgres: PostgresServer, broker: Broker) -> None:
         self.postgres = postgres
         self.broker = broker
-        self._queues = cycle(QUEUES)
+        self._free = list(QUEUES)
 
-    def queue(self) -> str:
-        """Return a queue for a cluster."""
-        return next(self._queues)
+    def take_queue(self) -> str:
+        """Return a queue that no other cluster has: a node answers for whatever is in its own."""
+        return self._free.pop(0)
+
+    def give_back_queue(self, queue: str) -> None:
+        """Let another cluster have it."""
+        self._free.append(queue)
 
 
 class GatewayProcess(DaemonProcess):
@@ -63,13 +66,12 @@ class GatewayProcess(DaemonProcess):
         self._worker: subprocess.Popen[bytes] | None = None
         self._database: AbstractContextManager[str] = self.servers.postgres.empty_database()
         self._url = self._database.__enter__()
-        queue = self.servers.queue()
+        self._queue = self.servers.take_queue()
         self.settings |= {
             "CLUSTER__DATABASE_URL_FILE": self._secret("database.url", self._url),
             "CLUSTER__BROKER_URL_FILE": str(self.servers.broker.url_file("gateway")),
-            "CLUSTER__QUEUE": queue,
+            "CLUSTER__QUEUE": self._queue,
         }
-        self._queue = queue
 
     def start(self) -> None:
         """Start it, and what stands behind it; wait until a node takes work."""
@@ -117,6 +119,7 @@ class GatewayProcess(DaemonProcess):
         self.host.dispose()
         super().dispose()
         self._database.__exit__(None, None, None)
+        self.servers.give_back_queue(self._queue)
 
     def containers(self) -> Sequence[OwnedContainer]:
         """List the containers of its host."""
