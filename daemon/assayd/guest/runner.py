@@ -19,9 +19,9 @@ from .requests import Fault, get, read_attempt, read_unit, texts
 from .selector import HANG_UP, READ, Selector
 from .startup import (
     end_postponing,
+    find_our_modules,
     hide_our_modules,
     open_shared_memory,
-    postpone_fork_handlers,
     preload,
     renew_text_streams,
     reset_signals,
@@ -53,7 +53,6 @@ _READ_BYTES = 256 * 1024
 def main(work: str = WORK) -> NoReturn:
     """Serve the daemon on standard input and output, and exit."""
     kernel.set_dumpable(False)
-    postpone_fork_handlers()
     reset_signals()
     environment = take_environment()
     sys.dont_write_bytecode = True
@@ -65,12 +64,12 @@ def prepare() -> None:
     """Make ready what attempts may need, for one that is forked again and again before its conversation."""
     from .seccomp import kept_filter
 
-    postpone_fork_handlers()
     load_session()
     load_programs(PROGRAMS)
     renew_text_streams()
     for allow_exec in (False, True):
         kept_filter(allow_exec=allow_exec, allow_inet=False)
+    find_our_modules()
 
 
 def load_session() -> type[GuestSession]:
@@ -235,6 +234,7 @@ class Runner:
         self._send(ready, b"")
         # The daemon takes as long to say what is next.
         load_session()
+        find_our_modules()
 
     def _say_goodbye(self, session: GuestSession) -> None:
         dropped = session.send_outputs()

@@ -25,6 +25,8 @@ _FOR_THREADS = frozenset({"logging", "threading"})
 _register_at_fork = os.register_at_fork
 _postponed: list[dict[str, Callable[[], object]]] = []
 _renewed: dict[str, IO[str]] = {}
+_ours: list[str] = []
+_newest = ""
 
 
 def preload(name: str) -> bool:
@@ -47,15 +49,30 @@ def take_environment() -> dict[str, str]:
     return kept
 
 
+def find_our_modules() -> None:
+    """Find which of the modules are ours that were loaded since this was last called.
+
+    Whoever goes through all of them writes to the page of each name, which forks share.
+    """
+    global _newest  # noqa: PLW0603 - of this process
+    newest = next(reversed(sys.modules))
+    for name in reversed(sys.modules):
+        if name == _newest:
+            break
+        if f"{name}.".startswith((f"{__package__}.", "ctypes.", "_ctypes.")):
+            _ours.append(name)
+    _newest = newest
+
+
 def hide_our_modules() -> None:
     """Take our modules, and ctypes, which only we need, out of the reach of guest code.
 
     What runs holds them by reference. Code that may use ctypes imports it anew.
     """
     sys.meta_path[:] = [finder for finder in sys.meta_path if not hasattr(finder, "holds_guest_code")]
-    for name in list(sys.modules):
-        if f"{name}.".startswith((f"{__package__}.", "ctypes.", "_ctypes.")):
-            del sys.modules[name]
+    find_our_modules()
+    for name in _ours:
+        sys.modules.pop(name, None)
 
 
 def open_shared_memory() -> tuple[int, ...]:

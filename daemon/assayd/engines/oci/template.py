@@ -183,7 +183,6 @@ def _load(file: str, preload: Sequence[str]) -> Callable[[], None] | None:
     if file:
         with open(file, "rb") as compiled:  # noqa: PTH123 - this program is to stay small
             exec(marshal.loads(compiled.read()[_COMPILED_HEAD_BYTES:]), names)  # noqa: S102, S302 - the image's own
-        names["prepare"]()
     kept = dict(os.environ)
     constants = kept.get("ASSAYD_CONSTANTS", "").split(":")
     os.environ.clear()
@@ -192,6 +191,8 @@ def _load(file: str, preload: Sequence[str]) -> Callable[[], None] | None:
         with suppress(Exception):
             importlib.import_module(name)
     os.environ.update(kept)
+    if file:
+        names["prepare"]()
     return names.get("main")
 
 
