@@ -22,6 +22,8 @@ ROOT = Path("/sys/fs/cgroup")
 CONTROLLERS = ("memory", "pids", "cpu")
 DAEMON_GROUP = "assayd-daemon"
 """Where the daemon moves itself on version 2: a group that has members may not hand controllers on."""
+_SHARES = 1024
+"""What version 1 calls a weight of 100."""
 _KILL_FOR_S = 10.0
 _AGAIN_S = 0.002
 _MOVES = 100
@@ -178,6 +180,7 @@ class ControlGroup:
     def _settings(self, limits: Mapping[str, int]) -> Iterator[tuple[str, str]]:
         """Return file and content of every limit, in the order in which they can be written."""
         memory, quota, period = limits["memory_bytes"], limits["cpu_quota_us"], limits["cpu_period_us"]
+        weight = limits["cpu_weight"]
         yield f"{self._of('pids')}/pids.max", str(limits["pids"])
         if self.version == 1:
             rounded = str(memory - memory % os.sysconf("SC_PAGE_SIZE"))
@@ -186,12 +189,14 @@ class ControlGroup:
             yield f"{self._of('memory')}/memory.swappiness", "0"
             yield f"{self._of('cpu')}/cpu.cfs_period_us", str(period)
             yield f"{self._of('cpu')}/cpu.cfs_quota_us", str(quota)
+            yield f"{self._of('cpu')}/cpu.shares", str(weight * _SHARES // 100)
         else:
             yield f"{self._of('memory')}/memory.max", str(memory - memory % os.sysconf("SC_PAGE_SIZE"))
             yield f"{self._of('memory')}/memory.swap.max", "0"
             # The kernel is to kill the child that grew, not the runner that reports it.
             yield f"{self._of('memory')}/memory.oom.group", "0"
             yield f"{self._of('cpu')}/cpu.max", f"{quota} {period}"
+            yield f"{self._of('cpu')}/cpu.weight", str(weight)
 
     def _of(self, controller: str) -> str:
         return self.folders[controller if self.version == 1 else ""]

@@ -35,6 +35,8 @@ _HIDDEN = ("nosuid", "noexec", "nodev")
 _ARCHITECTURES = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
 _NO_DEVICES = {"allow": False, "access": "rwm"}
 _PERIOD_US = 100_000
+_CPU_WEIGHT = 25
+"""Of the 100 that the daemon has: programs that compute are not to hold up what decides over all."""
 _RUNTIME_PIDS = 8
 
 
@@ -103,12 +105,13 @@ def configuration(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
 
 
 def resources(spec: ContainerSpec) -> dict[str, int]:
-    """Return the limits that a control group is to hold; quota and period in microseconds."""
+    """Return the limits that a control group is to hold; quota and period in microseconds, weight of 100."""
     return {
         "memory_bytes": spec.memory_bytes,
         "pids": spec.pids,
         "cpu_quota_us": round(spec.cpus * _PERIOD_US),
         "cpu_period_us": _PERIOD_US,
+        "cpu_weight": _CPU_WEIGHT,
     }
 
 

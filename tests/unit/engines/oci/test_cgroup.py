@@ -10,7 +10,13 @@ from assayd.engines.oci import cgroup
 from assayd.engines.oci.cgroup import DAEMON_GROUP, ControlGroup, find_hierarchy
 from assayd.errors import EngineError
 
-LIMITS = {"memory_bytes": 96 * 2**20, "pids": 16, "cpu_quota_us": 50_000, "cpu_period_us": 100_000}
+LIMITS = {
+    "memory_bytes": 96 * 2**20,
+    "pids": 16,
+    "cpu_quota_us": 50_000,
+    "cpu_period_us": 100_000,
+    "cpu_weight": 25,
+}
 FILES = {
     1: {
         "memory": (
@@ -20,9 +26,19 @@ FILES = {
             "memory.oom_control",
         ),
         "pids": ("pids.max", "pids.events"),
-        "cpu": ("cpu.cfs_quota_us", "cpu.cfs_period_us"),
+        "cpu": ("cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.shares"),
     },
-    2: {"": ("memory.max", "memory.swap.max", "memory.oom.group", "memory.events", "pids.max", "cpu.max")},
+    2: {
+        "": (
+            "memory.max",
+            "memory.swap.max",
+            "memory.oom.group",
+            "memory.events",
+            "pids.max",
+            "cpu.max",
+            "cpu.weight",
+        )
+    },
 }
 
 
@@ -65,6 +81,12 @@ def test_limit_that_cannot_be_read_is_a_difference(tmp_path: Path, version: int)
     write(group)
     (Path(group.folders["pids" if version == 1 else ""]) / "pids.max").unlink()
     assert group.differences(LIMITS) == ["pids.max is 'unreadable', asked for '16'"]
+
+
+@pytest.mark.parametrize(("version", "name", "held"), [(1, "cpu.shares", "256"), (2, "cpu.weight", "25")])
+def test_container_weighs_a_quarter_of_the_daemon(tmp_path: Path, version: int, name: str, held: str) -> None:
+    settings = {Path(path).name: value for path, value in made(tmp_path, version)._settings(LIMITS)}
+    assert settings[name] == held
 
 
 def test_group_of_version_2_lets_the_kernel_choose_one_process(tmp_path: Path) -> None:

@@ -132,6 +132,7 @@ def test_limits_are_those_of_the_spec_and_wider_in_processes_alone_while_startin
         "pids": 16,
         "cpu_quota_us": 50_000,
         "cpu_period_us": 100_000,
+        "cpu_weight": 25,
     }
     starting = while_starting(exact)
     assert starting["pids"] > exact["pids"]
