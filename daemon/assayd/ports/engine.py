@@ -174,6 +174,13 @@ class Engine(Protocol):
         """Attach, then start; nothing that the runner says is lost."""
         ...
 
+    async def make_way(self, ref: ContainerRef) -> None:
+        """Let a container that has run for long have less of the processors than those that begin.
+
+        One that has ended or is gone is fine. An engine to which that costs much leaves it.
+        """
+        ...
+
     async def kill(self, ref: ContainerRef) -> None:
         """End the container now. A container that has ended or is gone is fine."""
         ...

@@ -31,6 +31,8 @@ log = structlog.get_logger()
 OPEN_TIMEOUT_S = 60.0
 REMOVE_TIMEOUT_S = 60.0
 LEAVE_TIMEOUT_S = 0.5
+LONG_RUN_S = 0.2
+"""An ordinary run takes a tenth of it."""
 _SAID = 200
 SETTLE_TRIES, SETTLE_S = 200, 0.05
 """How often, and how far apart, the engine is asked whether a container has ended by itself."""
@@ -75,6 +77,14 @@ class Container:
             await asyncio.sleep(SETTLE_S)
         await self._engine.kill(self.ref)
         return await self._engine.facts(self.ref), True
+
+    async def make_way_later(self) -> None:
+        """Once its run has taken long, let it have less of the processors than those that begin."""
+        await asyncio.sleep(LONG_RUN_S)
+        try:
+            await self._engine.make_way(self.ref)
+        except EngineError as problem:
+            log.warning("container.makes_no_way", container=self.ref.ulid, code=problem.code)
 
     async def remove(self) -> None:
         """Close the stream, end the container, and see that it is gone.

@@ -125,7 +125,11 @@ class Sandbox:
         """Run the units in the leased container; return what came back, classified."""
         began, killed_before = self._clock.monotonic(), self.oom_kills() if self.counts_kills else None
         conversation = lease.conversation
-        end, detail = await conversation.hold(deadline, observer)
+        making_way = asyncio.create_task(lease.container.make_way_later())
+        try:
+            end, detail = await conversation.hold(deadline, observer)
+        finally:
+            making_way.cancel()
         wall_s = self._clock.monotonic() - began
         facts = lease.facts
         lease.container.orderly = end is RunEnd.FINISHED

@@ -244,6 +244,10 @@ class FakeEngine:
         container.guest = asyncio.ensure_future(self._live(container.peer, standard_input, standard_output))
         return container.stream
 
+    async def make_way(self, ref: ContainerRef) -> None:
+        """Note it."""
+        await self._enter("make_way")
+
     async def kill(self, ref: ContainerRef) -> None:
         """End the guest now, closing its stream first where the caller has not."""
         await self._enter("kill")

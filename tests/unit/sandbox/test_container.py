@@ -59,3 +59,17 @@ async def test_failed_removal_does_not_swallow_a_cancellation() -> None:
     await asyncio.wait({opening})
     assert opening.cancelled()
     await engine.close()
+
+
+@pytest.mark.parametrize("problem", [None, UNREACHABLE])
+async def test_run_that_takes_long_makes_way_while_the_engine_can(
+    monkeypatch: pytest.MonkeyPatch, problem: EngineError | None
+) -> None:
+    monkeypatch.setattr("assayd.sandbox.container.LONG_RUN_S", 0)
+    engine = FakeEngine(polite_guest, images=[IMAGE])
+    container = await open_container(engine, A, ORIGIN, "u")
+    if problem is not None:
+        engine.fail_next("make_way", problem)
+    await container.make_way_later()
+    assert engine.calls[-1] == "make_way"
+    await engine.close()

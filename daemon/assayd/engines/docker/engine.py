@@ -149,6 +149,9 @@ class DockerEngine:
         await self._close_stream(ref)
         await self._calls(partial(_remove, engine_id=ref.engine_id))
 
+    async def make_way(self, ref: ContainerRef) -> None:
+        """Leave it: an update takes the engine a quarter of what a start does."""
+
     async def facts(self, ref: ContainerRef) -> EndFacts:
         """Ask how a container ended; it says nothing of one that never ran or still runs."""
         state = cast("Document", (await self._inspect(ref))["State"])

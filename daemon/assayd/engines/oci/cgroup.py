@@ -80,6 +80,11 @@ class ControlGroup:
         with _told("limit processes"):
             _write(f"{self._of('pids')}/pids.max", str(pids))
 
+    def weigh(self, weight: int) -> None:
+        """Set what it weighs for the processor, of 100; one that is gone is fine."""
+        with _told("set a weight"), suppress(FileNotFoundError):
+            _write(*self._weight(weight))
+
     def differences(self, limits: Mapping[str, int]) -> list[str]:
         """List in which ways the limits that the kernel holds are not those that were asked for."""
         found = []
@@ -180,7 +185,6 @@ class ControlGroup:
     def _settings(self, limits: Mapping[str, int]) -> Iterator[tuple[str, str]]:
         """Return file and content of every limit, in the order in which they can be written."""
         memory, quota, period = limits["memory_bytes"], limits["cpu_quota_us"], limits["cpu_period_us"]
-        weight = limits["cpu_weight"]
         yield f"{self._of('pids')}/pids.max", str(limits["pids"])
         if self.version == 1:
             rounded = str(memory - memory % os.sysconf("SC_PAGE_SIZE"))
@@ -189,14 +193,18 @@ class ControlGroup:
             yield f"{self._of('memory')}/memory.swappiness", "0"
             yield f"{self._of('cpu')}/cpu.cfs_period_us", str(period)
             yield f"{self._of('cpu')}/cpu.cfs_quota_us", str(quota)
-            yield f"{self._of('cpu')}/cpu.shares", str(weight * _SHARES // 100)
         else:
             yield f"{self._of('memory')}/memory.max", str(memory - memory % os.sysconf("SC_PAGE_SIZE"))
             yield f"{self._of('memory')}/memory.swap.max", "0"
             # The kernel is to kill the child that grew, not the runner that reports it.
             yield f"{self._of('memory')}/memory.oom.group", "0"
             yield f"{self._of('cpu')}/cpu.max", f"{quota} {period}"
-            yield f"{self._of('cpu')}/cpu.weight", str(weight)
+        yield self._weight(limits["cpu_weight"])
+
+    def _weight(self, weight: int) -> tuple[str, str]:
+        if self.version == 1:
+            return f"{self._of('cpu')}/cpu.shares", str(weight * _SHARES // 100)
+        return f"{self._of('cpu')}/cpu.weight", str(weight)
 
     def _of(self, controller: str) -> str:
         return self.folders[controller if self.version == 1 else ""]

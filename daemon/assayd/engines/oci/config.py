@@ -37,6 +37,8 @@ _NO_DEVICES = {"allow": False, "access": "rwm"}
 _PERIOD_US = 100_000
 _CPU_WEIGHT = 25
 """Of the 100 that the daemon has: programs that compute are not to hold up what decides over all."""
+LONG_RUN_WEIGHT = 3
+"""The same of a container that has run for long."""
 _RUNTIME_PIDS = 8
 
 

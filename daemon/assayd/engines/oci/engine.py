@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from assayd.aio import finish
+from assayd.engines.oci.config import LONG_RUN_WEIGHT
 from assayd.engines.oci.container import HAS_ENDED, OciContainer, differences_made, differences_running
 from assayd.engines.oci.images import ImageStore
 from assayd.engines.oci.making import ContainerMaker, Ids, group_of
@@ -165,6 +166,11 @@ class OciEngine:
             for descriptor in theirs:
                 os.close(descriptor)
         return container.stream
+
+    async def make_way(self, ref: ContainerRef) -> None:
+        """Let a container that has run for long weigh less."""
+        if (container := self._containers.get(ref.engine_id)) is not None:
+            await self._threads.run(container.group.weigh, LONG_RUN_WEIGHT)
 
     async def kill(self, ref: ContainerRef) -> None:
         """End the container now, closing its stream first where the caller has not."""

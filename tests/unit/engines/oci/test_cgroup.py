@@ -89,6 +89,17 @@ def test_container_weighs_a_quarter_of_the_daemon(tmp_path: Path, version: int, 
     assert settings[name] == held
 
 
+@pytest.mark.parametrize(("version", "name", "held"), [(1, "cpu.shares", "30"), (2, "cpu.weight", "3")])
+def test_weight_is_changed_while_there_is_a_group(tmp_path: Path, version: int, name: str, held: str) -> None:
+    group = made(tmp_path, version)
+    file = Path(group.folders["cpu" if version == 1 else ""]) / name
+    group.weigh(3)
+    assert file.read_text() == held
+    file.unlink()
+    group.weigh(3)
+    assert not file.exists()
+
+
 def test_group_of_version_2_lets_the_kernel_choose_one_process(tmp_path: Path) -> None:
     assert ("memory.oom.group", "0") in [
         (Path(path).name, value) for path, value in made(tmp_path, 2)._settings(LIMITS)
