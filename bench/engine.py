@@ -19,7 +19,7 @@ from assayd.ports.engine import ContainerSpec
 from assayd.sandbox.container import ContainerOrigin, container_spec
 from assayd.sandbox.images import Images
 from assayd.sandbox.pool.decide import PoolKey
-from assayd.sandbox.session.channel import Channel
+from assayd.sandbox.session.channel import Channel, StreamEnded
 from assayd.sandbox.session.handshake import greet
 
 MIB = 2**20
@@ -70,9 +70,9 @@ class Ceiling:
                 await greet(channel, PRELOAD)
                 await channel.close()
                 count += 1
-            except EngineError as problem:
+            except (EngineError, StreamEnded) as problem:
                 # The daemon tries another one; so it costs time here as well, and counts for nothing.
-                print(f"a container of the bare engine was lost: {problem}", file=sys.stderr)
+                print(f"a container of the bare engine was lost: {problem!r}", file=sys.stderr)
             finally:
                 await self._engine.remove(ref)
         return count
