@@ -11,7 +11,9 @@ import asyncio
 import json
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 from assayd.engines.oci import OciEngine
@@ -20,7 +22,7 @@ from assayd.ports.engine import ImageFacts
 from assayd.sandbox.images import baseline_bytes
 from bench.daemon import Answer, Daemon, daemon, pool_filled
 from bench.figures import flat, footprint
-from bench.load import Submission, flood, one_by_one, open_loop
+from bench.load import Submission, flood, one_by_one
 
 Summary = Callable[[list[Answer]], dict[str, object]]
 
@@ -43,10 +45,14 @@ def on_images(images: Path, folder: Path, count: int, summary: Summary) -> Itera
     """
     facts = asyncio.run(_facts(images))
     settings = {**ENGINE, "ENGINE__IMAGES_DIR": str(images)}
-    for prefix, (image, policy) in PREFIXES.items() if len(facts) == len(PREFIXES) else ():
+    if len(facts) != len(PREFIXES):
+        return
+    for prefix, (image, policy) in PREFIXES.items():
         yield f"{prefix}baseline_mb", baseline_bytes(facts[image]) // 2**20
         for name, value in _attempts(folder / image, script(policy), count, summary, settings):
             yield prefix + name, value
+    for prefix, answers in _in_turns(folder, count, settings):
+        yield f"{prefix}open_loop", summary(answers)
 
 
 def script(policy: str) -> Submission:
@@ -59,10 +65,6 @@ def _attempts(
 ) -> Iterator[tuple[str, object]]:
     with daemon(folder / "cold", POOL__ENABLED="false", **settings) as target:
         yield "cold", summary(asyncio.run(one_by_one(target, submission, count, pause_s=0.2)))
-    with daemon(folder / "warm", **settings) as target:
-        _in_use(target, submission)
-        loop = open_loop(target, submission, rate_per_s=RATE_PER_S, seconds=count / RATE_PER_S)
-        yield "open_loop", summary(asyncio.run(loop))
     with daemon(folder / "full", POOL__DEFAULT_TARGET=str(BURST), **settings) as target:
         answers: list[Answer] = []
         while len(answers) < count:
@@ -73,6 +75,22 @@ def _attempts(
         result = asyncio.run(flood(target, submission, concurrency=4, count=4 * count))
         spent = footprint(target.pid).cpu_s - before
         yield "cpu_ms_per_attempt", round(spent / len(result.answers) * 1000, 3)
+
+
+def _in_turns(folder: Path, count: int, settings: Mapping[str, str]) -> Iterator[tuple[str, list[Answer]]]:
+    """Send one image an attempt, then the other, at a steady rate: the two are compared with each other."""
+    with ExitStack() as stack:
+        targets = {}
+        for prefix, (image, policy) in PREFIXES.items():
+            target = stack.enter_context(daemon(folder / image / "warm", **settings))
+            _in_use(target, script(policy))
+            targets[prefix] = target, script(policy)
+        found: dict[str, list[Answer]] = {prefix: [] for prefix in targets}
+        for _ in range(count):
+            for prefix, (target, submission) in targets.items():
+                time.sleep(1 / RATE_PER_S)
+                found[prefix] += asyncio.run(one_by_one(target, submission, 1))
+        yield from found.items()
 
 
 def _in_use(target: Daemon, submission: Submission) -> None:
