@@ -138,10 +138,14 @@ async def test_edits_of_one_long_line_do_not_make_an_answer_too_long(policy: Exe
 async def test_job_that_uses_up_its_processor_time_ends_as_one_that_cannot_be_analysed(
     policy: ExecutionPolicy,
 ):
+    pipeline = validators.find("pipeline")
+    seconds_of_work = "if [ $a = b ]; then echo $c | tr a b; fi\n" * 3000
+    steps = [{"name": f"s{number}", "type": "bash", "content": seconds_of_work} for number in range(10)]
+    submitted = pipeline.payload.model_validate({"steps": steps})
     async with Analyst(AnalysisLimits(workers=1, cpu_s=0.0)).running() as analyst:
-        stages = await static(analyst, payload(GOOD + "v = [a.b, c(d)]\n" * 20_000), policy)
+        checked = await analyst.check(pipeline, submitted, load_policies([share("policies")]).get("pipeline"))
         after = await static(analyst, payload(GOOD), policy)
-    assert [f.rule for s in stages for f in s.findings] == [UNANALYSABLE]
+    assert [f.rule for s in checked.stages for f in s.findings] == [UNANALYSABLE]
     assert all(s.status is StageStatus.PASSED for s in after)
 
 

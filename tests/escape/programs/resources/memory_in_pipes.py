@@ -1,5 +1,6 @@
-# expect: out_of_memory | run: processes=2 memory_mb=32 open_files=200
-# What waits in pipes is the kernel's memory; it counts as the container's.
+# expect: out_of_memory | run: processes=2 memory_mb=16 open_files=200
+# What waits in pipes is the kernel's memory; it counts as the container's. A user has 64 MiB of it (pipe(7)), all
+# containers of Docker together, so the limit lies far below.
 import fcntl
 import os
 
