@@ -48,7 +48,8 @@ def extract(seconds):
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         if os.fork() == 0:
-            sum(range(3_000_000))
+            while time.process_time() < 0.15:
+                pass
             os._exit(0)
         time.sleep(0.2)
 """
