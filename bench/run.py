@@ -63,6 +63,7 @@ PREFIXED = (*ENGINES, *PREFIXES)
 IDLE_DESCRIPTORS: Mapping[str, int] = {"docker": 1, "oci": 4}
 """What an idle container holds: one stream; three pipes and its process."""
 DELETED_S = 61.0
+"""For how long a file system remembers what was deleted, and a second more."""
 REMEMBERED = 300
 """More attempts than those whose documents the daemon keeps in memory."""
 

@@ -279,19 +279,20 @@ async def test_kill_of_what_has_ended_or_is_gone_is_fine(engine: Engine, spec: C
     assert await engine.list_owned(spec.labels[LABEL_DAEMON]) == []
 
 
-async def test_container_that_makes_way_goes_on(engine: Engine, spec: ContainerSpec) -> None:
+async def test_container_that_makes_way_goes_on_and_may_have_ended_or_be_gone(
+    engine: Engine, spec: ContainerSpec
+) -> None:
     ref, stream = await started(engine, spec, b"echo")
     await engine.make_way(ref)
     await stream.write(b"still here")
     assert await read(stream, 10) == b"still here"
-
-
-async def test_what_has_ended_or_is_gone_makes_way(engine: Engine, spec: ContainerSpec) -> None:
-    ref, _ = await started(engine, spec, b"exit 0")
-    await ended(engine, ref)
+    await stream.close()
+    facts = await ended(engine, ref)
     await engine.make_way(ref)
+    assert await engine.facts(ref) == facts
     await engine.remove(ref)
     await engine.make_way(ref)
+    assert await engine.list_owned(spec.labels[LABEL_DAEMON]) == []
 
 
 async def test_remove_is_idempotent(engine: Engine, spec: ContainerSpec) -> None:
