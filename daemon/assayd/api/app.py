@@ -17,7 +17,6 @@ from assayd.api import library as library_routes
 from assayd.api import repairs as repair_routes
 from assayd.api import summary as summary_routes
 from assayd.api.call import ApiLimits
-from assayd.api.dispatch import DirectRoutes
 from assayd.api.errors import install_errors
 from assayd.api.large_answers import LargeAnswers
 from assayd.api.peer import PeerGate, SocketAccess, with_silence
@@ -94,7 +93,6 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
     for router in (*(module.router for module in _OWN), *routers):
         app.router.routes.extend(router.routes)
     name_operations(app.router.routes)
-    app.router.middleware_stack = DirectRoutes(app.router.app, app.router.routes)
     install_errors(app)
     app.add_middleware(PeerGate, access=access)
     # The last one added is the first to be asked.
