@@ -12,11 +12,11 @@ from pydantic import ValidationError
 from assayd.analysis.messages import Patching
 from assayd.analysis.sqlite_catalog import describe_sqlite
 from assayd.analysis.worker import brief, patch
+from assayd.kind import Kind
 from assayd.kinds import registry as validators
+from assayd.model.prompting import Proposal
 from assayd.package_data import share
 from assayd.policies import load_policies
-from assayd.ports.generatable import Generatable, Proposal
-from assayd.ports.validator import Validator
 from assayd.repairs.reply import read_reply
 from assayd.static.sql import catalog
 
@@ -32,10 +32,10 @@ CONTEXTS: Mapping[str, Mapping[str, object]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
-def test_example_that_a_model_is_shown_becomes_a_submission(kind: Validator) -> None:
-    assert isinstance(kind, Generatable)
-    context = json.dumps(CONTEXTS[kind.kind]).encode()
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_example_that_a_model_is_shown_becomes_a_submission(kind: Kind) -> None:
+    assert kind.generation_context is not None
+    context = json.dumps(CONTEXTS[kind.name]).encode()
     briefed = brief(kind, context, POLICIES.get(kind.default_policy))
     assert briefed.briefing.task
     assert briefed.briefing.rules
@@ -48,11 +48,11 @@ def test_example_that_a_model_is_shown_becomes_a_submission(kind: Validator) -> 
     kind.payload.model_validate_json(json.dumps(patched.payload))
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
-def test_context_of_another_kind_is_refused(kind: Validator) -> None:
-    assert isinstance(kind, Generatable)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_context_of_another_kind_is_refused(kind: Kind) -> None:
+    assert kind.generation_context is not None
     with pytest.raises(ValidationError, match="no_such"):
-        kind.generation_context.model_validate_json(json.dumps({**CONTEXTS[kind.kind], "no_such": 1}))
+        kind.generation_context.model_validate_json(json.dumps({**CONTEXTS[kind.name], "no_such": 1}))
 
 
 @pytest.mark.parametrize(

@@ -28,9 +28,9 @@ from assayd.documents.operations import (
     examination_document,
 )
 from assayd.errors import RequestError
+from assayd.kind import Kind
 from assayd.kinds.registry import command_line
 from assayd.metrics import CONTENT_TYPE
-from assayd.ports.validator import Validator
 
 POLICY_BYTES = 256 * 2**10
 """A profile that is checked may be this long."""
@@ -171,5 +171,5 @@ async def get_metrics(call: CallDep) -> Response:
     return Response(call.service.metrics(), media_type=CONTENT_TYPE)
 
 
-def _kind(validator: Validator) -> KindDocument:
-    return kind_document(validator, command_line(validator.kind, (validator.kind,)))
+def _kind(validator: Kind) -> KindDocument:
+    return kind_document(validator, command_line(validator.name, (validator.name,)))

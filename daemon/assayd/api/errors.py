@@ -39,7 +39,6 @@ STATUS: Mapping[str, int] = {
     "override.wider": 422,
     "webhook.invalid": 422,
     "webhook.not_allowed": 422,
-    "repair.unsupported": 422,
     "repair.provider_unknown": 422,
     "repair.not_failed": 409,
     "repair.running": 409,

@@ -25,7 +25,6 @@ from assayd.documents.repairs import (
 from assayd.errors import RequestError
 from assayd.model.repair import Repair
 from assayd.ports.repairs import RepairTerms
-from assayd.ports.validator import offers
 from assayd.store.recorder import Naming
 
 MAX_BODY_BYTES = 2**21
@@ -138,7 +137,7 @@ async def _told(repairs: AsyncGenerator[Repair, None], record: Mapping[str, str]
 async def _record(call: Call, repair: Repair) -> Mapping[str, str]:
     """Return what the repair's kind keeps it under."""
     records = call.service.records.get(repair.kind)
-    return await records.belongs_to(repair.attempt_id) if offers(records, Naming) else {}
+    return await records.belongs_to(repair.attempt_id) if isinstance(records, Naming) else {}
 
 
 async def _document(call: Call, repair: Repair, diffs: Sequence[str | None] = ()) -> RepairDocument:

@@ -18,6 +18,7 @@ from assayd.attempts.scheduler import Order, Scheduler
 from assayd.attempts.verdicts import ended
 from assayd.documents import LARGE_DOCUMENT_BYTES, read_accepted, read_bytes, with_payload
 from assayd.errors import AssaydError, RequestError
+from assayd.kind import Kind
 from assayd.log import request_id
 from assayd.model.attempt import Attempt, Failure
 from assayd.model.policy import ExecutionPolicy
@@ -27,7 +28,6 @@ from assayd.policies import PolicySet, require_enforceable, tighten
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.store import Accepted, JobStore
-from assayd.ports.validator import AnyImage, Narrowing, Validator, offers
 from assayd.ports.webhooks import WebhookGate
 from assayd.store.recorder import Completing
 
@@ -42,7 +42,7 @@ class AdmissionDependencies:
     records: Mapping[str, object]
     artifacts: ArtifactStore
     policies: PolicySet
-    kinds: Mapping[str, Validator]
+    kinds: Mapping[str, Kind]
     clock: Clock
     ids: Ids
     webhooks: WebhookGate
@@ -62,7 +62,7 @@ class AttemptOrigin:
 class RepairRequests(Protocol):
     """Where submissions ask that their attempt is repaired if it fails."""
 
-    def check(self, kind: str, wish: RepairWish) -> None:
+    def check(self, wish: RepairWish) -> None:
         """See that this can be done. Raises: RequestError."""
         ...
 
@@ -102,7 +102,7 @@ class Admission:
             return accepted
         policy = self.policy(submission)
         if submission.repair is not None:
-            self._repair_requests.check(submission.kind, submission.repair)
+            self._repair_requests.check(submission.repair)
         if origin.replay_of is None:
             await self.check_webhook(submission.webhook, origin.peer.uid)
         self.require_ready()
@@ -130,7 +130,7 @@ class Admission:
     async def _complete(self, submission: Submission, uid: int) -> Submission:
         """Fill in what a submission means of its kind's records."""
         records = self._deps.records.get(submission.kind)
-        payload = await records.complete(submission, uid) if offers(records, Completing) else None
+        payload = await records.complete(submission, uid) if isinstance(records, Completing) else None
         return submission if payload is None else with_payload(submission, payload, self._deps.kinds)
 
     async def submit_document(self, document: bytes, origin: AttemptOrigin) -> Accepted:
@@ -199,8 +199,7 @@ class Admission:
         if submission.overrides:
             policy = tighten(policy, submission.overrides)
         validator = self._deps.kinds[submission.kind]
-        if offers(validator, Narrowing):
-            policy = validator.narrow(submission.payload, policy)
+        policy = validator.narrow(submission.payload, policy)
         require_image(validator, policy)
         require_enforceable(policy, egress=self._deps.policies.egress)
         return policy
@@ -255,15 +254,15 @@ class Admission:
         await self._deps.jobs.finish(ended(given_up, clock.now()))
 
 
-def require_image(validator: Validator, policy: ExecutionPolicy) -> None:
+def require_image(validator: Kind, policy: ExecutionPolicy) -> None:
     """Refuse a policy with an image of its own for a kind that needs that of its own.
 
     Raises: RequestError ``policy.image``.
     """
-    if policy.image in {None, validator.image} or isinstance(validator, AnyImage):
+    if policy.image in {None, validator.image} or validator.any_image:
         return
     message = (
-        f"policy {policy.name!r} runs in image {policy.image}, and kind {validator.kind} in "
+        f"policy {policy.name!r} runs in image {policy.image}, and kind {validator.name} in "
         f"{validator.image} alone; use a policy without image"
     )
     raise RequestError("policy.image", message, field="policy")

@@ -23,7 +23,6 @@ from assayd.model.report import Report, StageReport, StageStatus, Verdict
 from assayd.model.run import PolicyEvent, RunResult
 from assayd.ports.artifacts import ArtifactStore, Bundle, BundleAttachments, stamp
 from assayd.ports.clock import Clock
-from assayd.ports.validator import Rates, offers
 
 log = structlog.get_logger()
 
@@ -201,9 +200,11 @@ def _refused_imports(ran: Ran | None) -> tuple[PolicyEvent, ...]:
 
 def _rated(job: Job, report: Report) -> Report:
     """Add what a kind that rates its submissions says; only what was validated has confidence."""
-    if not offers(job.validator, Rates) or report.verdict not in _RATED:
+    if report.verdict not in _RATED:
         return report
     rating = job.validator.rate(job.submission.payload, report.findings)
+    if rating is None:
+        return report
     confidence = rating.confidence if report.verdict is Verdict.VALIDATED else None
     return replace(report, confidence=confidence, feedback=rating.feedback)
 

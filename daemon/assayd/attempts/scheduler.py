@@ -25,6 +25,7 @@ from assayd.documents import read_accepted
 from assayd.documents.event_bodies import state_body
 from assayd.errors import RequestError, StoreError
 from assayd.fair_queue import FairQueue, FairSemaphore
+from assayd.kind import Kind
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
 from assayd.model.policy import ExecutionPolicy
@@ -32,7 +33,6 @@ from assayd.model.run import Limits
 from assayd.model.submission import Submission
 from assayd.ports.clock import Clock
 from assayd.ports.store import JobStore, Query
-from assayd.ports.validator import Validator
 
 log = structlog.get_logger()
 
@@ -69,7 +69,7 @@ class Order:
     read_bytes: int
     policy: ExecutionPolicy
     limits: Limits
-    validator: Validator
+    validator: Kind
     request_id: str | None = None
     events_behind: int = 0
     submission: Submission | None = None

@@ -21,6 +21,7 @@ from assayd.attempts.scheduler import Scheduler
 from assayd.attempts.selftest import SelfTest
 from assayd.documents import read_event_id, replay_diff
 from assayd.errors import AssaydError, RequestError, StoreError
+from assayd.kind import Kind
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
 from assayd.model.run import Limits
@@ -30,7 +31,6 @@ from assayd.ports.artifacts import stamp
 from assayd.ports.elsewhere import Elsewhere
 from assayd.ports.service import DaemonFacts, Health, HealthRow, Swept
 from assayd.ports.store import Accepted, Event, Page, Query, Summary
-from assayd.ports.validator import Validator
 from assayd.tomlfile import FileError, Problem
 
 log = structlog.get_logger()
@@ -295,7 +295,7 @@ class DaemonService:
             places = asyncio.Semaphore(SAMPLES_AT_ONCE)
             isolation = self._timed("isolation", self._deps.readiness.examine_isolation())
             kinds = [
-                self._timed(f"kind {kind.kind}", self._run_samples(selftest, kind, places))
+                self._timed(f"kind {kind.name}", self._run_samples(selftest, kind, places))
                 for kind in self.kinds.values()
             ]
             rows.extend(await asyncio.gather(isolation, *kinds))
@@ -339,23 +339,21 @@ class DaemonService:
         remedy = "look at these attempts' findings; the static rules may want a new case"
         return HealthRow(check="static misses", status=Health.WARN, detail=listed, remedy=remedy)
 
-    async def _run_samples(
-        self, selftest: SelfTest, validator: Validator, places: asyncio.Semaphore
-    ) -> HealthRow:
+    async def _run_samples(self, selftest: SelfTest, validator: Kind, places: asyncio.Semaphore) -> HealthRow:
         """Run a validator's own samples: all that are only read, and some of those that take a container."""
         read = [sample for sample in validator.samples if not sample.needs_container]
         run = [sample for sample in validator.samples if sample.needs_container][:SAMPLES_RUN]
         samples = (*read, *run)
         said = await asyncio.gather(*(self._try(selftest, validator, sample, places) for sample in samples))
         complaints = [sentence for sentences in said for sentence in sentences]
-        check = f"kind {validator.kind}"
+        check = f"kind {validator.name}"
         if complaints:
             return HealthRow(check=check, status=Health.FAIL, detail="; ".join(complaints))
         of = f"{len(samples)} of its {len(validator.samples)} samples"
         return HealthRow(check=check, status=Health.OK, detail=f"{of} get the verdicts that they must")
 
     async def _try(
-        self, selftest: SelfTest, validator: Validator, sample: Sample, places: asyncio.Semaphore
+        self, selftest: SelfTest, validator: Kind, sample: Sample, places: asyncio.Semaphore
     ) -> Sequence[str]:
         """Run one sample; return a sentence for each thing that is not as it must be."""
         policy = self._shared.policies.get(validator.default_policy)

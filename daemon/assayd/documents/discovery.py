@@ -7,10 +7,9 @@ from typing import Any
 from pydantic import Field
 
 from assayd.documents.base import BaseDocument
+from assayd.kind import Kind
 from assayd.model.finding import Severity
 from assayd.ports.command_line import CommandLine
-from assayd.ports.generatable import Generatable
-from assayd.ports.validator import Validator
 
 
 class RuleDocument(BaseDocument):
@@ -75,15 +74,16 @@ class PolicyCheckDocument(BaseDocument):
     policy: dict[str, Any] | None = Field(description="Its effective values; null with problems.")
 
 
-def kind_document(validator: Validator, shown: CommandLine) -> KindDocument:
+def kind_document(validator: Kind, shown: CommandLine) -> KindDocument:
     """Return the document of a kind; `shown` is what it brings for the command line."""
     good = next((sample for sample in validator.samples if sample.verdict == "validated"), None)
     return KindDocument.from_value(
         validator,
+        kind=validator.name,
         stages=[*(stage.name for stage in validator.stages), *validator.runtime_stages],
         payload_schema=validator.payload.model_json_schema(),
         context_schema=(
-            validator.generation_context.model_json_schema() if isinstance(validator, Generatable) else None
+            None if validator.generation_context is None else validator.generation_context.model_json_schema()
         ),
         rules=[RuleDocument.from_value(rule) for rule in validator.rules],
         options=[KindOptionDocument.from_value(option) for option in shown.options],

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from assayd.model.prompting import Briefing, Document, Surrounding
 from assayd.model.submission import Sample
-from assayd.ports.generatable import Briefing, Document, Proposal
-from assayd.ports.repairable import Surrounding
 
 _REASON = {"type": "string", "description": "What it does, in a sentence or two."}
 _CODE = {"type": "string", "description": "The whole text."}
@@ -43,19 +42,19 @@ def example_answer(form: str, value: object) -> str:
 
 
 def code_briefing(
-    task: str, *, rules: Sequence[str], samples: Sequence[Sample], around: Sequence[Surrounding]
+    task: str,
+    *,
+    rules: Sequence[str],
+    samples: Sequence[Sample],
+    around: Sequence[Surrounding],
+    field: str = "code",
 ) -> Briefing:
     """Brief a model on a kind that is one text; the example is its first sample that is validated."""
     good = next(sample for sample in samples if sample.verdict == "validated")
     return Briefing(
         task=task,
         rules=tuple(rules),
-        example=example_answer("code", str(good.payload["code"]).strip() + "\n"),
+        example=example_answer("code", str(good.payload[field]).strip() + "\n"),
         schema=answer_schema("code"),
         surroundings=tuple(around),
     )
-
-
-def with_code(base: Document, proposal: Proposal) -> Document:
-    """Return a payload with the text that was proposed."""
-    return {**base, "code": proposal.code}

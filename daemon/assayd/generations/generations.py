@@ -14,11 +14,11 @@ from pydantic import BaseModel, ValidationError
 from assayd.aio import Signal, task_group
 from assayd.errors import RequestError
 from assayd.generations.loop import GenerationCourse, GenerationDependencies, run_generation
+from assayd.kind import Kind
 from assayd.model.generation import Generation, GenerationOutcome, Grant
 from assayd.model.repair import Repair
 from assayd.model.submission import Peer
 from assayd.ports.driving import ELSEWHERE_S, Driven
-from assayd.ports.generatable import Generatable
 from assayd.ports.generations import GenerationRequest, GenerationView
 from assayd.ports.llm import ProviderStep
 from assayd.repairs.hearing import HeardAnswer
@@ -73,9 +73,12 @@ class DaemonGenerations:
 
     async def start(self, request: GenerationRequest, peer: Peer) -> GenerationView:
         """Begin a generation."""
-        kind = self._generatable(request.kind)
+        kind = self._kind(request.kind)
+        if kind.generation_context is None:
+            message = f"submissions of the kind {kind.name} cannot be written from words"
+            raise RequestError("generation.unsupported", message, field="kind")
         context = _read_context(kind.generation_context, request.context)
-        policy = request.policy or self._deps.kinds[request.kind].default_policy
+        policy = request.policy or kind.default_policy
         self._deps.policies(policy)
         if request.webhook is not None:
             await self._deps.webhooks.check(request.webhook, peer.uid)
@@ -104,16 +107,13 @@ class DaemonGenerations:
         await self._drive(generation)
         return GenerationView(generation=generation)
 
-    def _generatable(self, name: str) -> Generatable:
+    def _kind(self, name: str) -> Kind:
         kind = self._deps.kinds.get(name)
         if kind is None:
             known = ", ".join(sorted(self._deps.kinds))
             raise RequestError(
                 "kind.unknown", f"there is no kind {name[:64]!r}; there are {known}", field="kind"
             )
-        if not isinstance(kind, Generatable):
-            message = f"submissions of the kind {name} cannot be written from words"
-            raise RequestError("generation.unsupported", message, field="kind")
         return kind
 
     def _provider(self, name: str | None) -> str:

@@ -23,18 +23,17 @@ from assayd.analysis.analyst import Analyst, WorkerDied
 from assayd.analysis.messages import Briefed, Patched, Patching
 from assayd.errors import ProviderError, RequestError
 from assayd.generations.prompt import Revision, build_request
+from assayd.kind import Kind
 from assayd.model.generation import Draft, Generation, GenerationOutcome
 from assayd.model.policy import ExecutionPolicy
+from assayd.model.prompting import Passage, Proposal
 from assayd.model.repair import Repair
 from assayd.model.report import Verdict
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.driving import ALONE, Driving
-from assayd.ports.generatable import Proposal
 from assayd.ports.generations import GenerationStore
 from assayd.ports.llm import FixRequest, Provider, ProviderStep
-from assayd.ports.repairable import Passage
 from assayd.ports.repairs import Attempts
-from assayd.ports.validator import Validator
 from assayd.ports.webhooks import WebhookGate
 from assayd.repairs.asking import ask
 from assayd.repairs.prompt import EarlierAnswer
@@ -56,7 +55,7 @@ class GenerationDependencies:
     repairs: DaemonRepairs
     store: GenerationStore
     analyst: Analyst
-    kinds: Mapping[str, Validator]
+    kinds: Mapping[str, Kind]
     policies: Callable[[str], ExecutionPolicy]
     providers: Mapping[str, Provider]
     clock: Clock

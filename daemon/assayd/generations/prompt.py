@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from assayd.ports.generatable import Briefing
+from assayd.model.prompting import Briefing
 from assayd.repairs.prompt import (
     HINT_CHARS,
     PASSAGE_CHARS,

@@ -46,8 +46,7 @@ class CommandLine:
         language: what its single texts are written in, as Pygments calls it (``Lexer.aliases``).
         options: what ``--option`` of ``assay validate`` may name.
         forms: further forms of an attempt, by name; each refers to a `forms.Form`.
-        from_files: refers to the `FromFiles` that the validator's own `from_files` is; where there is one,
-            the client starts without the validator.
+        from_files: refers to a `FromFiles`. By default one text file is the submission.
         commands: refers to a `typer.Typer`, whose commands are those of ``assay KIND``; empty for none.
         commands_help: what they are for, in a line.
     """

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from assayd.kind import Kind
 from assayd.model.attempt import Attempt
 from assayd.model.submission import Peer, Submission
 from assayd.ports.store import Accepted, Event, Page, Query, Summary
-from assayd.ports.validator import Validator
 
 
 class Health(StrEnum):
@@ -83,7 +83,7 @@ class Service(Protocol):
     """
 
     @property
-    def kinds(self) -> Mapping[str, Validator]:
+    def kinds(self) -> Mapping[str, Kind]:
         """The validators that are enabled, by kind."""
         ...
 

@@ -22,14 +22,14 @@ import structlog
 from assayd.analysis.analyst import Analyst, WorkerDied
 from assayd.analysis.messages import Described, Failed, Patched, Patching
 from assayd.errors import ProviderError, RequestError
+from assayd.kind import Kind
+from assayd.model.prompting import Proposal
 from assayd.model.repair import Fix, Repair, RepairOutcome, Strategy
 from assayd.model.report import Verdict
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.driving import ALONE, Driving
-from assayd.ports.generatable import Proposal
 from assayd.ports.llm import FixRequest, Provider, ProviderStep, Reply
 from assayd.ports.repairs import Attempts, RepairStore, Subject
-from assayd.ports.validator import Validator
 from assayd.repairs.asking import ask
 from assayd.repairs.decide import Stop, decide
 from assayd.repairs.fingerprint import fingerprint
@@ -56,7 +56,7 @@ class RepairDependencies:
     attempts: Attempts
     repairs: RepairStore
     analyst: Analyst
-    kinds: Mapping[str, Validator]
+    kinds: Mapping[str, Kind]
     providers: Mapping[str, Provider]
     clock: Clock
     ids: Ids

@@ -12,6 +12,7 @@ from assayd.analysis.analyst import Analyst
 from assayd.attempts.admission import AdmissionDependencies
 from assayd.attempts.events import EventHub
 from assayd.attempts.execution import Execution, Readiness
+from assayd.kind import Kind
 from assayd.metrics import Metrics
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.batches import BatchStore
@@ -19,7 +20,6 @@ from assayd.ports.clock import Clock
 from assayd.ports.driving import ALONE, Driving
 from assayd.ports.generations import GenerationStore, Library
 from assayd.ports.repairs import RepairStore
-from assayd.ports.validator import Validator
 from assayd.repairs.requests import RecordedRequests
 from assayd.sandbox.container import ContainerOrigin
 from assayd.settings import Settings
@@ -55,7 +55,7 @@ class PartOverrides:
 
     limits: DaemonLimits | None = None
     clock: Clock | None = None
-    kinds: Mapping[str, Validator] | None = None
+    kinds: Mapping[str, Kind] | None = None
     analyst: Analyst | None = None
     readiness: Readiness | None = None
     execution: BuildExecution | None = None

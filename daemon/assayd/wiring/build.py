@@ -187,7 +187,6 @@ def _build_requests(
 ) -> RecordedRequests:
     return RecordedRequests(
         store=store,
-        kinds=shared.kinds,
         providers=frozenset(providers),
         clock=shared.clock,
         ids=shared.ids,

@@ -28,6 +28,7 @@ from assayd.batches import BatchLimits, DaemonBatches, LineCaps
 from assayd.documents import read_submission
 from assayd.errors import EngineError
 from assayd.generations.generations import DaemonGenerations
+from assayd.kind import Kind, Stage
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt
 from assayd.model.finding import Finding, Rule
@@ -38,7 +39,6 @@ from assayd.model.submission import Peer, Submission
 from assayd.ports.batches import BatchStore
 from assayd.ports.generations import Library
 from assayd.ports.service import Health, HealthRow
-from assayd.ports.validator import FileOptions, Stage
 from assayd.repairs.repairs import DaemonRepairs
 from assayd.settings import Settings
 from assayd.wiring import PartOverrides, build
@@ -73,8 +73,8 @@ class Payload(BaseModel):
     code: str
 
 
-class SmallValidator:
-    kind = "small"
+class SmallKind(Kind[Payload]):
+    name = "small"
     payload = Payload
     default_policy = "extractor"
     image = "python"
@@ -82,9 +82,6 @@ class SmallValidator:
     stages = (Stage(name="syntax", check=lambda *_: ()),)
     runtime_stages = ("sandbox",)
     samples = ()
-
-    def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-        return {"code": b"".join(files.values()).decode()}
 
     def plan(self, payload: Payload, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
         unit = Unit(name=payload.code, program=Program.PYTHON, arguments={}, deadline_s=1)
@@ -269,7 +266,7 @@ class How:
     retry_window_s: float = 60
     caps: Limits = CAPS
     min_free_bytes: int = 0
-    kinds: Callable[[], Mapping[str, Any]] = lambda: {"small": SmallValidator()}
+    kinds: Callable[[], Mapping[str, Any]] = lambda: {"small": SmallKind()}
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 

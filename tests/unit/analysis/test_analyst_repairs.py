@@ -10,7 +10,7 @@ import pytest_asyncio
 from assayd.analysis.analyst import AnalysisLimits, Analyst, WorkerDied
 from assayd.analysis.messages import Failed, Patching
 from assayd.kinds import registry as validators
-from assayd.ports.generatable import Proposal
+from assayd.model.prompting import Proposal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -1,15 +1,14 @@
 import json
 from collections.abc import Mapping
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.documents import PayloadCaps, read_submission
 from assayd.errors import RequestError
+from assayd.kind import Cap, Kind
 from assayd.kinds.registry import all_validators
-from assayd.ports.validator import Cap, Validator
+from support.daemons.small_daemon import SmallKind
 
 
 class Payload(BaseModel):
@@ -28,11 +27,20 @@ BOUNDED = {
     "steps": Cap.STEPS,
     "inputs": Cap.INPUTS,
 }
-VALIDATOR = cast(
-    "Validator",
-    SimpleNamespace(kind="extractor", payload=Payload, default_policy="standard", bounded=BOUNDED),
-)
-KINDS: Mapping[str, Validator] = {"extractor": VALIDATOR}
+
+
+class Capped(SmallKind):
+    name = "extractor"
+    payload = Payload
+    default_policy = "standard"
+    bounded = BOUNDED
+
+
+class Uncapped(Capped):
+    bounded = None
+
+
+KINDS: Mapping[str, Kind] = {"extractor": Capped()}
 GOOD: dict[str, object] = {"kind": "extractor", "payload": {"code": "x = 1", "sample_paths": ["/a"]}}
 
 
@@ -205,8 +213,7 @@ def test_labels_that_name_no_folder_are_free() -> None:
 def test_every_text_is_a_source_for_a_kind_that_says_nothing_of_its_sizes(
     part: dict[str, object], field: str
 ) -> None:
-    plain = SimpleNamespace(kind="extractor", payload=Payload, default_policy="standard")
-    kinds = {"extractor": cast("Validator", plain)}
+    kinds: Mapping[str, Kind] = {"extractor": Uncapped()}
     text = body(payload={"code": "x", **part})
     assert read_submission(text, kinds, caps=PayloadCaps(source_bytes=13)).payload
 

@@ -154,9 +154,7 @@ class Bench:
             clock=clock,
             ids=ids,
         )
-        requests = RecordedRequests(
-            store=repair_store, kinds=kinds, providers=providers, clock=clock, ids=ids
-        )
+        requests = RecordedRequests(store=repair_store, providers=providers, clock=clock, ids=ids)
         self.repairs = DaemonRepairs(deps, requests, RepairLimits(), Metrics())
         self.generations = DaemonGenerations(
             GenerationDependencies(

@@ -23,7 +23,7 @@ OFFERED = EntryPoints(
 
 
 class _Other(extractor.Extractor):
-    kind = "other"
+    name = "other"
 
 
 OTHER = _Other()
@@ -43,7 +43,7 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_validators_of_the_package_are_found_by_scanning() -> None:
     found = validators.all_validators()
     assert found["extractor"] is extractor.validator
-    assert all(kind == validator.kind for kind, validator in found.items())
+    assert all(kind == validator.name for kind, validator in found.items())
 
 
 def test_a_kind_is_found_by_its_name() -> None:

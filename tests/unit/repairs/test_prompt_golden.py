@@ -18,7 +18,6 @@ from assayd.model.finding import Finding, Layer
 from assayd.model.repair import Strategy
 from assayd.package_data import share
 from assayd.policies import load_policies
-from assayd.ports.repairable import Repairable
 from assayd.repairs.prompt import PASSAGE_CHARS, build_prompt
 
 POLICIES = load_policies([share("policies")])
@@ -208,7 +207,6 @@ CASES = {
 
 def prompt_of(case: Case) -> str:
     validator = validators.find(case.kind)
-    assert isinstance(validator, Repairable)
     payload = validator.payload.model_validate_json(json.dumps(case.payload))
     report = {
         "stage_reached": case.stage,

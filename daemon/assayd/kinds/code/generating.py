@@ -9,8 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.findings.expected import CASES, cases_told
 from assayd.kinds.code.payload import CodeCase, Module
-from assayd.ports.generatable import Document
-from assayd.ports.repairable import Surrounding
+from assayd.model.prompting import Document, Surrounding
 
 _SHOWN_CHARS = 2000
 TASK = (

@@ -8,9 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from assayd.findings.expected import CASES, cases_told
 from assayd.kinds.extractor.payload import ExtractorCase, SamplePath
+from assayd.model.prompting import Document, Surrounding
 from assayd.model.text_limits import SAMPLE_PATHS
-from assayd.ports.generatable import Document
-from assayd.ports.repairable import Surrounding
 
 PATHS_TOLD = 100
 TASK = (

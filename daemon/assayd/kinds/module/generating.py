@@ -10,8 +10,7 @@ from assayd.findings.briefing import answer_schema, example_answer
 from assayd.kinds.module.files import is_test
 from assayd.kinds.module.samples import ADAPTER, MANIFEST, TESTS
 from assayd.model.policy import AdapterContract
-from assayd.ports.generatable import Briefing, Document, Proposal
-from assayd.ports.repairable import Surrounding
+from assayd.model.prompting import Briefing, Document, Proposal, Surrounding
 
 MANIFEST_FILE = "manifest.json"
 _TASK = (

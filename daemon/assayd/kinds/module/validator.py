@@ -15,9 +15,8 @@ from itertools import islice
 from types import MappingProxyType
 
 from assayd.findings import runs as run_findings
-from assayd.findings.allowances import allowances
 from assayd.findings.repair_context import context_of, errors_of
-from assayd.findings.retry_context import retry_context
+from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.kinds.module import adapter_unit, generating, pytest_unit
 from assayd.kinds.module import blame as module_blame
 from assayd.kinds.module import contract as module_contract
@@ -31,16 +30,12 @@ from assayd.kinds.module.generating import ModuleContext
 from assayd.kinds.module.imports import Own, check_module_imports
 from assayd.kinds.module.payload import ModulePayload, PreparedModule
 from assayd.kinds.module.samples import SAMPLES
-from assayd.kinds.module.submission import read_files
 from assayd.model.finding import Finding, Rule, has_errors
 from assayd.model.policy import AdapterContract, ExecutionPolicy
+from assayd.model.prompting import Briefing, Document, Passage, Proposal, RepairContext, Surrounding
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit, UnitResult
-from assayd.model.submission import Sample
 from assayd.model.text_limits import FINDINGS
-from assayd.ports.generatable import Briefing, Proposal
-from assayd.ports.repairable import Passage, RepairContext, Surrounding
-from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator, image_of
 from assayd.static.python import imports as python_imports
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import normal_form as python_normal
@@ -104,21 +99,22 @@ _MORE_FILES = (
 )
 
 
-class Module:
+class Module(Kind[ModulePayload, PreparedModule]):
     """The kind `module`."""
 
-    kind: str = "module"
-    payload: type[ModulePayload] = ModulePayload
-    prepared: type[PreparedModule] = PreparedModule
-    bounded: Mapping[str, Cap] = MappingProxyType({"files.*": Cap.SOURCE})
-    default_policy: str = "module_validation"
-    image: str = "adapter"
-    any_image: bool = True
-    rules: Sequence[Rule] = _RULES
-    runtime_stages: Sequence[str] = ("sandbox",)
-    samples: Sequence[Sample] = SAMPLES
-    generation_context: type[ModuleContext] = ModuleContext
-    forms: frozenset[str] = frozenset({"files"})
+    name = "module"
+    payload = ModulePayload
+    prepared = PreparedModule
+    bounded = MappingProxyType({"files.*": Cap.SOURCE})
+    default_policy = "module_validation"
+    image = "adapter"
+    any_image = True
+    rules = _RULES
+    samples = SAMPLES
+    headlines = _HEADLINES
+    reminders = _REMINDERS
+    generation_context = ModuleContext
+    forms = frozenset({"files"})
 
     @property
     def stages(self) -> Sequence[Stage[ModulePayload]]:
@@ -132,10 +128,6 @@ class Module:
         return tuple(
             Stage(name=name, check=_capped(check), on_fail=OnFail.CONTINUE) for name, check in checks.items()
         )
-
-    def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-        """Build a payload of a folder: its manifest, as JSON or YAML, and its other files."""
-        return read_files(files, options)
 
     def labels(self, payload: ModulePayload) -> Mapping[str, str]:
         """Return category and platform of the manifest, which name the bundle's folder."""
@@ -162,7 +154,7 @@ class Module:
         }
         own = own_modules(payload.files) | {name for one in contract.modules for name in _upwards(one)}
         return RunSpec(
-            image=image_of(self, policy),
+            image=self.image_of(policy),
             limits=limits,
             units=tuple(_units(payload, contract, modules, limits)),
             network=policy.network,
@@ -197,14 +189,7 @@ class Module:
             cases=cases,
         )
 
-    def retry_context(
-        self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
-    ) -> str:
-        """Word a failed stage for a model."""
-        headline = _HEADLINES.get(stage, "The module was refused:")
-        return retry_context(findings, headline=headline, reminders=(*_REMINDERS, *allowances(policy)))
-
-    def context(self, payload: ModulePayload, report: Mapping[str, object]) -> RepairContext:
+    def context(self, payload: ModulePayload, report: Document) -> RepairContext:
         """Ask for the file that is at fault again, with what the report says and the other files."""
         errors = errors_of(report)
         name = module_blame.faulty_file(errors, payload.files, _adapter(payload))
@@ -228,7 +213,7 @@ class Module:
             others=() if module_blame.has_failed_test(errors) else _others(payload, name),
         )
 
-    def patch(self, payload: ModulePayload, passage: str, code: str) -> Mapping[str, object]:
+    def patch(self, payload: ModulePayload, passage: str, code: str) -> Document:
         """Put another text in the place of that file."""
         document = payload.model_dump(mode="json", exclude_unset=True)
         return {**document, "files": {**document["files"], passage: code}}
@@ -240,13 +225,13 @@ class Module:
 
     def brief(self, context: ModuleContext, policy: ExecutionPolicy) -> Briefing:
         """Return what a model is told before it writes."""
-        return generating.brief(context, policy.adapter, (*_REMINDERS, *allowances(policy)))
+        return generating.brief(context, policy.adapter, self.rules_for(policy))
 
-    def base(self, context: ModuleContext) -> Mapping[str, object]:
+    def base(self, context: ModuleContext) -> Document:
         """Return the payload without what the answer gives."""
         return generating.base_of(context)
 
-    def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
+    def answered(self, base: Document, proposal: Proposal) -> Document:
         """Return a payload with the files that were proposed."""
         return generating.answered(base, proposal)
 
@@ -395,4 +380,4 @@ def _upwards(module: str) -> Iterator[str]:
         module = module.rpartition(".")[0]
 
 
-validator: Validator[ModulePayload, PreparedModule] = Module()
+validator = Module()

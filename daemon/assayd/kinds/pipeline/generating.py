@@ -8,8 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.findings.briefing import answer_schema, example_answer
 from assayd.kinds.pipeline.payload import Database
-from assayd.ports.generatable import Briefing, Document, Proposal
-from assayd.ports.repairable import Surrounding
+from assayd.model.prompting import Briefing, Document, Proposal, Surrounding
 from assayd.static.work_files import FileContent, content_of
 
 _HEAD_BYTES = 2048
@@ -58,11 +57,6 @@ def brief(context: PipelineContext, rules: tuple[str, ...], tables: str | None) 
         schema=answer_schema("steps"),
         surroundings=tuple(around),
     )
-
-
-def base_of(context: PipelineContext) -> Document:
-    """Return the payload without the steps."""
-    return context.model_dump(mode="json", exclude_unset=True)
 
 
 def answered(base: Document, proposal: Proposal) -> Document:

@@ -9,8 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.findings.expected import CASES, cases_told
 from assayd.kinds.script.payload import ScriptCase
-from assayd.ports.generatable import Document
-from assayd.ports.repairable import Surrounding
+from assayd.model.prompting import Surrounding
 from assayd.static.work_files import FileContent, content_of
 
 _HEAD_BYTES = 2048
@@ -29,11 +28,6 @@ class ScriptContext(BaseModel):
     stdin: str = ""
     collect: tuple[str, ...] = ()
     cases: Annotated[tuple[ScriptCase, ...], Field(max_length=CASES)] = ()
-
-
-def base_of(context: ScriptContext) -> Document:
-    """Return the payload without the code."""
-    return context.model_dump(mode="json", exclude_unset=True)
 
 
 def around(context: ScriptContext) -> list[Surrounding]:

@@ -1,17 +1,12 @@
-"""What a repair loop needs of a kind to serve it without knowing it. Optional beside `Validator`.
-
-All of them parse text of strangers, so they are called in an analysis worker.
-"""
+"""What a model is asked with when it writes or repairs a submission, and what it proposes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
 
 from assayd.model.finding import Edit
-from assayd.ports.validator import P_contra
 
 Document = Mapping[str, object]
 
@@ -70,23 +65,6 @@ class RepairContext:
     others: tuple[EditedPassage, ...] = ()
 
 
-@runtime_checkable
-class Repairable(Protocol[P_contra]):
-    """A kind whose failed submissions can be repaired."""
-
-    def context(self, payload: P_contra, report: Document) -> RepairContext:
-        """Return what is to be fixed, given the submitted payload and its failed report."""
-        ...
-
-    def patch(self, payload: P_contra, passage: str, code: str) -> Mapping[str, object]:
-        """Return the payload, as plain JSON, with the named passage replaced."""
-        ...
-
-    def normal_form(self, payload: P_contra) -> bytes:
-        """Return what stays the same when a fix changes only layout and comments."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenField:
     """A field that code takes out of a text. A computed one is more than a part of the text."""
@@ -103,10 +81,32 @@ class Taken:
     fields: tuple[TakenField, ...]
 
 
-@runtime_checkable
-class Simplifiable(Protocol[P_contra]):
-    """A kind whose submissions take fields out of texts, which rules without code can do in part."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """What a model proposes: one text, whole files by name, or all steps."""
 
-    def taken(self, payload: P_contra) -> Taken:
-        """Return which fields a submission takes out of which texts."""
-        ...
+    code: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    steps: tuple[Document, ...] = ()
+
+    @property
+    def form(self) -> str:
+        """Name which of the three it is."""
+        if self.steps:
+            return "steps"
+        return "files" if self.files else "code"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Briefing:
+    """What a model is told before it writes.
+
+    `task` is the contract of the kind, `rules` are what the effective policy allows and what to keep in mind,
+    `example` is one good answer: all three are ours. `schema` is the JSON Schema of the answer.
+    """
+
+    task: str
+    rules: tuple[str, ...]
+    example: str
+    schema: Document
+    surroundings: tuple[Surrounding, ...] = ()
