@@ -43,6 +43,12 @@ def _tell_errors(arguments: list[str]) -> int:
             file=sys.stderr,
         )
         return REFUSED
+    except PermissionError as error:
+        from assayd.cli.exits import REFUSED
+        from assayd.cli.terminal import plain
+
+        print(f"assay: {plain(str(error.filename))}: {error.strerror}", file=sys.stderr)
+        return REFUSED
     except KeyboardInterrupt:
         from assayd.cli.exits import INTERRUPTED
 

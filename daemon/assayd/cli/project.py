@@ -76,7 +76,7 @@ def find_project(path: Path) -> Project | None:
     Raises: ConfigError ``project``, with what is wrong in that file.
     """
     for folder in (path, *path.parents):
-        if (folder / NAME).is_file():
+        if os.path.isfile(folder / NAME):  # noqa: PTH113  (Path.is_file() raises for a folder that is not ours)
             return read_project(folder / NAME)
     return None
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from assayd.cli.amounts import count, duration
 from assayd.cli.kinds import command_line_of
@@ -63,7 +63,8 @@ def render(attempt: Document, origin: Origin = UNKNOWN) -> Iterator[StyledLine]:
 def where_files_are(attempt: Document) -> str:
     """Return the folder of an attempt's files where this user can look into it, else how they are fetched."""
     folder = attempt.get("bundle_path")
-    if folder is not None and Path(folder).is_dir():
+    # Not Path.is_dir(), which raises for a folder below one that this user may not enter, as the daemon's is.
+    if folder is not None and os.path.isdir(folder) and os.access(folder, os.R_OK | os.X_OK):  # noqa: PTH112
         return plain(folder)
     return f"assay artifacts {attempt['id']} --extract DIR"
 
