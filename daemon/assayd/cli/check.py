@@ -85,7 +85,8 @@ def _show(path: Path, attempt: Document, origin: Origin, *, verbose: bool) -> No
     from assayd.cli.screen import line
 
     if verbose or attempt["verdict"] != "validated":
-        out().lines(render(attempt, origin))
+        screen = out()
+        screen.lines(render(attempt, origin, width=screen.width))
     else:
         out().print(line(f"{_near(path)}: ") + verdict_line(attempt))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from lsprotocol import types
 
+from assayd.cli.excerpt import name_end
 from assayd.cli.origin import Origin
 from assayd.cli.terminal import plain
 from assayd.client import Document
@@ -55,7 +56,7 @@ def trouble(path: Path, said: str) -> Found:
 def _found(finding: Document, hints: Sequence[Document], origin: Origin, main: Path) -> Found:
     name, number = origin.found(finding)
     path = Path(name) if name is not None and Path(name).is_absolute() else main
-    lines = _text_of(path, origin).splitlines()
+    lines = [line.removesuffix("\r") for line in _text_of(path, origin).split("\n")]
     said = finding["message"] + (f"\n{finding['suggestion']}" if finding["suggestion"] else "")
     diagnostic = types.Diagnostic(
         range=_range(finding, number, lines),
@@ -81,16 +82,24 @@ def _text_of(path: Path, origin: Origin) -> str:
 
 
 def _range(finding: Document, number: int | None, lines: Sequence[str]) -> Any:
-    """Return where a finding stands: from its column, else from the first letter, to the end of its lines."""
+    """Return where a finding is: the name at its column; without one, its lines from the first letter."""
     if number is None or number > len(lines):
         return _lines(0, 0)
     first = number - 1
-    last = min(first + max(0, (finding["end_line"] or finding["line"]) - finding["line"]), len(lines) - 1)
     text = lines[first]
-    begin = finding["column"] - 1 if finding["column"] else len(text) - len(text.lstrip())
+    if finding["column"]:
+        begin = max(
+            min(finding["column"] - 1, len(text) - 1), 0
+        )  # what is missing at the end: its last letter
+        return _within(first, text, begin, first, min(name_end(text, begin), len(text)))
+    last = min(first + max(0, (finding["end_line"] or finding["line"]) - finding["line"]), len(lines) - 1)
+    return _within(first, text, len(text) - len(text.lstrip()), last, len(lines[last]), lines[last])
+
+
+def _within(first: int, text: str, begin: int, last: int, end: int, ending: str | None = None) -> Any:
     return types.Range(
         start=types.Position(first, utf16(text[:begin])),
-        end=types.Position(last, max(utf16(lines[last]), utf16(text[:begin]) + (first == last))),
+        end=types.Position(last, utf16((text if ending is None else ending)[:end])),
     )
 
 

@@ -5,6 +5,7 @@ from lsprotocol import types
 
 from assayd.cli.lsp.diagnostics import found_in, utf16
 from assayd.cli.origin import Origin
+from assayd.findings.source_text import snippet
 from support.daemons.fake_service import GOLDEN
 
 FILE = Path("/p/x.py")
@@ -36,6 +37,24 @@ def test_column_counts_as_editors_do() -> None:
 
     assert found.diagnostic.range.start == types.Position(0, 9)
     assert utf16(text) == len(text) + 1
+
+
+def test_finding_with_a_column_spans_the_name_there() -> None:
+    text = "x = os.path + 1"
+    (found,) = found_in(attempt(line=1, column=5, snippet=text), origin(text), FILE)
+    assert found.diagnostic.range == types.Range(types.Position(0, 4), types.Position(0, 11))
+
+
+def test_finding_at_the_end_of_a_line_spans_its_last_letter() -> None:
+    text = "def f()\r\n    return 1"
+    (found,) = found_in(attempt(line=1, column=8, snippet="def f()"), origin(text), FILE)
+    assert found.diagnostic.range == types.Range(types.Position(0, 6), types.Position(0, 7))
+
+
+def test_finding_on_a_long_line_has_its_range() -> None:
+    text = "x = '" + "y" * 300 + "' + name"
+    (found,) = found_in(attempt(line=1, column=310, snippet=snippet(text, 1)), origin(text), FILE)
+    assert found.diagnostic.range == types.Range(types.Position(0, 309), types.Position(0, len(text)))
 
 
 def test_certain_edit_moves_with_the_code_within_an_answer() -> None:
