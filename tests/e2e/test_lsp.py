@@ -44,6 +44,11 @@ kind = "module"
 EXTRACTOR = (
     'def extract(path: str) -> dict:\n    return {"year": int(re.search(r"/(20[0-9]{2})/", path)[1])}\n'
 )
+CAPABILITIES = types.ClientCapabilities(
+    workspace=types.WorkspaceClientCapabilities(
+        workspace_edit=types.WorkspaceEditClientCapabilities(document_changes=True)
+    )
+)
 BROKEN = {
     "years_extractor.py": EXTRACTOR,
     "double_node.py": "a: int\nresult: int = aa * 2\n",
@@ -82,7 +87,7 @@ class Editor:
         environment = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
         command = [str(BIN / "assay"), "--socket", str(daemon.socket), "lsp"]
         await self._client.start_io(*command, env=environment)
-        asked = types.InitializeParams(capabilities=types.ClientCapabilities(), root_uri=self._root.as_uri())
+        asked = types.InitializeParams(capabilities=CAPABILITIES, root_uri=self._root.as_uri())
         await self._client.initialize_async(asked)
         self._client.initialized(types.InitializedParams())
 
@@ -97,13 +102,17 @@ class Editor:
         self._client.text_document_did_open(types.DidOpenTextDocumentParams(text_document=item))
         return await self._hear(name, "open")
 
-    async def save(self, name: str, text: str) -> list[Any]:
-        (self._root / name).write_text(text)
-        document = types.VersionedTextDocumentIdentifier(version=2, uri=self.uri(name))
+    def type(self, name: str, text: str, version: int = 2) -> None:
+        """Change an open text without a save."""
+        document = types.VersionedTextDocumentIdentifier(version=version, uri=self.uri(name))
         change = types.TextDocumentContentChangeWholeDocument(text=text)
         self._client.text_document_did_change(
             types.DidChangeTextDocumentParams(text_document=document, content_changes=[change])
         )
+
+    async def save(self, name: str, text: str) -> list[Any]:
+        (self._root / name).write_text(text)
+        self.type(name, text)
         identifier = types.TextDocumentIdentifier(uri=self.uri(name))
         self._client.text_document_did_save(types.DidSaveTextDocumentParams(text_document=identifier))
         return await self._hear(name, "save")
@@ -157,7 +166,8 @@ async def test_every_kind_has_its_findings_and_a_fix_makes_them_go(daemon, root,
         found = {name: await editor.open(name) for name in BROKEN}
         first = found["years_extractor.py"][0]
         (fix, *_) = await editor.fixes("years_extractor.py", first.range)
-        edits = fix.edit.changes[editor.uri("years_extractor.py")]
+        (change,) = fix.edit.document_changes
+        edits = change.edits
         left = await editor.save("years_extractor.py", applied(EXTRACTOR, edits))
     with capsys.disabled():
         print("\n" + "\n".join(editor.transcript))
@@ -166,6 +176,25 @@ async def test_every_kind_has_its_findings_and_a_fix_makes_them_go(daemon, root,
     assert first.range.start.line == 1
     assert [edit.new_text for edit in edits] == ["import re\n"]
     assert [each for each in left if each.severity == types.DiagnosticSeverity.Error] == []
+
+
+async def test_fix_after_an_unsaved_change_is_for_the_lines_that_it_was_made_for(daemon, root) -> None:
+    name, above = "colon_extractor.py", "# one\n# two\n"
+    text = "def extract(path: str) -> dict\n    return {}\n"
+    (root / name).write_text(text)
+    async with editing(daemon, root) as editor:
+        (found,) = await editor.open(name)
+        (before,) = await editor.fixes(name, found.range)
+        editor.type(name, above + text, version=2)
+        (moved,) = await editor.fixes(name, types.Range(types.Position(2, 0), types.Position(2, 1)))
+        editor.type(name, f"import re\n{text.replace('dict', 'dict[str, str]')}", version=3)
+        changed = await editor.fixes(name, types.Range(types.Position(0, 0), types.Position(2, 0)))
+
+    (change,) = moved.edit.document_changes
+    assert (before.title, moved.title) == ("Add ':' at the end of line 1", "Add ':' at the end of line 3")
+    assert change.text_document.version == 2
+    assert applied(above + text, change.edits) == above + text.replace("dict", "dict:")
+    assert changed == []
 
 
 async def test_daemon_that_does_not_answer_is_said_in_the_editor(daemon, root) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from lsprotocol import types
 
 from assayd.cli.excerpt import name_end
+from assayd.cli.lsp.fixes import lines as whole_lines
 from assayd.cli.origin import Origin
 from assayd.cli.terminal import plain
 from assayd.client import Document
@@ -25,11 +26,12 @@ MESSAGE_CHARS = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A diagnostic in a file, and the edits that settle it for certain."""
+    """A diagnostic in a file, and the edits that settle it for certain in the text that was validated."""
 
     path: Path
     diagnostic: Any
     edits: tuple[Any, ...] = ()
+    text: str = ""
 
 
 def found_in(attempt: Document, origin: Origin, main: Path) -> list[Found]:
@@ -45,7 +47,7 @@ def found_in(attempt: Document, origin: Origin, main: Path) -> list[Found]:
 def trouble(path: Path, said: str) -> Found:
     """Return what tells of our own trouble: it says nothing of the code."""
     diagnostic = types.Diagnostic(
-        range=_lines(0, 0),
+        range=whole_lines(0, 0),
         message=plain(said)[:MESSAGE_CHARS],
         severity=types.DiagnosticSeverity.Information,
         source=SOURCE,
@@ -56,7 +58,8 @@ def trouble(path: Path, said: str) -> Found:
 def _found(finding: Document, hints: Sequence[Document], origin: Origin, main: Path) -> Found:
     name, number = origin.found(finding)
     path = Path(name) if name is not None and Path(name).is_absolute() else main
-    lines = [line.removesuffix("\r") for line in _text_of(path, origin).split("\n")]
+    text = _text_of(path, origin)
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
     said = finding["message"] + (f"\n{finding['suggestion']}" if finding["suggestion"] else "")
     diagnostic = types.Diagnostic(
         range=_range(finding, number, lines),
@@ -69,7 +72,7 @@ def _found(finding: Document, hints: Sequence[Document], origin: Origin, main: P
         return Found(path=path, diagnostic=diagnostic)
     moved = number - finding["line"]
     edits = [_edit(hint["edit"], moved) for hint in hints if hint["edit"] and _same(hint, finding)]
-    return Found(path=path, diagnostic=diagnostic, edits=tuple(edits))
+    return Found(path=path, diagnostic=diagnostic, edits=tuple(edits), text=text)
 
 
 def _same(hint: Mapping[str, Any], finding: Mapping[str, Any]) -> bool:
@@ -84,7 +87,7 @@ def _text_of(path: Path, origin: Origin) -> str:
 def _range(finding: Document, number: int | None, lines: Sequence[str]) -> Any:
     """Return where a finding is: the name at its column; without one, its lines from the first letter."""
     if number is None or number > len(lines):
-        return _lines(0, 0)
+        return whole_lines(0, 0)
     first = number - 1
     text = lines[first]
     if finding["column"]:
@@ -108,13 +111,9 @@ def utf16(text: str) -> int:
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def _lines(first: int, after: int) -> Any:
-    return types.Range(start=types.Position(first, 0), end=types.Position(after, 0))
-
-
 def _edit(edit: Document, moved: int) -> Any:
     text = edit["replacement"]
     whole = text if not text or text.endswith("\n") else text + "\n"
     return types.TextEdit(
-        range=_lines(edit["start_line"] - 1 + moved, edit["end_line"] + moved), new_text=whole
+        range=whole_lines(edit["start_line"] - 1 + moved, edit["end_line"] + moved), new_text=whole
     )

@@ -15,6 +15,7 @@ from pygls.lsp.server import LanguageServer
 
 from assayd import __version__
 from assayd.cli.lsp.diagnostics import Found, found_in, trouble
+from assayd.cli.lsp.fixes import Moved, title
 from assayd.cli.project import find_project, is_folder, submission_of
 from assayd.client import AsyncClient, ClientError, Document, Target, requests
 from assayd.errors import AssaydError
@@ -65,12 +66,30 @@ class Editor:
         self._publish(uri, [])
 
     def fixes(self, uri: str, wanted: Any) -> list[Any]:
-        """Return the certain edits for what was found at a place."""
-        return [
-            _action(uri, each)
-            for each in self._found.get(uri, ())
-            if each.edits and _overlap(each.diagnostic.range, wanted)
-        ]
+        """Return the certain edits for what was found at a place, if the text there is the same."""
+        document = self._server.workspace.text_documents.get(uri)
+        found = [each for each in self._found.get(uri, ()) if each.edits]
+        if document is None or not found:
+            return []
+        now = str(document.source)
+        moved = Moved(found[0].text, now)  # all of a file are of one validation
+        actions = []
+        for each in found:
+            edits = [moved.edit(edit) for edit in each.edits]
+            if None not in edits and _overlap(each.diagnostic.range, wanted, moved):
+                change = self._change(uri, document.version, edits)
+                actions.append(_action(title(edits, now), each.diagnostic, change))
+        return actions
+
+    def _change(self, uri: str, version: int | None, edits: list[Any]) -> Any:
+        """Return edits for the version of a text that they are right for, where the editor can tell it."""
+        workspace = self._server.client_capabilities.workspace
+        supported = workspace and workspace.workspace_edit and workspace.workspace_edit.document_changes
+        if not supported:
+            return types.WorkspaceEdit(changes={uri: edits})
+        document = types.OptionalVersionedTextDocumentIdentifier(uri=uri, version=version)
+        change = types.TextDocumentEdit(text_document=document, edits=edits)
+        return types.WorkspaceEdit(document_changes=[change])
 
     async def validate(self, uri: str) -> None:
         """Validate what a file is part of, and publish what was found."""
@@ -133,15 +152,16 @@ class Editor:
         )
 
 
-def _overlap(one: Any, other: Any) -> bool:
-    return bool(one.start.line <= other.end.line and other.start.line <= one.end.line)
+def _overlap(found: Any, wanted: Any, moved: Moved) -> bool:
+    first, last = moved.line(found.start.line), moved.line(found.end.line)
+    return bool(first <= wanted.end.line and wanted.start.line <= last)
 
 
-def _action(uri: str, found: Found) -> Any:
+def _action(said: str, diagnostic: Any, change: Any) -> Any:
     return types.CodeAction(
-        title=f"Apply the certain fix of {found.diagnostic.code}",
+        title=said,
         kind=types.CodeActionKind.QuickFix,
-        diagnostics=[found.diagnostic],
+        diagnostics=[diagnostic],
         is_preferred=True,
-        edit=types.WorkspaceEdit(changes={uri: list(found.edits)}),
+        edit=change,
     )
