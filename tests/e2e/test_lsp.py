@@ -47,7 +47,8 @@ EXTRACTOR = (
 CAPABILITIES = types.ClientCapabilities(
     workspace=types.WorkspaceClientCapabilities(
         workspace_edit=types.WorkspaceEditClientCapabilities(document_changes=True)
-    )
+    ),
+    window=types.WindowClientCapabilities(work_done_progress=True),
 )
 BROKEN = {
     "years_extractor.py": EXTRACTOR,
@@ -76,12 +77,28 @@ class Editor:
         self._client = LanguageClient("editor", "1")
         self._published: asyncio.Queue[Any] = asyncio.Queue()
         self.transcript: list[str] = []
-        heard = self._published
+        self.messages: list[Any] = []
+        self.progress: list[Any] = []
+        self.versions: list[int | None] = []
+        """Of the texts that diagnostics were published for."""
+        heard, messages, progress = self._published, self.messages, self.progress
 
         def hear(params: Any) -> None:
             heard.put_nowait(params)
 
+        def read(params: Any) -> None:
+            messages.append(params)
+
+        def see(params: Any) -> None:
+            progress.append(params.value)
+
+        def allow(_: Any) -> None:
+            """Let the server show progress."""
+
         self._client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(hear)
+        self._client.feature(types.WINDOW_SHOW_MESSAGE)(read)
+        self._client.feature(types.PROGRESS)(see)
+        self._client.feature(types.WINDOW_WORK_DONE_PROGRESS_CREATE)(allow)
 
     async def start(self, daemon: DaemonProcess) -> None:
         environment = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
@@ -137,7 +154,15 @@ class Editor:
             f"  line {each.range.start.line + 1}: [{each.code}] {each.message.splitlines()[0]}"
             for each in published.diagnostics
         ]
+        self.versions.append(published.version)
         return list(published.diagnostics)
+
+    async def heard(self, name: str, until: str | None = None) -> list[Any]:
+        """Return what is published next; with a rule, the first that names it."""
+        found = await self._hear(name, "heard")
+        while until is not None and until not in {each.code for each in found}:
+            found = await self._hear(name, "heard")
+        return found
 
     def uri(self, name: str) -> str:
         return (self._root / name).as_uri()
@@ -197,12 +222,34 @@ async def test_fix_after_an_unsaved_change_is_for_the_lines_that_it_was_made_for
     assert changed == []
 
 
-async def test_daemon_that_does_not_answer_is_said_in_the_editor(daemon, root) -> None:
-    class Nowhere:
-        socket = root / "none"
+async def test_editor_warns_once_of_a_daemon_that_does_not_answer_and_asks_again(daemon, root) -> None:
+    class Away:
+        socket = root / "s"
 
-    async with editing(Nowhere(), root) as editor:
+    async with editing(Away(), root) as editor:
         (told,) = await editor.open("years_extractor.py")
+        (again,) = await editor.heard("years_extractor.py")
+        Away.socket.symlink_to(daemon.socket)
+        found = await editor.heard("years_extractor.py", until="name.not_imported")
 
-    assert told.severity == types.DiagnosticSeverity.Information
+    assert (told.severity, told.range) == (types.DiagnosticSeverity.Warning, again.range)
+    assert told.range == types.Range(types.Position(0, 0), types.Position(1, 0))
     assert "the daemon does not answer" in told.message
+    assert [said.message for said in editor.messages] == [told.message]
+    assert found
+
+
+async def test_diagnostics_name_the_version_of_the_text_that_was_validated(daemon, root) -> None:
+    async with editing(daemon, root) as editor:
+        await editor.open("years_extractor.py")
+        await editor.save("years_extractor.py", EXTRACTOR)
+    assert editor.versions == [1, 2]
+
+
+async def test_validation_that_takes_long_shows_its_progress(daemon, root) -> None:
+    slow = "def extract(path: str) -> dict:\n    for _ in range(10**8):\n        pass\n    return {}\n"
+    (root / "slow_extractor.py").write_text(slow)
+    async with editing(daemon, root) as editor:
+        await editor.open("slow_extractor.py")
+    assert [each["kind"] for each in editor.progress] == ["begin", "end"]
+    assert editor.progress[0]["title"] == "assayd: validating slow_extractor.py"

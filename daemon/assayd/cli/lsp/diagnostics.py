@@ -22,6 +22,8 @@ SEVERITIES = {
     "info": types.DiagnosticSeverity.Information,
 }
 MESSAGE_CHARS = 2000
+FIRST_LINE = whole_lines(0, 1)
+"""For findings without a place: most editors show nothing of an empty range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +47,11 @@ def found_in(attempt: Document, origin: Origin, main: Path) -> list[Found]:
 
 
 def trouble(path: Path, said: str) -> Found:
-    """Return what tells of our own trouble: it says nothing of the code."""
+    """Return a warning on the first line about our own trouble, which says nothing of the code."""
     diagnostic = types.Diagnostic(
-        range=whole_lines(0, 0),
+        range=FIRST_LINE,
         message=plain(said)[:MESSAGE_CHARS],
-        severity=types.DiagnosticSeverity.Information,
+        severity=types.DiagnosticSeverity.Warning,
         source=SOURCE,
     )
     return Found(path=path, diagnostic=diagnostic)
@@ -87,7 +89,7 @@ def _text_of(path: Path, origin: Origin) -> str:
 def _range(finding: Document, number: int | None, lines: Sequence[str]) -> Any:
     """Return where a finding is: the name at its column; without one, its lines from the first letter."""
     if number is None or number > len(lines):
-        return whole_lines(0, 0)
+        return FIRST_LINE
     first = number - 1
     text = lines[first]
     if finding["column"]:

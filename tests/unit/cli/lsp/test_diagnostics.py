@@ -77,4 +77,4 @@ def test_finding_without_a_line_stands_on_the_first() -> None:
 def test_internal_error_says_nothing_of_the_code() -> None:
     made = json.loads((GOLDEN / "broken.json").read_text())
     found = found_in(made, origin(LINE), FILE)[-1]
-    assert found.diagnostic.severity == types.DiagnosticSeverity.Information
+    assert found.diagnostic.severity == types.DiagnosticSeverity.Warning
