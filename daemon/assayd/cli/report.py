@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from assayd.cli.amounts import count, duration
+from assayd.cli.excerpt import excerpt
 from assayd.cli.kinds import command_line_of
-from assayd.cli.origin import UNKNOWN, Origin
-from assayd.cli.screen import StyledLine, line
+from assayd.cli.origin import UNKNOWN, Origin, is_cut
+from assayd.cli.screen import WIDTH_WHEN_PIPED, StyledLine, line
 from assayd.cli.terminal import plain, shorten
 from assayd.client import Document
 
@@ -29,6 +30,8 @@ TABLES = ("dataframe", "ndarray", "series")
 """Tags of values that have a preview below the line of their case."""
 MAX_PREVIEW_LINES = 30
 """Of the tables in a result."""
+MIN_SOURCE_WIDTH = 16
+"""Columns of a source line, however narrow the terminal is."""
 INTENT_CHARS = 200
 MAX_OUTPUT_LINES = 20
 """Of what the code printed, the last lines; `assay logs` has it all."""
@@ -36,8 +39,8 @@ MAX_OUTPUT_CHARS = 500
 """Of one of these lines."""
 
 
-def render(attempt: Document, origin: Origin = UNKNOWN) -> Iterator[StyledLine]:
-    """Return the lines that show a finished attempt."""
+def render(attempt: Document, origin: Origin = UNKNOWN, *, width: int | None = None) -> Iterator[StyledLine]:
+    """Return the lines that show a finished attempt; source is cropped to the width of the terminal."""
     report = attempt["report"]
     yield line((attempt["id"], "bold"), f"  {plain(attempt['kind'])} · policy {plain(attempt['policy'])}")
     if attempt.get("intent"):
@@ -50,7 +53,7 @@ def render(attempt: Document, origin: Origin = UNKNOWN) -> Iterator[StyledLine]:
             (f"{plain(attempt['error']['code'])}: {plain(attempt['error']['message'])}", "red"), hang=2
         )
     if report is not None:
-        yield from _findings(report["findings"], origin)
+        yield from _findings(report["findings"], origin, width)
         yield from _cases(report["runtime_results"], attempt["kind"])
     if attempt["execution"] is not None:
         yield from _output(attempt["execution"], attempt["id"])
@@ -63,7 +66,8 @@ def render(attempt: Document, origin: Origin = UNKNOWN) -> Iterator[StyledLine]:
 def where_files_are(attempt: Document) -> str:
     """Return the folder of an attempt's files where this user can look into it, else how they are fetched."""
     folder = attempt.get("bundle_path")
-    if folder is not None and Path(folder).is_dir():
+    # Not Path.is_dir(), which raises for a folder below one that this user may not enter, as the daemon's is.
+    if folder is not None and os.path.isdir(folder) and os.access(folder, os.R_OK | os.X_OK):  # noqa: PTH112
         return plain(folder)
     return f"assay artifacts {attempt['id']} --extract DIR"
 
@@ -108,7 +112,7 @@ def _tally(cases: Document, kind: str) -> str:
     return f"{cases['passed']}/{count(cases['total'], command_line_of(kind).case)}{average}"
 
 
-def _findings(findings: Sequence[Document], origin: Origin) -> Iterator[StyledLine]:
+def _findings(findings: Sequence[Document], origin: Origin, width: int | None) -> Iterator[StyledLine]:
     groups = _grouped(findings)
     for group in groups[:MAX_FINDINGS]:
         finding = group[0]
@@ -116,7 +120,7 @@ def _findings(findings: Sequence[Document], origin: Origin) -> Iterator[StyledLi
         style = {"error": "red", "warning": "yellow"}.get(finding["severity"], "blue")
         head = f"{finding['severity']}[{plain(finding['rule'])}]"
         yield line((head, f"bold {style}"), f" {plain(finding['message'])}", hang=2)
-        yield from _excerpt(finding, origin, style)
+        yield from _excerpt(finding, origin, style, width)
         if others := _others(group, origin):
             yield line((f"   = also: {others}", "dim"), hang=11)
         if finding["suggestion"]:
@@ -148,8 +152,8 @@ def _others(group: Sequence[Document], origin: Origin) -> str:
     return f"line{'s' * (len(lines) > 1)} {shown}" + (f" and {more} more" if more > 0 else "")
 
 
-def _excerpt(finding: Document, origin: Origin, style: str) -> Iterator[StyledLine]:
-    """Show where it is and the source with its line numbers, and a caret under the column."""
+def _excerpt(finding: Document, origin: Origin, style: str, width: int | None) -> Iterator[StyledLine]:
+    """Show the place and the source with its line numbers, and underline the name at the column."""
     place, first = origin.place(finding)
     if place is not None:
         yield line((f"  --> {plain(place)}", "dim"), hang=None)
@@ -157,13 +161,17 @@ def _excerpt(finding: Document, origin: Origin, style: str) -> Iterator[StyledLi
         yield line((f"  line {first}", "dim"))
     if first is None or not finding["snippet"]:
         return
-    lines = plain(finding["snippet"].rstrip("\n").expandtabs(4)).split("\n")
-    width = len(str(first + len(lines) - 1)) + 2
+    lines = origin.source(finding)
+    gutter = len(str(first + len(lines) - 1)) + 2
+    room = max((width or WIDTH_WHEN_PIPED) - gutter - 3, MIN_SOURCE_WIDTH)
     for number, source in enumerate(lines, first):
-        yield line((f"{number:>{width}} │ ", "dim"), source, hang=width + 3)
-        column = finding["column"]
-        if number == first and column is not None and column <= len(source):
-            yield line((f"{'':>{width}} │ ", "dim"), " " * (column - 1), ("^", f"bold {style}"), hang=None)
+        column = finding["column"] if number == first else None
+        if column is not None and is_cut(source) and column >= len(source):
+            column = None  # in the part that the report does not have
+        shown, marks = excerpt(source, column, room)
+        yield line((f"{number:>{gutter}} │ ", "dim"), shown, hang=None)
+        if marks:
+            yield line((f"{'':>{gutter}} │ ", "dim"), (marks, f"bold {style}"), hang=None)
 
 
 def _cases(results: Document | None, kind: str) -> Iterator[StyledLine]:

@@ -20,10 +20,12 @@ USUAL_WIDTH = 80
 _SGR = {
     "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36",
 }  # fmt: skip
+BLANK_ELLIPSIS = "\N{EM SPACE}"
+"""As wide as an ellipsis, which has three columns in ASCII: for marks below a line that begins with one."""
 # What each mark becomes where only ASCII can be shown: no two marks of a column are the same.
 _IN_ASCII = str.maketrans(
     {"✓": "+", "✗": "x", "⚠": "~", "–": "-", "…": "...", "→": "->", "▸": ">", "·": "-", "│": "|", "⏎": "\\n"}
-    | {"├": "|", "└": "`", "─": "-"}
+    | {"├": "|", "└": "`", "─": "-", BLANK_ELLIPSIS: "   "}
 )
 
 

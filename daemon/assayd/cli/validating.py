@@ -100,7 +100,8 @@ def print_attempt(
         return
     from assayd.cli.report import render
 
-    out().lines(render(attempt, origin))
+    screen = out()
+    screen.lines(render(attempt, origin, width=screen.width))
 
 
 def _print_retry_context(attempt: Document) -> None:
