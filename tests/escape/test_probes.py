@@ -19,6 +19,8 @@ pytestmark = pytest.mark.engine
 PROGRAMS = Path(__file__).parent / "programs"
 SEEING = (
     "kernel/filter_with_a_listener",
+    "kernel/filters_of_sockets",
+    "kernel/filters_stacked",
     "kernel/limits_of_the_runner",
     "kernel/namespaces_made",
     "kernel/objects_that_outlive_a_process",

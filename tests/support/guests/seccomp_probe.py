@@ -66,7 +66,13 @@ CALLS: dict[str, tuple[int, int | None, tuple[int | bytes, ...]]] = {
     "modify_ldt": (154, None, (0, 0, 0)),
     "chroot": (161, 51, (b"/",)),
     "syslog": (103, 116, (10, 0, 0)),
+    "seccomp": (317, 277, (1, 0, 0)),
     "seccomp with a listener": (317, 277, (1, 8, 0)),
+    "prctl PR_SET_MEMORY_MERGE": (157, 167, (67, 1, 0, 0, 0)),
+    "prctl PR_SCHED_CORE": (157, 167, (62, 0, 0, 0, 0)),
+    "setsockopt SO_ATTACH_FILTER": (54, 208, (-1, 1, 26, 0, 16)),
+    "setsockopt SO_ATTACH_REUSEPORT_CBPF": (54, 208, (-1, 1, 51, 0, 16)),
+    "setsockopt TCP_ULP": (54, 208, (-1, 6, 31, b"tls", 3)),
     "mknodat of a device": (259, 33, (HERE, b"/sandbox/device", 0o020600, 0x103)),
     "call of the x32 table": (0x40000000 + 39, None, ()),
     # Neighbours that must pass.
@@ -77,6 +83,7 @@ CALLS: dict[str, tuple[int, int | None, tuple[int | bytes, ...]]] = {
     "socketpair of AF_UNIX": (53, 199, (1, 1, 0, bytes(8))),
     "prlimit64 of the caller": (302, 261, (0, 7, 0, 0)),
     "setpriority of the caller": (141, 140, (0, 0, 5)),
+    "prctl PR_GET_DUMPABLE": (157, 167, (3, 0, 0, 0, 0)),
     "personality asked for": (135, 92, (0xFFFFFFFF,)),
     "mknodat of a pipe": (259, 33, (HERE, b"/sandbox/pipe", 0o010600, 0)),
 }
