@@ -26,6 +26,8 @@ NEIGHBOURS = {
     "prlimit64 of the caller",
     "setpriority of the caller",
     "personality asked for",
+    "fcntl F_GETFL",
+    "fcntl F_SETLK of nothing",
     "prctl PR_GET_DUMPABLE",
     "mknodat of a pipe",
 }
