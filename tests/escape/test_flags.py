@@ -149,6 +149,11 @@ FLAGS: Mapping[str, Flag] = {
         probe="connection_bytes", holds=lambda seen: seen < MIB // 4, taken={"Sysctls": {}}
     ),
     "message queues": Flag(probe="queue_bytes", holds=lambda seen: seen == 0, taken=ulimits("msgqueue")),
+    "pending signals": Flag(
+        probe="pending_signals",
+        holds=lambda seen: seen is False,
+        taken=ulimits("sigpending"),
+    ),
     "open files": Flag(
         probe="open_files",
         holds=lambda seen: seen == 128,

@@ -19,10 +19,14 @@ pytestmark = pytest.mark.engine
 PROGRAMS = Path(__file__).parent / "programs"
 SEEING = (
     "kernel/filter_with_a_listener",
+    "kernel/filters_of_sockets",
+    "kernel/filters_stacked",
     "kernel/limits_of_the_runner",
+    "kernel/locks_without_end",
     "kernel/namespaces_made",
     "kernel/objects_that_outlive_a_process",
     "kernel/usual_ways_in",
+    "kernel/watches_of_an_image",
     "proc/environment",
     "proc/program_started_by_hand",
     "proc/runner_read",

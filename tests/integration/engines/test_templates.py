@@ -212,6 +212,22 @@ async def test_template_that_does_not_start_is_tried_three_times_and_never_stand
     assert (said, max(engine._templates._failures.values())) == ([b"one"] * 4, 3)
 
 
+async def test_template_that_could_not_be_started_is_tried_again_after_a_pause(engine: OciEngine) -> None:
+    whole = engine._templates.source
+    engine._templates.source = b"raise SystemExit(3)"
+    for _ in range(3):
+        await engine.remove((await begun(engine))[0])
+    engine._templates.source = whole
+    paused, _ = await begun(engine)
+    without = engine._templates.of(paused.engine_id)
+    engine._templates.pause_s = 0.0
+    again, said = await begun(engine)
+    assert (without, said, engine.templates) == (None, b"one", "on")
+    assert template_of(engine, again)
+    for ref in (paused, again):
+        await engine.remove(ref)
+
+
 async def test_given_up_templates_end_with_their_last_child(engine: OciEngine) -> None:
     first, _ = await begun(engine)
     name = template_of(engine, first)

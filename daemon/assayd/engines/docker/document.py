@@ -17,6 +17,7 @@ from assayd.ports.isolation import (
     GUEST_UID,
     HOST_NAME,
     MASKED_PATHS,
+    PENDING_SIGNALS,
     READONLY_PATHS,
     SHM_BYTES,
     SYSCTLS,
@@ -153,6 +154,7 @@ def _resources(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
             _ulimit("core", 0),
             _ulimit("fsize", spec.work_bytes),
             _ulimit("msgqueue", 0),
+            _ulimit("sigpending", PENDING_SIGNALS),
             _ulimit("nofile", spec.open_files),
         ],
     }

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from time import monotonic
 
 import structlog
 
@@ -46,7 +47,9 @@ MOST_TEMPLATES = 8
 FEWEST_IDS = 2 * MOST_TEMPLATES * (1 + CHILDREN)
 """User ids with which templates are used: half of them stay for containers that the runtime starts."""
 _TRIES = 3
-"""How often in a row a template may fail to start, or die, before its containers are started without."""
+"""How often in a row a template may fail to start, or die, before it is left alone for a while."""
+PAUSE_S = 60.0
+"""How long containers are started without a template that failed, until it is tried again."""
 _DIAGNOSTICS = 500
 
 Key = tuple[str, str, tuple[str, ...], str]
@@ -99,12 +102,14 @@ class Templates:
         self._retired: list[Template] = []
         self._of: dict[str, Template] = {}
         self._failures: Counter[Key] = Counter()
+        self._failed_at: dict[Key, float] = {}
         self._changing = asyncio.Lock()
         self.source = Path(program.__file__).read_bytes()
         """The template's program."""
         self.reason = ""
         self.distrusted = ""
         """Why containers are started without, where some are."""
+        self.pause_s = PAUSE_S
         self.closed = False
         """Whether none is to be used any more."""
 
@@ -120,7 +125,7 @@ class Templates:
     async def claim(self, spec: ContainerSpec, image: StoredImage) -> tuple[Template, Ids] | None:
         """Return a template with ids for a container of it; None where the runtime is to start it."""
         key = (spec.image, spec.image_digest, spec.preload, spec.seccomp)
-        if self.closed or self._failures[key] >= _TRIES:
+        if self.closed or self._pauses(key):
             return None
         async with self._changing:
             await self._end_idle(spec)
@@ -133,6 +138,14 @@ class Templates:
         if not template.has_room:
             return None
         return template, template.take_ids()
+
+    def _pauses(self, key: Key) -> bool:
+        """Return whether a template has failed so often, and so lately, that none is tried for a while."""
+        return self._failures[key] >= _TRIES and monotonic() - self._failed_at[key] < self.pause_s
+
+    def _note_failure(self, key: Key, times: int = 1) -> None:
+        self._failures[key] += times
+        self._failed_at[key] = monotonic()
 
     def hold(self, template: Template, child: OciContainer) -> None:
         """Note a container that was planned with ids of a template."""
@@ -167,8 +180,13 @@ class Templates:
 
     def distrust(self, child: OciContainer, reason: str) -> None:
         """End the template of a container, with all its children: it is not what it is to be."""
-        if (template := self._of.get(child.record.name)) is not None:
+        if child.record.name in self._of:
             self.distrusted = self.distrusted or reason
+        self.renew(child)
+
+    def renew(self, child: OciContainer) -> None:
+        """End the template of a container, with all its children: it does not do what it is told."""
+        if (template := self._of.get(child.record.name)) is not None:
             template.control.lose()
 
     async def release(self, child: OciContainer) -> None:
@@ -221,7 +239,7 @@ class Templates:
             read_program(image.arguments)
             return await self._started(key, spec, image)
         except EngineError as problem:
-            self._failures[key] += _TRIES if problem.code == "engine.template" else 1
+            self._note_failure(key, _TRIES if problem.code == "engine.template" else 1)
             self.reason = f"{spec.image}: {problem.message}"
             log.warning("template.failed", image=spec.image, code=problem.code, problem=problem.message)
             return None
@@ -248,6 +266,7 @@ class Templates:
             with suppress(EngineError):  # what stays is listed, and the reaper tries again
                 await finish(self._end(container), timeout_s=self._threads.timeout_s)
             raise
+        self.reason = ""
         log.info("template.started", image=spec.image, container=container.record.name)
         return Template(container, control)
 
@@ -291,7 +310,7 @@ class Templates:
         template = self._live.get(key)
         if template is not None and template.control.gone:
             del self._live[key]
-            self._failures[key] += 1
+            self._note_failure(key)
             self._retired.append(template)
             log.warning("template.lost", container=template.container.record.name)
 

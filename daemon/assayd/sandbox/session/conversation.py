@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import structlog
+
 from assayd.aio import Deadline
 from assayd.errors import EngineError
 from assayd.findings.network_rules import WORDINGS, rule_of_hook
@@ -40,6 +42,8 @@ from assayd.sandbox.session.channel import (
 from assayd.sandbox.session.handshake import begin_frame, content_frames, file_frames
 from assayd.sandbox.session.streams import Streams, streams_of
 from assayd.sandbox.session.unit_log import Transcript
+
+log = structlog.get_logger()
 
 MAX_DROPPED = 100
 
@@ -150,6 +154,9 @@ class Conversation:
         header, body = await self._channel.receive()
         if header["type"] == "fault":
             raise GuestFault(f"the runner gave up: {text(header, 'message')}")
+        if header["type"] == "unconfined":
+            log.error("child.unconfined", said=text(header, "message"))
+            raise EngineError("engine.unconfined", "a child could not be confined", retryable=True)
         if integer(header, "unit", most=10**6) != index:
             raise GuestFault("a frame of another unit")
         return header, body

@@ -113,7 +113,14 @@ def test_child_is_told_its_limits_and_nothing_of_the_host(spec: ContainerSpec, p
         "id": "01A",
         "uid": 7,
         "groups": ["memory", "pids", "cpu"],
-        "limits": {"core": 0, "fsize": 4194304, "msgqueue": 0, "nofile": 128},
+        "limits": {
+            "core": 0,
+            "fsize": 4194304,
+            "msgqueue": 0,
+            "nofile": 128,
+            "nproc": 24,
+            "sigpending": 256,
+        },
         "exec": False,
         "work": "size=4194304,nr_inodes=64",
     }
