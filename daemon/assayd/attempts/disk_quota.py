@@ -89,6 +89,11 @@ class DiskQuota:
         self._added[uid] += document_bytes
         self._promised += 2 * document_bytes  # in the database, and in the bundle
 
+    async def left_bytes(self) -> int:
+        """Return how much room documents have, beyond what is to remain: on the disk, or of the database."""
+        room = await self._room()
+        return min(room, self._left(room)[0])
+
     async def _room(self) -> int:
         """Return how much room is left beyond what is to remain; looks once a second, or if it gets short."""
         now = self._clock.monotonic()

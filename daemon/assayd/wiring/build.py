@@ -92,7 +92,8 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
     await stack.enter_async_context(basics.sender.running())
     await stack.enter_async_context(scheduler.running())
     _watch(basics.metrics, scheduler, settings.state_dir)
-    admission = _build_admission(basics, execution, scheduler)
+    quota = _build_quota(basics)
+    admission = _build_admission(basics, execution, scheduler, quota)
     uploads = Uploads(shared.clock)
     retention = Retention(
         shared.jobs, basics.batch_store, shared.artifacts, shared.clock, limits.keep, uploads
@@ -122,7 +123,9 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
         batch_store=basics.batch_store,
         repairs=repairs,
         generations=generations,
-        library=basics.library,
+        library=DatabaseLibrary(
+            basics.access, shared.clock, most_bytes=limits.library_bytes, room=quota.left_bytes
+        ),
     )
 
 
@@ -168,7 +171,6 @@ async def _basics(
         batch_store=DatabaseBatchStore(jobs.access),
         repair_store=repair_store,
         generation_store=DatabaseGenerationStore(jobs.access),
-        library=DatabaseLibrary(jobs.access, clock),
         requests=_build_requests(settings, shared, repair_store, providers),
         origin=origin,
         copied_from=identity.copied_from,
@@ -220,21 +222,26 @@ def _build_scheduler(basics: Basics, execution: Execution) -> Scheduler:
     return Scheduler(deps, basics.limits.queue)
 
 
-def _build_admission(basics: Basics, execution: Execution, scheduler: Scheduler) -> Admission:
-    shared, limits = basics.shared, basics.limits
-    quota = DiskQuota(
+def _build_quota(basics: Basics) -> DiskQuota:
+    shared = basics.shared
+    return DiskQuota(
         shared.jobs,
         shared.artifacts,
         shared.clock,
-        min_free_bytes=limits.keep.min_free_bytes,
+        min_free_bytes=basics.limits.keep.min_free_bytes,
         database_bytes=basics.overrides.database_bytes,
     )
+
+
+def _build_admission(
+    basics: Basics, execution: Execution, scheduler: Scheduler, quota: DiskQuota
+) -> Admission:
     return Admission(
-        shared,
+        basics.shared,
         scheduler,
         basics.requests,
         ready=execution.readiness.ready,
-        caps=limits.attempt,
+        caps=basics.limits.attempt,
         quota=quota,
     )
 
