@@ -80,3 +80,26 @@ async def test_one_attempt_after_the_other_is_refused_until_its_users_oldest_wen
         assert swept.attempts > 0
         assert await has_all(daemon, before + others)
         await daemon.service.require_ready()
+
+
+@needs_root
+async def test_approvals_are_refused_before_they_fill_the_disk_and_leave_room_to_others(disk: Path) -> None:
+    """What was approved was never removed: when it had filled the disk, everybody was refused for good."""
+    async with small_daemon(disk, HOW) as daemon:
+        before = await small_ones(daemon, 5)
+        approved = 0
+        with pytest.raises(RequestError) as refused:
+            for number in range(500):
+                attempt = await daemon.finished(await daemon.accept(text(number), peer=GREEDY))
+                await daemon.library.approve(attempt, f"n{number}", GREEDY.uid)
+                approved += 1
+        assert refused.value.code == "quota.library"
+        assert approved > 10
+        with pytest.raises(RequestError) as refused:
+            await large_ones(daemon, 500)
+        assert refused.value.code == "quota.disk"
+
+        await daemon.service.collect_garbage(dry_run=False)
+        await daemon.service.require_ready()
+        assert await has_all(daemon, before + await small_ones(daemon, 5))
+        assert len(await daemon.library.list(uid=GREEDY.uid, after=None, limit=500)) == approved
