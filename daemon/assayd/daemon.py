@@ -7,11 +7,13 @@ end the API, empty the pool, sweep, close the store. A second signal skips the d
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import gc
 import os
 import signal
 import socket
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import (
@@ -108,16 +110,34 @@ def state_lock(state_dir: Path) -> Iterator[None]:
     """Hold the state directory for this process alone."""
     try:
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(state_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        _require_own(state_dir)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        handle = os.open(state_dir / "lock", flags, 0o600)
     except OSError as problem:
+        if problem.errno == errno.ELOOP:
+            message = f"{state_dir / 'lock'} is a symbolic link; remove it, and find out who made it"
+            raise ConfigError("state.unusable", message) from problem
         raise ConfigError("state.unusable", f"cannot use {state_dir}: {problem.strerror}") from problem
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError as problem:
-        raise ConfigError("state.taken", f"another daemon uses {state_dir}") from problem
+        message = f"another daemon uses {state_dir}; stop it, or set another state_dir"
+        raise ConfigError("state.taken", message, retryable=True) from problem
     finally:
         os.close(handle)
+
+
+def _require_own(state_dir: Path) -> None:
+    """See that other users can't write to a directory. Raises: ConfigError ``state.unusable``; OSError."""
+    facts = state_dir.stat()
+    mode = stat.S_IMODE(facts.st_mode)
+    if facts.st_uid not in {0, os.geteuid()} or mode & 0o022:
+        message = (
+            f"{state_dir} (mode {mode:04o}, owner {facts.st_uid}) must belong to the daemon's user and be "
+            "writable for that user only: chown it, chmod 0700"
+        )
+        raise ConfigError("state.unusable", message)
 
 
 class Daemon:
