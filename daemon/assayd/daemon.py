@@ -174,8 +174,10 @@ class Daemon:
             removing = tasks.create_task(self._parts.retention.keep_sweeping(), name="retention")
             preparing = tasks.create_task(self._prepare(), name="prepare")
             saying = tasks.create_task(self._say_ready(), name="say-ready")
+            looking = tasks.create_task(self._parts.acceptance.keep_looking(), name="acceptance")
             await self._stop.wait()
             log.info("daemon.stopping")
+            self._parts.acceptance.stop()
             self._notifier.stopping()
             preparing.cancel()
             self._parts.batches.stop()
@@ -184,7 +186,7 @@ class Daemon:
             for server, _ in served:
                 server.should_exit = True
             await asyncio.wait(serving)
-            for task in (sweeping, removing, saying):
+            for task in (sweeping, removing, saying, looking):
                 task.cancel()
 
     async def _say_ready(self) -> None:
@@ -198,7 +200,7 @@ class Daemon:
 
     def _status(self) -> str:
         """Describe in one line how the daemon is."""
-        ready, problem = self._parts.readiness.ready()
+        ready, problem = self._parts.acceptance.now()
         if self._stop.is_set():
             return f"stopping; {self._parts.scheduler.active} attempts under way"
         if not ready:

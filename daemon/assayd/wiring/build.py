@@ -12,6 +12,7 @@ from pathlib import Path
 
 from assayd import __version__
 from assayd.analysis.analyst import Analyst
+from assayd.attempts.acceptance import Acceptance
 from assayd.attempts.admission import Admission, AdmissionDependencies
 from assayd.attempts.disk_quota import DiskQuota
 from assayd.attempts.events import EventHub
@@ -67,6 +68,7 @@ class Assembly:
     scheduler: Scheduler
     admission: Admission
     readiness: Readiness
+    acceptance: Acceptance
     retention: Retention
     service: DaemonService
     batches: DaemonBatches
@@ -93,12 +95,13 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
     await stack.enter_async_context(scheduler.running())
     _watch(basics.metrics, scheduler, settings.state_dir)
     quota = _build_quota(basics)
-    admission = _build_admission(basics, execution, scheduler, quota)
+    acceptance = Acceptance(execution.readiness.ready, quota)
+    admission = _build_admission(basics, scheduler, quota, acceptance)
     uploads = Uploads(shared.clock)
     retention = Retention(
         shared.jobs, basics.batch_store, shared.artifacts, shared.clock, limits.keep, uploads
     )
-    service = _build_service(basics, execution, scheduler, admission, retention)
+    service = _build_service(basics, execution, scheduler, admission, retention, acceptance)
     batches = _build_batches(basics, scheduler, admission, service, uploads)
     await stack.enter_async_context(batches.running())
     gateway = AttemptGateway(
@@ -117,6 +120,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
         scheduler=scheduler,
         admission=admission,
         readiness=execution.readiness,
+        acceptance=acceptance,
         retention=retention,
         service=service,
         batches=batches,
@@ -234,25 +238,31 @@ def _build_quota(basics: Basics) -> DiskQuota:
 
 
 def _build_admission(
-    basics: Basics, execution: Execution, scheduler: Scheduler, quota: DiskQuota
+    basics: Basics, scheduler: Scheduler, quota: DiskQuota, acceptance: Acceptance
 ) -> Admission:
     return Admission(
         basics.shared,
         scheduler,
         basics.requests,
-        ready=execution.readiness.ready,
+        acceptance=acceptance,
         caps=basics.limits.attempt,
         quota=quota,
     )
 
 
 def _build_service(
-    basics: Basics, execution: Execution, scheduler: Scheduler, admission: Admission, retention: Retention
+    basics: Basics,
+    execution: Execution,
+    scheduler: Scheduler,
+    admission: Admission,
+    retention: Retention,
+    acceptance: Acceptance,
 ) -> DaemonService:
     return DaemonService(
         ServiceDependencies(
             shared=basics.shared,
             admission=admission,
+            acceptance=acceptance,
             scheduler=scheduler,
             hub=basics.hub,
             readiness=execution.readiness,
