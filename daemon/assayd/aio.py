@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -169,3 +169,24 @@ async def finish(work: Coroutine[object, object, T], *, timeout_s: float) -> T:
     if cancelled is not None:
         raise cancelled
     return task.result()
+
+
+async def first_that_opens(
+    places: Sequence[str], open_one: Callable[[str], Awaitable[T]], *, until: float
+) -> T:
+    """Open the first of several places that can be opened; each has its share of the time that is left.
+
+    Args:
+        places: at least one.
+        open_one: opens a place. Any error but an OSError ends the search.
+        until: when the time is over, by the clock of the event loop.
+
+    Raises: OSError, TimeoutError: what the last place failed with.
+    """
+    now = asyncio.get_running_loop().time
+    for left in range(len(places), 1, -1):
+        with suppress(OSError):
+            async with asyncio.timeout((until - now()) / left):
+                return await open_one(places[-left])
+    async with asyncio.timeout_at(until):
+        return await open_one(places[-1])

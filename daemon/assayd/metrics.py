@@ -32,7 +32,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(namespace="assayd", registry=self.registry)
         self._gauge("build_info", "The version that runs.", "version").labels(__version__).set(1)
-        self.ready = self._gauge("ready", "1 while attempts are served.")
+        self.ready = self._gauge("ready", "1 while attempts are accepted.")
         self._attempts()
         self._containers()
         self._surroundings()

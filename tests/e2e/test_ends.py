@@ -125,7 +125,7 @@ def test_socket_of_another_daemon_is_left_alone(make_daemon: MakeDaemon) -> None
 
     second.spawn()
 
-    assert second.wait() == 2
+    assert second.wait() == 3  # the service manager tries again: the other one may just be stopping
     assert "another daemon answers" in second.log.tail()
     with first.client() as client:
         assert client.submit(extractor(GOOD), wait_s=60)["verdict"] == "validated"
@@ -138,7 +138,7 @@ def test_state_directory_of_another_daemon_is_left_alone(make_daemon: MakeDaemon
 
     second.spawn()
 
-    assert second.wait() == 2
+    assert second.wait() == 3  # the service manager tries again: the other one may just be stopping
     assert "another daemon uses" in second.log.tail()
     assert not second.socket.exists()
 

@@ -229,6 +229,10 @@ def test_next_version_is_listed_compared_and_exported(
     assert play.daemon.assay("library", "export", "quarters@1", "--out", out).returncode == 0
     assert out.read_text() == versions[0]
     assert play.daemon.assay("library", "show", "gone").returncode == 2
+    assert play.daemon.assay("library", "remove", "quarters@1").stdout == "Removed: quarters@1\n"
+    assert play.daemon.assay("library", "show", "quarters@1").returncode == 2
+    assert play.daemon.assay("library", "remove", "quarters").stdout == "Removed: quarters@2\n"
+    assert play.daemon.assay("library", "remove", "quarters").returncode == 2
 
 
 def test_what_failed_is_not_approved(play: Play, client: PlainClient, tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ STATUS: Mapping[str, int] = {
     "queue.full": 429,
     "quota.full": 429,
     "quota.disk": 429,
+    "quota.library": 429,
     "quota.webhooks": 429,
     "token.failures": 429,
     "doctor.busy": 429,

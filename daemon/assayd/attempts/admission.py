@@ -5,13 +5,14 @@ Decides what is refused and why. What is accepted twice is one attempt, and is n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Protocol
 
 import structlog
 
+from assayd.attempts.acceptance import Acceptance
 from assayd.attempts.conclusion import give_up
 from assayd.attempts.disk_quota import DiskQuota
 from assayd.attempts.scheduler import Order, Scheduler
@@ -80,14 +81,14 @@ class Admission:
         scheduler: Scheduler,
         repair_requests: RepairRequests,
         *,
-        ready: Callable[[], tuple[bool, str]],
+        acceptance: Acceptance,
         caps: Limits,
         quota: DiskQuota,
     ) -> None:
         self._deps = deps
         self._scheduler = scheduler
         self._repair_requests = repair_requests
-        self._ready = ready
+        self._acceptance = acceptance
         self._caps = caps
         self._quota = quota
 
@@ -177,14 +178,10 @@ class Admission:
         return await read_accepted(document, self._deps.kinds)
 
     def require_ready(self) -> None:
-        """See that attempts can be run. Raises: RequestError ``not_ready``."""
-        ready, reason = self._ready()
+        """See that attempts are accepted. Raises: RequestError ``not_ready``."""
+        ready, reason = self._acceptance.now()
         if not ready:
             raise RequestError("not_ready", reason, retryable=True)
-
-    async def require_room(self) -> None:
-        """See that the disk has room for bundles. Raises: RequestError ``not_ready``."""
-        await self._quota.require_room()
 
     async def require_share(self, uid: int, document_bytes: int) -> None:
         """See that a user may add documents of so many bytes.

@@ -77,7 +77,8 @@ class Retention:
     """Removes finished attempts with their bundles: the old ones, and what is too much.
 
     What does not fit is taken from the largest holder, the oldest first, so that nobody loses anything to
-    what another sends. Bundles go also where an unfinished batch needs the verdicts.
+    what another sends. Bundles go also where an unfinished batch needs the verdicts, and those of approved
+    attempts after all others.
     """
 
     def __init__(
@@ -139,7 +140,11 @@ class Retention:
         too_much = await self._too_much(held)
         for uid in sorted(too_many.keys() | too_much.keys()):
             over = _Over(attempts=too_many.get(uid, 0), disk_bytes=too_much.get(uid, 0))
-            for wanted in (Removable(uid=uid), Removable(uid=uid, bundled=True)):
+            for wanted in (
+                Removable(uid=uid),
+                Removable(uid=uid, bundled=True),
+                Removable(uid=uid, bundled=True, approved=True),
+            ):
                 async for page in self._pages(wanted, stays=stays, unless=going):
                     if chosen := over.choose(page, bundled=wanted.bundled):
                         going |= {attempt.id: attempt for attempt in chosen}

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import structlog
 
+from assayd.attempts.acceptance import Acceptance
 from assayd.attempts.admission import Admission, AdmissionDependencies, AttemptOrigin, limits_of
 from assayd.attempts.attempt_run import Finished
 from assayd.attempts.conclusion import NOTHING
@@ -55,6 +56,7 @@ class ServiceDependencies:
 
     shared: AdmissionDependencies
     admission: Admission
+    acceptance: Acceptance
     scheduler: Scheduler
     hub: EventHub
     readiness: Readiness
@@ -92,13 +94,12 @@ class DaemonService:
         self._recent_bytes = 0
 
     def ready(self) -> tuple[bool, str]:
-        """Return whether attempts can be run, and why not."""
-        return self._deps.readiness.ready()
+        """Return whether attempts are accepted, and why not."""
+        return self._deps.acceptance.now()
 
     async def require_ready(self) -> None:
-        """See that attempts are taken and run: the engine, and room on the disk. Raises: RequestError."""
-        self._deps.admission.require_ready()
-        await self._deps.admission.require_room()
+        """See that attempts are accepted. Raises: RequestError ``not_ready``."""
+        await self._deps.acceptance.require()
 
     async def submit(
         self,
@@ -288,7 +289,7 @@ class DaemonService:
 
     async def health(self) -> Sequence[HealthRow]:
         """Examine engine, images, isolation, limits and permissions."""
-        rows = list(await self._without_containers())
+        rows = [*await self._without_containers(), *await self._deps.acceptance.rows()]
         rows.extend((self._identity(), self._static_misses(), *await self._deps.examine_webhooks()))
         selftest = self._deps.selftest
         if selftest is not None and all(row.status is not Health.FAIL for row in rows):

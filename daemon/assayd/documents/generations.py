@@ -134,7 +134,7 @@ class LibraryEntryDocument(BaseDocument):
     chain: list[str] = Field(description="The attempts that led to it, oldest first.")
     approved_by: int = Field(description="User who approved it.")
     approved_at: Timestamp = Field(description="When.")
-    bundle: str | None = Field(description="Where its files are, as long as the entry is.")
+    bundle: str | None = Field(description="Where its files are; null once they were removed to make room.")
     submission: dict[str, Any] | None = Field(description="What was submitted; null in lists.")
 
 

@@ -111,8 +111,12 @@ class Library(Protocol):
     async def approve(self, attempt: Attempt, name: str, approved_by: int) -> LibraryEntry:
         """Put a validated attempt under a name, as its next version; the same attempt again changes nothing.
 
-        Raises: RequestError ``library.not_validated``.
+        Raises: RequestError ``library.not_validated``, ``quota.library``.
         """
+        ...
+
+    async def remove(self, uid: int, name: str, version: int | None = None) -> Sequence[LibraryEntry]:
+        """Remove one version of a name, or all of them; return what was removed, newest first."""
         ...
 
     async def list(self, *, uid: int | None, after: str | None, limit: int) -> Sequence[LibraryEntry]:

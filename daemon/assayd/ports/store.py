@@ -137,13 +137,14 @@ class Removable:
     """Which finished attempts may go. None: whenever accepted, whoever sent them.
 
     `uploads` are batches that somebody is sending to. `bundled`: those with a bundle, also when an unfinished
-    batch needs their verdict.
+    batch needs their verdict. `approved`: those that the library has, and no others.
     """
 
     before: datetime | None = None
     uid: int | None = None
     uploads: frozenset[str] = frozenset()
     bundled: bool = False
+    approved: bool = False
     limit: int = 100
     offset: int = 0
 

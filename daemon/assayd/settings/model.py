@@ -142,6 +142,11 @@ class LimitsSettings(_Section):
     silence_s: Seconds = Field(30.0, description="Longest pause within a request, or in taking an answer.")
     body_s: Seconds = Field(120.0, description="Longest that the body of a request may take, in all.")
     batch_body_s: Seconds = Field(3600.0, description="The same for a batch; what came until then stays.")
+    library_mb_per_uid: Count = Field(
+        256,
+        description="Documents, bundles and rows that approved attempts of one user may take; more approvals "
+        "are refused with 429.",
+    )
     silent_upload_h: Count = Field(
         24, description="Hours after which a batch whose upload broke off counts as sent to its end."
     )

@@ -49,11 +49,12 @@ _REMOVE_SUBMISSIONS = delete(submissions).where(
     ~select(attempts.c.id).where(attempts.c.submission == submissions.c.digest).exists(),
     ~select(batch_items.c.line).where(batch_items.c.submission == submissions.c.digest).exists(),
 )
+_FORGET_BUNDLES = update(library_entries).where(library_entries.c.attempt_id.in_(_IDS)).values(bundle=None)
 _STRIP = (
     update(verdicts).where(verdicts.c.attempt_id.in_(_IDS)).values(bundle=None, artifacts="[]", disk_bytes=0)
 )
 _APPROVED = select(library_entries.c.name).where(library_entries.c.attempt_id == attempts.c.id).exists()
-"""What the library has stays, its bundle too."""
+"""What the library has stays; its bundle goes after all others."""
 _USED = select(attempts.c.id, attempts.c.submission, attempts.c.batch_id).where(attempts.c.id.in_(_IDS))
 _LISTED = select(batch_items.c.submission).where(batch_items.c.batch_id.in_(_BATCHES)).distinct()
 
@@ -76,7 +77,8 @@ def removable(attempt: Statement, wanted: Removable) -> Statement:
         attempt: selects attempts, joined with their verdicts.
         wanted: which. Those that are old go with batches that nobody has sent to their end.
     """
-    conditions: list[Condition] = [verdicts.c.attempt_id.is_not(None), ~_APPROVED]
+    conditions: list[Condition] = [verdicts.c.attempt_id.is_not(None)]
+    conditions.append(_APPROVED if wanted.approved else ~_APPROVED)
     if wanted.bundled:
         conditions.append(verdicts.c.bundle.is_not(None))
     else:
@@ -102,6 +104,7 @@ def _needed(wanted: Removable) -> Condition:
 def strip(connection: Connection, attempt_ids: Sequence[str]) -> None:
     """Record that the bundles of attempts are gone."""
     connection.execute(_STRIP, {"ids": list(attempt_ids)})
+    connection.execute(_FORGET_BUNDLES, {"ids": list(attempt_ids)})
 
 
 def remove(connection: Connection, attempt_ids: Sequence[str], unless: frozenset[str]) -> None:

@@ -18,7 +18,7 @@ from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.batches import BatchStore
 from assayd.ports.clock import Clock
 from assayd.ports.driving import ALONE, Driving
-from assayd.ports.generations import GenerationStore, Library
+from assayd.ports.generations import GenerationStore
 from assayd.ports.repairs import RepairStore
 from assayd.repairs.requests import RecordedRequests
 from assayd.sandbox.container import ContainerOrigin
@@ -78,7 +78,6 @@ class Basics:
     batch_store: BatchStore
     repair_store: RepairStore
     generation_store: GenerationStore
-    library: Library
     requests: RecordedRequests
     origin: ContainerOrigin
     copied_from: str | None

@@ -19,6 +19,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from assayd.analysis.analyst import Checked
+from assayd.attempts.acceptance import Acceptance
 from assayd.attempts.admission import Admission, AdmissionDependencies, AttemptOrigin
 from assayd.attempts.events import EventHub
 from assayd.attempts.retention import Keep
@@ -55,6 +56,7 @@ SHOWN = (
     "generations",
     "library",
     "scheduler",
+    "acceptance",
     "admission",
     "shared",
     "batch_store",
@@ -231,6 +233,7 @@ class SmallDaemon:
     generations: DaemonGenerations
     library: Library
     scheduler: Scheduler
+    acceptance: Acceptance
     admission: Admission
     shared: AdmissionDependencies
     batch_store: BatchStore

@@ -27,6 +27,19 @@ def network_devices():
     return sorted(line.split(":")[0].strip() for line in lines if ":" in line)
 
 
+def name_servers():
+    return _resolver("nameserver")
+
+
+def search_domains():
+    return _resolver("search")
+
+
+def _resolver(keyword):
+    lines = [line.split() for line in Path("/etc/resolv.conf").read_text().splitlines()]
+    return [word for line in lines if line[:1] == [keyword] for word in line[1:]]
+
+
 def root_is_writable():
     return not os.statvfs("/").f_flag & os.ST_RDONLY
 

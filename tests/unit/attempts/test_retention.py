@@ -16,6 +16,7 @@ from assayd.ports.service import Swept
 from assayd.store.artifacts import FileArtifactStore
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import DatabaseJobStore
+from assayd.store.library import DatabaseLibrary
 
 Make = Any  # the fixture's class; test folders are not a package
 
@@ -186,6 +187,9 @@ class SmallDisk(FileArtifactStore):
     async def free_bytes(self) -> int:
         return self.free
 
+    async def free_bytes_left(self) -> int:
+        return 10**12
+
 
 LARGE = Artifact(name="a", bytes=40_000, sha256="e" * 64, media_type="text/plain")
 SIZE = 40_960
@@ -272,3 +276,20 @@ async def test_what_is_small_stays_however_full_the_disk(
     keep = Keep(days=1, attempts=10**6, disk_bytes=10**12, min_free_bytes=2 * SIZE)
     assert (await keeping(jobs, disk, make, keep).sweep()).attempts == 2
     assert await bundled(jobs, ids) == [False, False, True, True]
+
+
+async def test_bundles_of_approved_attempts_go_after_all_others_and_the_entries_stay(
+    jobs: DatabaseJobStore, tmp_path: Path, make: Make
+) -> None:
+    """What was approved filled the disk for good: nothing could be removed, by retention or by hand."""
+    disk = SmallDisk(tmp_path / "artifacts", free=0)
+    await disk.sweep()
+    ids = [await large(jobs, disk, make, number, GREEDY) for number in range(2001, 2006)]
+    library = DatabaseLibrary(jobs.access, StoppedClock(START), most_bytes=10**12, room=disk.free_bytes_left)
+    for number in (2001, 2002, 2003):
+        await library.approve(make.finished(number, peer=GREEDY, artifacts=(LARGE,)), "name", GREEDY.uid)
+    keep = Keep(days=1, attempts=10**6, disk_bytes=10**12, min_free_bytes=2 * SIZE)
+    await keeping(jobs, disk, make, keep).sweep()
+    assert await bundled(jobs, ids) == [False, True, True, False, False]
+    assert all([await jobs.get(each) is not None for each in ids[:3]])
+    assert [one.bundle is None for one in await library.history(GREEDY.uid, "name")] == [False, False, True]
