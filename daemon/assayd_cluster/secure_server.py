@@ -10,7 +10,6 @@ import asyncio
 import socket
 import ssl
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -19,7 +18,8 @@ from typing import cast
 import structlog
 import uvicorn
 
-from assayd.api.peer import OTHERS_SHARE
+from assayd.api.peer import PeerHttpTools
+from assayd.api.places import Places
 from assayd.errors import ConfigError
 from assayd_cluster.gate import counted_address
 
@@ -81,10 +81,12 @@ class CertificateFiles:
 class SecureServer(uvicorn.Server):
     """uvicorn behind TLS, without signal handlers of its own."""
 
-    def __init__(self, config: uvicorn.Config, files: CertificateFiles) -> None:
+    def __init__(
+        self, config: uvicorn.Config, files: CertificateFiles, *, connections: int = CONNECTIONS
+    ) -> None:
         super().__init__(config)
         self._files = files
-        self._open: Counter[str] = Counter()
+        self._places = Places(connections)
         self._accepting: set[asyncio.Task[None]] = set()
         self._securing: set[asyncio.Task[None]] = set()
         self._counted: type[asyncio.Protocol]
@@ -97,7 +99,7 @@ class SecureServer(uvicorn.Server):
         """Accept on these sockets."""
         await self.lifespan.startup()
         spoken = self.config.http_protocol_class
-        self._counted = type("CountedHttp", (_Counted, spoken), {})
+        self._counted = type("CountedHttp", (_Counted, spoken), {"places": None})
         loop = asyncio.get_running_loop()
         self._accepting = {loop.create_task(self._accept(each), name="accept") for each in sockets or []}
         self.servers = []
@@ -113,7 +115,7 @@ class SecureServer(uvicorn.Server):
     @property
     def open(self) -> int:
         """Return how many connections there are, those before and in their handshake included."""
-        return self._open.total()
+        return self._places.total
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -127,7 +129,7 @@ class SecureServer(uvicorn.Server):
                 await asyncio.sleep(ACCEPT_S)
                 continue
             address = counted_address(peer[0])
-            if not self._takes(address):
+            if not self._places.take(address):
                 connected.close()
                 continue
             self._files.refresh()
@@ -137,7 +139,7 @@ class SecureServer(uvicorn.Server):
 
     async def _secure(self, connected: socket.socket, address: str) -> None:
         """Hand a connection on when its handshake is done; it is counted until its end."""
-        count = _Count(self._open, address)
+        count = _Count(self._places, address)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: self._protocol(count),
@@ -158,41 +160,30 @@ class SecureServer(uvicorn.Server):
         made.count = count
         return made
 
-    def _takes(self, address: str) -> bool:
-        """Count a connection; False for one too many, of this address or of all."""
-        most = self.config.limit_concurrency or CONNECTIONS
-        kept = most // OTHERS_SHARE
-        if self._open.total() >= most - kept or self._open[address] >= most - 2 * kept:
-            return False
-        self._open[address] += 1
-        return True
-
 
 class _Count:
-    """One connection in the count of its address, taken out once."""
+    """One connection's place, given back once."""
 
-    def __init__(self, counts: Counter[str], address: str) -> None:
-        self._counts = counts
+    def __init__(self, places: Places, address: str) -> None:
+        self._places = places
         self._address: str | None = address
 
     def end(self) -> None:
         """Count it no more. Safe to call twice."""
         address, self._address = self._address, None
         if address is not None:
-            self._counts[address] -= 1
-            if not self._counts[address]:
-                del self._counts[address]
+            self._places.give_back(address)
 
 
-class _Counted(asyncio.Protocol):
-    """What speaks HTTP, and says when its connection has ended."""
+class _Counted(PeerHttpTools):
+    """What speaks HTTP, and says when its connection has ended, and with it the last request."""
 
     count: _Count
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def ended(self) -> None:
         """Count the connection no more."""
-        self.count.end()
-        super().connection_lost(exc)
+        if self.is_lost and self.task is None:
+            self.count.end()
 
 
 def listen_tcp(address: str) -> socket.socket:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import uvicorn
@@ -19,7 +19,8 @@ from assayd.api import summary as summary_routes
 from assayd.api.call import ApiLimits
 from assayd.api.errors import install_errors
 from assayd.api.large_answers import LargeAnswers
-from assayd.api.peer import PeerGate, SocketAccess, with_silence
+from assayd.api.peer import PeerGate, SocketAccess, protocol_for
+from assayd.api.places import Places
 from assayd.api.reference import name_operations, reference
 from assayd.api.requests import RequestIds
 from assayd.byte_budget import ByteBudget
@@ -101,12 +102,20 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
 
 
 def server_config(
-    app: ASGIApp, access: SocketAccess, *, connections: int = 256, silence_s: float = 30.0
+    app: ASGIApp,
+    access: SocketAccess,
+    *,
+    connections: int = 256,
+    silence_s: float = 30.0,
+    refused: Callable[[], None] | None = None,
 ) -> uvicorn.Config:
-    """Return the server's settings; the daemon binds the socket and handles signals itself."""
+    """Return the server's settings; the daemon binds the socket and handles signals itself.
+
+    `refused` is called for each connection that finds no place.
+    """
     return uvicorn.Config(
         app,
-        http=with_silence(silence_s, access),
+        http=protocol_for(Places(connections), access=access, silence_s=silence_s, refused=refused),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -116,5 +125,4 @@ def server_config(
         date_header=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=GRACE_S,
-        limit_concurrency=connections,
     )

@@ -12,7 +12,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from assayd.api.peer import PeerHttpTools
+from assayd.api.peer import protocol_for
+from assayd.api.places import Places
 from assayd.metrics import CONTENT_TYPE
 
 CONNECTIONS = 16
@@ -43,7 +44,7 @@ def loopback_config(metrics: Callable[[], bytes]) -> uvicorn.Config:
     """Return the server's settings."""
     return uvicorn.Config(
         loopback_app(metrics),
-        http=PeerHttpTools,  # for its bounds on headers; over TCP it knows no caller
+        http=protocol_for(Places(CONNECTIONS)),  # for its bounds; over TCP it knows no caller
         ws="none",
         lifespan="off",
         log_config=None,
@@ -52,5 +53,4 @@ def loopback_config(metrics: Callable[[], bytes]) -> uvicorn.Config:
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=GRACE_S,
-        limit_concurrency=CONNECTIONS,
     )

@@ -109,7 +109,8 @@ async def _serve(
     config = configure_gateway(settings, gateway)
     served: list[tuple[uvicorn.Server, socket.socket]] = [(ApiServer(config()), listening)]
     if secure is not None:
-        served.append((SecureServer(config(), secure[1]), secure[0]))
+        server = SecureServer(config(), secure[1], connections=settings.limits.connections)
+        served.append((server, secure[0]))
         log.info("gateway.listening", address=settings.cluster.listen)
     program = Daemon(gateway.parts, notifier, recovers=False, drain_s=0)
     superseded = asyncio.Event()

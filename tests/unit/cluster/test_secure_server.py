@@ -12,7 +12,7 @@ import httpx
 import pytest
 import uvloop
 
-from assayd.api.peer import OTHERS_SHARE
+from assayd.api.places import OPERATORS_SHARE
 from assayd.errors import ConfigError
 from assayd_cluster import secure_server
 from assayd_cluster.secure_server import CertificateFiles, listen_tcp
@@ -79,7 +79,7 @@ def test_handshake_that_does_not_come_is_not_waited_for(
 
 
 def test_one_address_cannot_hold_all_connections(served: SecureGateway) -> None:
-    most = CONNECTIONS - 2 * (CONNECTIONS // OTHERS_SHARE)
+    most = (CONNECTIONS - CONNECTIONS // OPERATORS_SHARE) // 2 + 1
     with ExitStack() as held:
         for _ in range(most):
             secured = held.enter_context(served.secured())
@@ -181,3 +181,16 @@ def test_gateways_of_one_host_share_an_address_and_another_program_is_refused_it
             assert second.getsockname() == address
         with pytest.raises(OSError, match="in use"):
             socket.create_server(address)
+
+
+def test_thousands_of_pipelined_requests_without_a_token_are_refused(served: SecureGateway) -> None:
+    with served.secured() as secured:
+        with suppress(OSError):
+            secured.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n" * 12_000)
+        answers = b""
+        with suppress(ConnectionError, ssl.SSLError):
+            while piece := secured.recv(2**16):
+                answers += piece
+    assert b"HTTP/1.1 200" not in answers
+    with served.client() as client:
+        assert client.get("/healthz").status_code == 200
