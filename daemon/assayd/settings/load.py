@@ -11,7 +11,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
-from assayd import tomlfile
+from assayd import did_you_mean, tomlfile
 from assayd.errors import ConfigError
 from assayd.settings.model import RootSettings, Settings
 
@@ -89,7 +89,7 @@ def _refuse_unknown_variables(model: type[RootSettings], prefix: str) -> None:
     sections = {name.rpartition("__")[0] for name in known}
     for name in os.environ:
         if name.startswith(prefix) and name not in {*known, *sections, prefix + _FILE_VARIABLE}:
-            message = f"{name}: there is no such setting{tomlfile.nearest(name, known)}"
+            message = f"{name}: there is no such setting{did_you_mean.hint(name, known)}"
             raise ConfigError(CODE, message, field=name)
 
 
