@@ -6,7 +6,10 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
 
 T = TypeVar("T")
 
@@ -125,6 +128,11 @@ def back_off_s(failures: int) -> float:
     """Return how many seconds to wait after so many failures in a row: exponential, with jitter."""
     jitter_s = random.uniform(0, BACK_OFF_S)  # noqa: S311 - spreads retries, keeps no secret
     return min(BACK_OFF_S * 2.0 ** min(failures - 1, 10) + jitter_s, MOST_BACK_OFF_S)
+
+
+def back_off(state: RetryCallState) -> float:
+    """Return the same as tenacity's `wait`: seconds before the next try, by the number of tries so far."""
+    return back_off_s(state.attempt_number)
 
 
 @asynccontextmanager

@@ -19,12 +19,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from assayd import did_you_mean
 from assayd.cli.kinds import from_files_of
 from assayd.cli.origin import Origin
 from assayd.cli.validate import read_files
 from assayd.errors import RequestError
 from assayd.ports.command_line import FileOptions
-from assayd.tomlfile import nearest
 
 NAME = ".assay.toml"
 KEYS: Mapping[str, type] = {
@@ -112,7 +112,7 @@ def _require_known(path: Path, table: object) -> None:
         raise RequestError("project", f"{path}: [[file]] must be a table, not {table!r}")
     for key, value in table.items():
         if key not in KEYS:
-            message = f"{path}: [[file]]: unknown key {key}{nearest(key, tuple(KEYS))}"
+            message = f"{path}: [[file]]: unknown key {key}{did_you_mean.hint(key, KEYS)}"
             raise RequestError("project", f"{message}; known keys: {', '.join(KEYS)}")
         if not isinstance(value, KEYS[key]):
             message = f"{path}: [[file]]: {key} must be {TYPE_NAMES[KEYS[key]]}, not {value!r}"

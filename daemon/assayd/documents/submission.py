@@ -19,6 +19,7 @@ from pydantic import (
     field_validator,
 )
 
+from assayd import did_you_mean
 from assayd.documents.misfits import refuse_misfits
 from assayd.documents.payload_caps import PayloadCaps, refuse_large_parts
 from assayd.documents.strict_json import canonical, digest, read_json
@@ -26,7 +27,6 @@ from assayd.errors import RequestError
 from assayd.kind import Kind
 from assayd.model.submission import JsonValue, RepairWish, Submission
 from assayd.model.webhook import MOST_CHARS
-from assayd.tomlfile import nearest
 
 LARGE_DOCUMENT_BYTES = 64 * 2**10
 """What is larger is read in a thread, and waits in the store."""
@@ -235,7 +235,7 @@ def _refuse(error: ValidationError, model: type[BaseModel], *, prefix: tuple[str
     said = first["msg"]
     if first["type"] == "extra_forbidden":
         *within, name = first["loc"]
-        said = f"there is no such field{nearest(str(name), _fields(model, within))}"
+        said = f"there is no such field{did_you_mean.hint(str(name), _fields(model, within))}"
     raise RequestError("invalid", f"{field or 'the submission'}: {said}{more}", field=field) from error
 
 

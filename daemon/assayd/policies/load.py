@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from assayd import did_you_mean
 from assayd.errors import RequestError
 from assayd.model.policy import DEFAULT_BOUNDS, Bounds, ExecutionPolicy, Range
 from assayd.policies.canonical import flat, unenforceable
@@ -17,7 +18,7 @@ from assayd.policies.files import CODE, Profile, profile_paths, read_categories,
 from assayd.policies.merge import merge_bounds
 from assayd.policies.origins import Origins, origins
 from assayd.policies.resolve import ProfileDraft, ProfileResolver
-from assayd.tomlfile import FileError, Problem, nearest
+from assayd.tomlfile import FileError, Problem
 
 WIDEST = Bounds(max_processes=Range(least=1, most=64))
 """How far a profile's own bounds may reach unless the operator says otherwise."""
@@ -48,7 +49,7 @@ class PolicySet:
         """
         if name not in self._policies:
             known = ", ".join(self.names)
-            message = f"there is no policy {name!r}{nearest(name, self.names)}; known are {known}"
+            message = f"there is no policy {name!r}{did_you_mean.hint(name, self.names)}; known are {known}"
             raise RequestError("policy.unknown", message, field="policy")
         return self._policies[name]
 

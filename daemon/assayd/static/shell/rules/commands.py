@@ -15,9 +15,9 @@ sleep 1 &               process.not_awaited   (a warning, when nothing waits)
 
 from __future__ import annotations
 
-import difflib
 import re
 
+from assayd.did_you_mean import close_names
 from assayd.findings.source_text import line_at
 from assayd.model.finding import Edit
 from assayd.static.shell.parse.nodes import Node
@@ -244,7 +244,7 @@ def _advice(script: ParsedScript, name: str) -> str:
     if name in _INSTEAD:
         return _INSTEAD[name]
     names = sorted(script.commands.allowed | script.commands.builtins | script.functions)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
+    close = close_names(name, names)
     return (f"Did you mean {close[0]}? " if close else "") + _allowed(script)
 
 
