@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from assayd.model.submission import Sample
-from assayd.ports.generatable import Briefing, Document, Proposal
+from assayd.ports.generatable import Briefing, Document
 from assayd.ports.repairable import Surrounding
 
 _REASON = {"type": "string", "description": "What it does, in a sentence or two."}
@@ -54,8 +54,3 @@ def code_briefing(
         schema=answer_schema("code"),
         surroundings=tuple(around),
     )
-
-
-def with_code(base: Document, proposal: Proposal) -> Document:
-    """Return a payload with the text that was proposed."""
-    return {**base, "code": proposal.code}

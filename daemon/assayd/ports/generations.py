@@ -56,6 +56,10 @@ class GenerationStore(Protocol):
         """Return generations, newest first."""
         ...
 
+    async def of_attempt(self, attempt: Attempt) -> Generation | None:
+        """Return the generation whose last attempt this is."""
+        ...
+
     async def unfinished(self) -> Sequence[Generation]:
         """Return every generation without an outcome, oldest first."""
         ...

@@ -15,7 +15,7 @@ from assayd.findings import expected as expected_results
 from assayd.findings import python_failures
 from assayd.findings import runs as run_findings
 from assayd.findings.allowances import allowances
-from assayd.findings.briefing import code_briefing, with_code
+from assayd.findings.briefing import code_briefing
 from assayd.findings.expected import cases_told
 from assayd.findings.python_failures import IMAGE_MODULES
 from assayd.findings.repair_context import context_of
@@ -190,7 +190,8 @@ class Code:
 
     def patch(self, payload: CodePayload, passage: str, code: str) -> Mapping[str, object]:
         """Put another text in the place of the code."""
-        return {**payload.model_dump(mode="json", exclude_unset=True), "code": code}
+        document = payload.model_dump(mode="json", exclude_unset=True)
+        return {**document, "code": model_answer.clean(code).text}
 
     def normal_form(self, payload: CodePayload) -> bytes:
         """Return the syntax tree of the code."""
@@ -206,8 +207,8 @@ class Code:
         return generating.base_of(context)
 
     def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
-        """Return a payload with the text that was proposed."""
-        return with_code(base, proposal)
+        """Return a payload with the code that was proposed."""
+        return {**base, "code": model_answer.clean(proposal.code).text}
 
 
 def _inputs(payload: CodePayload) -> Mapping[str, JsonValue]:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
 from assayd.findings.allowances import allowances
-from assayd.findings.briefing import code_briefing, with_code
+from assayd.findings.briefing import code_briefing
 from assayd.findings.call_unit import Tried, judge_call
 from assayd.findings.expected import cases_told, judge_value
 from assayd.findings.repair_context import context_of
@@ -198,7 +198,8 @@ class Extractor:
 
     def patch(self, payload: ExtractorPayload, passage: str, code: str) -> Mapping[str, object]:
         """Put another text in the place of the code."""
-        return {**payload.model_dump(mode="json", exclude_unset=True), "code": code}
+        document = payload.model_dump(mode="json", exclude_unset=True)
+        return {**document, "code": model_answer.clean(code).text}
 
     def normal_form(self, payload: ExtractorPayload) -> bytes:
         """Return the syntax tree of the code."""
@@ -214,8 +215,8 @@ class Extractor:
         return generating.base_of(context)
 
     def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
-        """Return a payload with the text that was proposed."""
-        return with_code(base, proposal)
+        """Return a payload with the code that was proposed."""
+        return {**base, "code": model_answer.clean(proposal.code).text}
 
     def taken(self, payload: ExtractorPayload) -> Taken:
         """Return the sample paths, and the fields of the dict that extract() returns."""

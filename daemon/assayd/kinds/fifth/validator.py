@@ -14,11 +14,12 @@ from types import MappingProxyType
 from assayd.findings import exec_unit
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
-from assayd.findings.briefing import code_briefing, with_code
+from assayd.findings.briefing import code_briefing
 from assayd.findings.repair_context import context_of, without_layout
 from assayd.findings.retry_context import retry_context
 from assayd.kinds.fifth import advice, generating
 from assayd.kinds.fifth.analysis import Analysis, analyse, errors_as_warnings, program_of
+from assayd.kinds.fifth.answer import program_alone
 from assayd.kinds.fifth.from_files import from_files
 from assayd.kinds.fifth.generating import FifthContext
 from assayd.kinds.fifth.judging import GFORTH, judge_runs, runs_of
@@ -149,7 +150,7 @@ class Fifth:
 
     def patch(self, payload: FifthPayload, passage: str, code: str) -> Mapping[str, object]:
         """Put another text in the place of the program."""
-        return {**payload.model_dump(mode="json", exclude_unset=True), "code": code}
+        return {**payload.model_dump(mode="json", exclude_unset=True), "code": program_alone(code)}
 
     def normal_form(self, payload: FifthPayload) -> bytes:
         """Return the words of the program; case does not count."""
@@ -167,7 +168,7 @@ class Fifth:
 
     def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
         """Return a payload with the text that was proposed."""
-        return with_code(base, proposal)
+        return {**base, "code": program_alone(proposal.code)}
 
     def rate(self, payload: FifthPayload, findings: Sequence[Finding]) -> Rating:
         """Return the confidence in a program that passed, and what another try should be told."""

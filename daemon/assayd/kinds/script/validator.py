@@ -16,7 +16,7 @@ from assayd.findings import exec_unit, python_failures
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
 from assayd.findings.allowances import allowances
-from assayd.findings.briefing import code_briefing, with_code
+from assayd.findings.briefing import code_briefing
 from assayd.findings.expected import cases_told
 from assayd.findings.python_failures import IMAGE_MODULES
 from assayd.findings.repair_context import context_of, without_layout
@@ -168,7 +168,7 @@ class Script:
         """Put another text in the place of the code, or of that file."""
         document = payload.model_dump(mode="json", exclude_unset=True)
         if payload.code is not None:
-            return {**document, "code": code}
+            return {**document, "code": model_answer.clean(code).text}
         return {**document, "files": {**document.get("files", {}), passage: code}}
 
     def normal_form(self, payload: ScriptPayload) -> bytes:
@@ -187,8 +187,8 @@ class Script:
         return generating.base_of(context)
 
     def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
-        """Return a payload with the text that was proposed."""
-        return with_code(base, proposal)
+        """Return a payload with the code that was proposed."""
+        return {**base, "code": model_answer.clean(proposal.code).text}
 
 
 def _main_text(submitted: ScriptPayload) -> tuple[str, str]:
