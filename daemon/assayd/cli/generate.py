@@ -115,7 +115,7 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         raise typer.Exit(_on_screens(context.find_root().obj, request, given, name=wanted, out=out))
     if not words:
         raise RequestError("usage", "say what it is for: assay generate KIND WORDS; only screens ask for it")
-    request["context"] = read_context(given)
+    request["context"] = read_context(kind, given)
     with PlainClient(context.find_root().obj) as client:
         generation = wait(client, client.generate(**request), tell=not as_json)
         submitted = _submitted(client, generation)
@@ -180,11 +180,14 @@ def _ended(wizard: Wizard, out: Path | None = None) -> int:
     return ended.code
 
 
-def read_context(given: Given) -> dict[str, object]:
+def read_context(kind: str, given: Given) -> dict[str, object]:
     """Return what comes with the words; which kind takes what, the daemon says.
+
+    Files are put where `assay validate` puts them.
 
     Raises: RequestError, naming the option or file at fault.
     """
+    from assayd.cli.kinds import command_line_of
     from assayd.cli.validate import read_files, read_input, read_object, read_settings
     from assayd.static.submitted_file import payload_of
 
@@ -192,8 +195,9 @@ def read_context(given: Given) -> dict[str, object]:
     if given.sample_paths:
         context["sample_paths"] = list(given.sample_paths)
     if given.files:
+        placed = command_line_of(kind).placed
         read = read_files(given.files)
-        context["files"] = {name: payload_of(content) for name, (_, content) in read.items()}
+        context["files"] = {placed(name): payload_of(content) for name, (_, content) in read.items()}
     if given.examples:
         context["cases"] = [read_object(text, "--example") for text in given.examples]
     if (inputs := read_input(given.inputs)) is not None:

@@ -105,7 +105,7 @@ class Asking(Screen[Asked | None]):
         return Asked(
             kind=self._asked.kind,
             intent=intent,
-            context=read_context(given),
+            context=read_context(self._asked.kind, given),
             policy=self._asked.policy,
             provider=self.query_one("#provider", Input).value.strip() or None,
             max_attempts=self._asked.max_attempts,
