@@ -76,6 +76,11 @@ class GenerationStore(Protocol):
 class Generations(Protocol):
     """The generations of a daemon, as its API sees them; whose they are, the API checks."""
 
+    @property
+    def writers(self) -> Sequence[str]:
+        """Return the names of the providers that write."""
+        ...
+
     async def start(self, request: GenerationRequest, peer: Peer) -> GenerationView:
         """Begin.
 

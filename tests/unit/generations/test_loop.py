@@ -30,3 +30,7 @@ async def test_what_is_submitted_of_a_chatty_answer_is_its_code_alone(
     assert [one["patched_code"] for one in (first, second)] == [code % "a", code % "good"]
     kept = [await bench.generations.step(view, number) for number in (1, 2)]
     assert [one and one.reply.text for one in kept] == answers
+
+
+async def test_providers_that_write_are_all_but_the_rules(analyst: Analyst, access: DatabaseAccess) -> None:
+    assert Bench(analyst, access, Scripted([])).generations.writers == ["scripted"]
