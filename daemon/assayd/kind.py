@@ -192,6 +192,10 @@ class Kind(ABC, Generic[P, Q]):
         """Return what a model must keep in mind: the kind's reminders, and what the policy allows."""
         return (*self.reminders, *allowances(policy, offer=self.offer))
 
+    def code_of(self, answer: str) -> str:
+        """Return the code of a model's answer, without prose and fences around it."""
+        return answer
+
     def passage(self, payload: P) -> Passage:
         """Return the text of a submission that is to be fixed; without a name if there is none."""
         text = getattr(payload, self.code_field, None)
@@ -215,7 +219,7 @@ class Kind(ABC, Generic[P, Q]):
 
     def patch(self, payload: P, passage: str, code: str) -> Document:
         """Return the payload, as plain JSON, with the named passage replaced."""
-        return {**payload.model_dump(mode="json", exclude_unset=True), self.code_field: code}
+        return {**payload.model_dump(mode="json", exclude_unset=True), self.code_field: self.code_of(code)}
 
     def normal_form(self, payload: P) -> bytes:
         """Return what stays the same if a fix changes only layout and comments."""
@@ -246,4 +250,4 @@ class Kind(ABC, Generic[P, Q]):
 
     def answered(self, base: Document, proposal: Proposal) -> Document:
         """Return a payload, as plain JSON, with a proposal in it. Raises: ValueError, if it can't hold it."""
-        return {**base, self.code_field: proposal.code}
+        return {**base, self.code_field: self.code_of(proposal.code)}

@@ -83,6 +83,7 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
     app.state.batches = batches
     app.state.repairs = repairs
     app.state.generations = generations
+    app.state.writers = generations.writers if generations is not None else ()
     app.state.library = library
     app.state.access = access
     app.state.limits = limits

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Annotated, cast
@@ -49,6 +49,7 @@ class Call:
     batches: Batches
     repairs: Repairs
     generations: Generations
+    writers: Sequence[str]
     library: Library
     access: SocketAccess
     limits: ApiLimits
@@ -192,6 +193,7 @@ async def get_call(request: Request) -> Call:
         batches=state.batches,
         repairs=state.repairs,
         generations=state.generations,
+        writers=state.writers,
         library=state.library,
         access=state.access,
         limits=state.limits,

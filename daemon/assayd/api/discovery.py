@@ -10,7 +10,7 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
 from assayd.api import answers
-from assayd.api.call import CallDep, json_response, read_body
+from assayd.api.call import Call, CallDep, json_response, read_body
 from assayd.api.events import EventStream, of_all
 from assayd.documents.discovery import (
     KindDocument,
@@ -41,7 +41,7 @@ router = APIRouter(responses=answers.ERRORS)
 @router.get("/v1/kinds", tags=["discovery"], responses=answers.KIND_LIST)
 async def list_kinds(call: CallDep) -> Response:
     """List the kinds that can be submitted."""
-    kinds = [_kind(validator) for _, validator in sorted(call.service.kinds.items())]
+    kinds = [_kind(call, validator) for _, validator in sorted(call.service.kinds.items())]
     return json_response(KindListDocument.model_construct(kinds=kinds))
 
 
@@ -50,7 +50,7 @@ async def get_kind(call: CallDep, kind: str) -> Response:
     """Describe one kind: the JSON Schema of its payload, its stages, its rules."""
     if kind not in call.service.kinds:
         raise RequestError("not_found", f"there is no kind {kind[:64]!r}")
-    return json_response(_kind(call.service.kinds[kind]))
+    return json_response(_kind(call, call.service.kinds[kind]))
 
 
 @router.get("/v1/policies", tags=["discovery"], responses=answers.POLICY_LIST)
@@ -171,5 +171,6 @@ async def get_metrics(call: CallDep) -> Response:
     return Response(call.service.metrics(), media_type=CONTENT_TYPE)
 
 
-def _kind(validator: Kind) -> KindDocument:
-    return kind_document(validator, command_line(validator.name, (validator.name,)))
+def _kind(call: Call, validator: Kind) -> KindDocument:
+    shown = command_line(validator.name, (validator.name,))
+    return kind_document(validator, shown, call.writers)

@@ -57,7 +57,7 @@ class ConclusionDependencies(Protocol):
 
     @property
     def attachments(self) -> BundleAttachments:
-        """Return what adds files of an attempt that follows another."""
+        """Return what adds files of an attempt that belongs to a chain."""
         ...
 
 
@@ -113,8 +113,8 @@ async def conclude(
 
 
 async def _attach(attempt: Attempt, deps: ConclusionDependencies, result: SerializedResult) -> None:
-    """Add what the bundle of an attempt that follows another has beside its own; that is a copy."""
-    if attempt.parent_id is None or attempt.verdict is None:
+    """Add what the bundle of an attempt of a chain has beside its own; that is a copy."""
+    if attempt.verdict is None:
         return
     try:
         result.files.update(await deps.attachments(attempt, attempt.verdict))

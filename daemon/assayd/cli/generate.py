@@ -6,7 +6,7 @@ import re
 import sys
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -115,7 +115,7 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         raise typer.Exit(_on_screens(context.find_root().obj, request, given, name=wanted, out=out))
     if not words:
         raise RequestError("usage", "say what it is for: assay generate KIND WORDS; only screens ask for it")
-    request["context"] = read_context(given)
+    request["context"] = read_context(kind, given)
     with PlainClient(context.find_root().obj) as client:
         generation = wait(client, client.generate(**request), tell=not as_json)
         submitted = _submitted(client, generation)
@@ -180,31 +180,50 @@ def _ended(wizard: Wizard, out: Path | None = None) -> int:
     return ended.code
 
 
-def read_context(given: Given) -> dict[str, object]:
+def read_context(kind: str, given: Given) -> dict[str, object]:
     """Return what comes with the words; which kind takes what, the daemon says.
+
+    Files are put where `assay validate` puts them.
 
     Raises: RequestError, naming the option or file at fault.
     """
+    from assayd.cli.kinds import command_line_of
     from assayd.cli.validate import read_files, read_input, read_object, read_settings
     from assayd.static.submitted_file import payload_of
 
-    context: dict[str, object] = dict(read_settings(given.options, "--option"))
+    with _about("options"):
+        context: dict[str, object] = dict(read_settings(given.options, "--option"))
     if given.sample_paths:
         context["sample_paths"] = list(given.sample_paths)
     if given.files:
-        read = read_files(given.files)
-        context["files"] = {name: payload_of(content) for name, (_, content) in read.items()}
+        placed = command_line_of(kind).placed
+        with _about("files"):
+            read = read_files(given.files)
+        context["files"] = {placed(name): payload_of(content) for name, (_, content) in read.items()}
     if given.examples:
-        context["cases"] = [read_object(text, "--example") for text in given.examples]
-    if (inputs := read_input(given.inputs)) is not None:
+        with _about("cases"):
+            context["cases"] = [read_object(text, "--example") for text in given.examples]
+    with _about("inputs"):
+        inputs = read_input(given.inputs)
+    if inputs is not None:
         context["inputs"] = dict(inputs)
     if given.database is not None:
-        [(_, content)] = read_files([given.database]).values()
+        with _about("database"):
+            [(_, content)] = read_files([given.database]).values()
         is_schema = given.database.suffix == _SCHEMA_SUFFIX
         database = {"schema_sql": content.decode("utf-8", "replace")} if is_schema else None
         rows = {"sample_rows": True} if given.sample_rows else {}
         context["database"] = database or {"base64": b64encode(content).decode(), **rows}
     return context
+
+
+@contextmanager
+def _about(part: str) -> Iterator[None]:
+    """Have what is refused within name that part of the context."""
+    try:
+        yield
+    except RequestError as problem:
+        raise RequestError(problem.code, problem.message, field=f"context.{part}") from problem
 
 
 def wait(client: PlainClient, generation: Document, *, tell: bool) -> Document:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field
@@ -39,6 +40,7 @@ class KindDocument(BaseDocument):
     context_schema: dict[str, Any] | None = Field(
         description="JSON Schema of the `context` of a generation; null where none is written from words."
     )
+    writers: list[str] = Field(description="Providers that can write it from a request in words.")
     rules: list[RuleDocument] = Field(description="Its rules.")
     options: list[KindOptionDocument] = Field(description="What `assay validate --option` may name.")
     forms: list[str] = Field(description="Further forms of its reports, for `assay show --form`.")
@@ -74,8 +76,11 @@ class PolicyCheckDocument(BaseDocument):
     policy: dict[str, Any] | None = Field(description="Its effective values; null with problems.")
 
 
-def kind_document(validator: Kind, shown: CommandLine) -> KindDocument:
-    """Return the document of a kind; `shown` is what it brings for the command line."""
+def kind_document(validator: Kind, shown: CommandLine, writers: Sequence[str]) -> KindDocument:
+    """Return the document of a kind; `shown` is what it brings for the command line.
+
+    `writers` are the configured providers that write code.
+    """
     good = next((sample for sample in validator.samples if sample.verdict == "validated"), None)
     return KindDocument.from_value(
         validator,
@@ -85,6 +90,7 @@ def kind_document(validator: Kind, shown: CommandLine) -> KindDocument:
         context_schema=(
             None if validator.generation_context is None else validator.generation_context.model_json_schema()
         ),
+        writers=list(writers) if validator.generation_context is not None else [],
         rules=[RuleDocument.from_value(rule) for rule in validator.rules],
         options=[KindOptionDocument.from_value(option) for option in shown.options],
         forms=list(shown.forms),

@@ -116,16 +116,19 @@ class DaemonGenerations:
             )
         return kind
 
+    @property
+    def writers(self) -> Sequence[str]:
+        """Return the names of the providers that write, in order."""
+        return sorted(one for one in self._deps.providers if one != rules.NAME)
+
     def _provider(self, name: str | None) -> str:
         """Return who writes: the one that is named, else the only one that is configured."""
-        writers = sorted(one for one in self._deps.providers if one != rules.NAME)
+        writers = self.writers
         if name is None and len(writers) == 1:
             return writers[0]
         if name is None or name not in writers:
-            known = f"name one of {', '.join(writers)}" if writers else "configure one below repair.providers"
-            what = (
-                f"{name[:64]!r} writes no code" if name is not None else "nobody is named who writes the code"
-            )
+            known = f"use one of {', '.join(writers)}" if writers else "configure one in repair.providers"
+            what = f"no provider {name[:64]!r} writes code" if name is not None else "no provider selected"
             raise RequestError("generation.provider", f"{what}; {known}", field="provider")
         return name
 

@@ -36,6 +36,7 @@ from assayd.ports.llm import FixRequest, Provider, ProviderStep
 from assayd.ports.repairs import Attempts
 from assayd.ports.webhooks import WebhookGate
 from assayd.repairs.asking import ask
+from assayd.repairs.loop import checked_text, text_of
 from assayd.repairs.prompt import EarlierAnswer
 from assayd.repairs.repairs import DaemonRepairs
 
@@ -143,13 +144,14 @@ class GenerationCourse:
             step = await self._asked(number, briefed)
             await deps.store.save_step(self.generation.id, step)
         proposal = step.reply.proposal
-        problem = (await self._patched(briefed, proposal)).problem
+        patched = await self._patched(briefed, proposal)
+        problem = patched.problem
         draft = Draft(
             number=number,
             grant=len(self.generation.grants),
             asked_at=step.asked_at,
             reason=step.reply.reason,
-            text=_text_of(proposal),
+            text=checked_text(proposal, patched.payload),
             form=proposal.form,
             problem=problem,
             parent_id=self.generation.attempt_id,
@@ -271,7 +273,7 @@ class GenerationCourse:
         return await deps.analyst.brief(kind, generation.context, policy, flow=self._flow)
 
     async def _patched(self, briefed: Briefed, proposal: Proposal) -> Patched:
-        size, most = len(_text_of(proposal).encode()), self._deps.source_bytes
+        size, most = len(text_of(proposal).encode()), self._deps.source_bytes
         if size > most:
             return Patched(payload={}, digest="", problem=f"it has {size} bytes, and may have {most}")
         patching = Patching(payload=briefed.base, passage="", proposal=proposal)
@@ -302,11 +304,3 @@ def _as_earlier(draft: Draft) -> EarlierAnswer:
     return EarlierAnswer(
         number=draft.number, text=draft.text, reason=draft.reason, failure=draft.problem or "It failed."
     )
-
-
-def _text_of(proposal: Proposal) -> str:
-    """Return a proposal as it is recorded: a text, or files or steps as JSON."""
-    if proposal.form == "code":
-        return proposal.code
-    whole = proposal.files if proposal.form == "files" else [dict(step) for step in proposal.steps]
-    return json.dumps(whole, ensure_ascii=False, sort_keys=True, indent=1)

@@ -56,6 +56,10 @@ class GenerationStore(Protocol):
         """Return generations, newest first."""
         ...
 
+    async def of_attempt(self, attempt: Attempt) -> Generation | None:
+        """Return the generation whose last attempt this is."""
+        ...
+
     async def unfinished(self) -> Sequence[Generation]:
         """Return every generation without an outcome, oldest first."""
         ...
@@ -71,6 +75,11 @@ class GenerationStore(Protocol):
 
 class Generations(Protocol):
     """The generations of a daemon, as its API sees them; whose they are, the API checks."""
+
+    @property
+    def writers(self) -> Sequence[str]:
+        """Return the names of the providers that write."""
+        ...
 
     async def start(self, request: GenerationRequest, peer: Peer) -> GenerationView:
         """Begin.

@@ -246,7 +246,7 @@ class Course:
             digest=patched.digest,
             reason=reply.reason,
             passage=name if proposal.form == "code" else _named(proposal),
-            patched_code=_text_of(proposal),
+            patched_code=checked_text(proposal, patched.payload),
             form=proposal.form,
             duplicate=duplicate,
             attempt_id=None if duplicate else deps.ids.new(),
@@ -264,7 +264,7 @@ class Course:
         return described
 
     async def _patched(self, subject: Subject, passage: str, proposal: Proposal) -> Patched:
-        if len(_text_of(proposal).encode()) > self._deps.source_bytes:
+        if len(text_of(proposal).encode()) > self._deps.source_bytes:
             raise FixUnusable(f"it is larger than {self._deps.source_bytes} bytes")
         patching = Patching(payload=_payload(subject), passage=passage, proposal=proposal)
         kind = self._deps.kinds[self.repair.kind]
@@ -299,8 +299,14 @@ def proposal_of(fix: Fix) -> Proposal:
             return Proposal(code=fix.patched_code)
 
 
-def _text_of(proposal: Proposal) -> str:
-    """Return a proposal as it is recorded: a text, or files or steps as JSON."""
+def checked_text(proposal: Proposal, payload: Mapping[str, object]) -> str:
+    """Return the text that is recorded of a proposal: of code, what the payload got of it and is checked."""
+    code = payload.get("code")
+    return code if proposal.form == "code" and isinstance(code, str) else text_of(proposal)
+
+
+def text_of(proposal: Proposal) -> str:
+    """Return a proposal as one text: its code, or its files or steps as JSON."""
     if proposal.form == "code":
         return proposal.code
     whole = proposal.files if proposal.form == "files" else [dict(step) for step in proposal.steps]

@@ -126,7 +126,7 @@ class RunVerdicts:
     async def _own_files(self, attempt: Attempt, document: bytes) -> Mapping[str, bytes]:
         """Return what the bundle has from here: the submission as it was accepted, and what was before."""
         files = {f"submission_{stamp(attempt.created_at)}.json": document}
-        if attempt.parent_id is None or attempt.verdict is None:
+        if attempt.verdict is None:
             return files
         return {**files, **await self._deps.attachments(attempt, attempt.verdict)}
 

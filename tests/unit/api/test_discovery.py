@@ -13,6 +13,7 @@ async def test_kinds_show_schema_stages_and_rules(connect) -> None:
     one = (await connect().get("/v1/kinds/extractor")).json()
     assert one == listed
     assert one["stages"] == ["sandbox", "quality"]
+    assert one["writers"] == []
     assert one["payload_schema"]["required"] == ["code"]
     assert one["rules"][0]["id"] == "import.not_allowed"
 

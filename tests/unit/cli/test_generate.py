@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from assayd.cli.generate import Given, read_context, texts_of, write_texts
+from assayd.cli.validate import read_files
 from assayd.errors import RequestError, StoreError
+from assayd.kinds.pipeline.from_files import from_files
+from assayd.ports.command_line import FileOptions
 
 
 def given(**more: object) -> Given:
@@ -20,13 +23,14 @@ def test_context_is_what_the_options_name(tmp_path: Path) -> None:
     (tmp_path / "in.json").write_text('{"rows": [1]}')
     (tmp_path / "sales.csv").write_text("a,b\n")
     context = read_context(
+        "fifth",
         given(
             sample_paths=["/a"],
             files=[tmp_path / "sales.csv"],
             examples=['{"name": "one"}'],
             inputs=tmp_path / "in.json",
             options=["task_type=report", "execute=true"],
-        )
+        ),
     )
     assert context == {
         "sample_paths": ["/a"],
@@ -41,18 +45,31 @@ def test_context_is_what_the_options_name(tmp_path: Path) -> None:
 def test_database_is_a_file_or_a_schema(tmp_path: Path) -> None:
     (tmp_path / "x.db").write_bytes(b"SQLite")
     (tmp_path / "x.sql").write_text("CREATE TABLE t (a);")
-    assert read_context(given(database=tmp_path / "x.db"))["database"] == {
+    assert read_context("pipeline", given(database=tmp_path / "x.db"))["database"] == {
         "base64": base64.b64encode(b"SQLite").decode()
     }
-    assert read_context(given(database=tmp_path / "x.sql"))["database"] == {
+    assert read_context("pipeline", given(database=tmp_path / "x.sql"))["database"] == {
         "schema_sql": "CREATE TABLE t (a);"
     }
+
+
+def test_files_are_where_validate_puts_them(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "data/sales.csv").write_text("a,b\n")
+    (tmp_path / "in/more").mkdir()
+    (tmp_path / "in/more/old.csv").write_text("c\n")
+    files = [tmp_path / "data/sales.csv", tmp_path / "in"]
+    read = {name: content for name, (_, content) in read_files(files).items()}
+    validated = from_files(read, FileOptions())
+    context = read_context("pipeline", given(files=files))
+    assert context["files"] == validated["files"] == {"data/sales.csv": "a,b\n", "more/old.csv": "c\n"}
 
 
 @pytest.mark.parametrize("example", ["[]", "{", "1"])
 def test_example_that_is_no_object_is_refused(example: str) -> None:
     with pytest.raises(RequestError, match="--example"):
-        read_context(given(examples=[example]))
+        read_context("pipeline", given(examples=[example]))
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,14 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Offered:
+    """What a kind takes with the words, and which providers can write it."""
+
+    context: frozenset[str] = frozenset()
+    writers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
     """What leads to an attempt: a generation, a repair, or a single submission that was edited."""
 
@@ -75,11 +83,12 @@ class Session:
         self._daemon = daemon
         self._provider = provider
 
-    def context_of(self, kind: str) -> frozenset[str]:
-        """Return what may come with the words, by a kind. Raises: ClientError."""
+    def offered(self, kind: str) -> Offered:
+        """Return what may come with the words, by a kind, and who can write it. Raises: ClientError."""
         with PlainClient(self._daemon) as client:
-            schema = client.kind(kind)["context_schema"] or {}
-        return frozenset(schema.get("properties", {}))
+            found = client.kind(kind)
+        schema = found["context_schema"] or {}
+        return Offered(context=frozenset(schema.get("properties", {})), writers=tuple(found["writers"]))
 
     def begin(self, asked: Asked) -> Chain:
         """Ask for code in words. Raises: ClientError."""

@@ -6,14 +6,14 @@ import asyncio
 from dataclasses import dataclass
 from functools import partial
 
-from textual import work
+from textual import events, work
 from textual.app import App
 
 from assayd.cli.exits import CANCELLED, FAILED, VALIDATED
 from assayd.cli.generate import Given
 from assayd.cli.screens.asking import Asking
 from assayd.cli.screens.result import Result, Step
-from assayd.cli.screens.session import Asked, Chain, Outcome, Session
+from assayd.cli.screens.session import Asked, Chain, Offered, Outcome, Session
 from assayd.cli.screens.watching import Begin, Watching
 from assayd.errors import AssaydError
 
@@ -45,8 +45,13 @@ class Wizard(App[Ended]):
 
     CSS = """
     Screen { padding: 0 1; }
+    #trouble { height: auto; max-height: 3; color: $text-error; }
+    TextArea, Select { border: round $foreground 50%; padding: 0 1; }
+    TextArea:focus, Select:focus { border: round $primary; }
+    .wrong, .wrong:focus { border: round $text-error; border-subtitle-color: $text-error; }
     .words { height: 5; } .few { height: 4; }
-    #trouble { dock: bottom; height: auto; color: $text-error; margin-bottom: 1; }
+    #last { height: 3; } #last Select { width: 1fr; height: 3; } #last Button { margin-left: 1; }
+    #database { height: 3; }
     .dialog { height: auto; border: round $foreground; padding: 0 1; margin: 4 2; }
     """
     ENABLE_COMMAND_PALETTE = False
@@ -65,7 +70,8 @@ class Wizard(App[Ended]):
         self.title = "assay"
         self._session, self._asked, self._given = session, asked, given
         self._reviewed, self._wanted = reviewed, name
-        self._trouble = ""
+        self._trouble: AssaydError | None = None
+        self._typed = ""
         self._outcome: Outcome | None = None
 
     def on_mount(self) -> None:
@@ -78,11 +84,11 @@ class Wizard(App[Ended]):
         begin: Begin | None = None if self._reviewed is None else partial(_known, self._reviewed)
         while (begin := begin or await self._words()) is not None:
             came = await self.push_screen_wait(Watching(self._session, begin, kind=self._kind))
-            self._trouble = came.message if isinstance(came, AssaydError) else ""
+            self._trouble = came if isinstance(came, AssaydError) else None
             self._outcome = came if isinstance(came, Outcome) else self._outcome
             begin = None
             if self._outcome is None and self._asked is None:
-                self.exit(Ended(code=FAILED), return_code=FAILED, message=self._trouble)
+                self.exit(Ended(code=FAILED), return_code=FAILED, message=_told(self._trouble))
                 return
             if self._outcome is not None:
                 step = await self._shown(self._outcome)
@@ -97,26 +103,34 @@ class Wizard(App[Ended]):
         """Ask for words, and return what asks the daemon; None when the person leaves."""
         if self._asked is None or self._given is None:
             return None
-        takes = await self._taken(self._asked.kind)
-        screen = Asking(self._asked, self._given, takes=takes, trouble=self._trouble)
-        asked = await self.push_screen_wait(screen)
-        if asked is None:
+        offered = await self._offered(self._asked.kind)
+        screen = Asking(self._asked, self._given, offered=offered, trouble=self._trouble, typed=self._typed)
+        self._typed = ""
+        entered = await self.push_screen_wait(screen)
+        if entered is None:
             return None
-        self._asked = asked
+        self._asked, self._given = entered.asked, entered.given
         return partial(self._session.begin, self._asked)
 
-    async def _taken(self, kind: str) -> frozenset[str]:
+    async def _offered(self, kind: str) -> Offered:
         """Return what a kind takes with the words; what is wrong with that, the screen says."""
         try:
-            return await asyncio.to_thread(self._session.context_of, kind)
+            return await asyncio.to_thread(self._session.offered, kind)
         except AssaydError as problem:
-            self._trouble = problem.message
-            return frozenset()
+            self._trouble = self._trouble or problem
+            return Offered()
+
+    def on_key(self, event: events.Key) -> None:
+        """Keep what is typed while there is no screen yet: it is meant for the first field."""
+        if len(self.screen_stack) == 1 and event.is_printable and event.character:
+            self._typed += event.character
 
     async def _shown(self, outcome: Outcome) -> Step:
         regenerate = partial(self._session.begin, self._asked) if self._asked is not None else None
         return await self.push_screen_wait(
-            Result(self._session, outcome, name=self._wanted, regenerate=regenerate, trouble=self._trouble)
+            Result(
+                self._session, outcome, name=self._wanted, regenerate=regenerate, trouble=_told(self._trouble)
+            )
         )
 
     @property
@@ -125,6 +139,10 @@ class Wizard(App[Ended]):
         if self._asked is not None:
             return self._asked.kind
         return str(submission["kind"]) if submission is not None else ""
+
+
+def _told(trouble: AssaydError | None) -> str:
+    return "" if trouble is None else trouble.message
 
 
 def _known(attempt_id: str) -> Chain:

@@ -155,9 +155,13 @@ class Code(Kind[CodePayload, PreparedCode]):
         """Judge how the code ended, and then what it gave."""
         return judge_runs(payload, result)
 
+    def code_of(self, answer: str) -> str:
+        """Return the Python of an answer."""
+        return model_answer.clean(answer).text
+
     def passage(self, payload: CodePayload) -> Passage:
         """Return the code that the answer means."""
-        return Passage(name="code", language="python", text=model_answer.clean(payload.code).text)
+        return Passage(name="code", language="python", text=self.code_of(payload.code))
 
     def surroundings(self, payload: CodePayload) -> Sequence[Surrounding]:
         """Return the inputs that the code gets, and its cases."""

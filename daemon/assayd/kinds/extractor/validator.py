@@ -163,6 +163,10 @@ class Extractor(Kind[ExtractorPayload]):
         quality = (*judge_quality(paths, text), *differing)
         return Judgement(stage_findings={"sandbox": found, "quality": quality}, cases=cases)
 
+    def code_of(self, answer: str) -> str:
+        """Return the Python of an answer."""
+        return model_answer.clean(answer).text
+
     def passage(self, payload: ExtractorPayload) -> Passage:
         """Return the whole function."""
         return Passage(name=FILENAME, language="python", text=_source(payload).text)

@@ -20,6 +20,7 @@ from assayd.findings.retry_context import retry_context
 from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.kinds.fifth import advice, generating
 from assayd.kinds.fifth.analysis import Analysis, analyse, errors_as_warnings, program_of
+from assayd.kinds.fifth.answer import program_alone
 from assayd.kinds.fifth.generating import FifthContext
 from assayd.kinds.fifth.judging import GFORTH, judge_runs, runs_of
 from assayd.kinds.fifth.language import language, use_tables
@@ -124,6 +125,10 @@ class Fifth(Kind[FifthPayload]):
         ran = stage in self.runtime_stages
         headline = "The program failed when it ran:" if ran else "The program is not valid Fifth:"
         return retry_context(findings, headline=headline, reminders=reminders)
+
+    def code_of(self, answer: str) -> str:
+        """Return the program of an answer."""
+        return program_alone(answer)
 
     def passage(self, payload: FifthPayload) -> Passage:
         """Return the program that the answer means."""

@@ -126,6 +126,10 @@ class Script(Kind[ScriptPayload]):
         """Judge how the program ended, and then what it left."""
         return judge_runs(payload, result)
 
+    def code_of(self, answer: str) -> str:
+        """Return the Python of an answer."""
+        return model_answer.clean(answer).text
+
     def passage(self, payload: ScriptPayload) -> Passage:
         """Return the code, or the file that is run."""
         name, text = _main_text(payload)
@@ -151,7 +155,7 @@ class Script(Kind[ScriptPayload]):
         """Put another text in the place of the code, or of that file."""
         document = payload.model_dump(mode="json", exclude_unset=True)
         if payload.code is not None:
-            return {**document, "code": code}
+            return {**document, "code": self.code_of(code)}
         return {**document, "files": {**document.get("files", {}), passage: code}}
 
     def normal_form(self, payload: ScriptPayload) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import json
 import os
@@ -14,7 +15,7 @@ import pytest
 from textual.pilot import Pilot
 
 from assayd.cli.generate import Given
-from assayd.cli.screens.session import Asked, Chain, Outcome, Session
+from assayd.cli.screens.session import Asked, Chain, Offered, Outcome, Session
 from assayd.cli.screens.wizard import Ended, Wizard
 from assayd.client import Document, Refused, StreamEvent
 from support.daemons.fake_service import GOLDEN as ATTEMPTS
@@ -50,16 +51,23 @@ class Played(Session):
         self.outcomes = list(outcomes)
         self.done: list[tuple[object, ...]] = []
         self.told: list[StreamEvent] = []
+        self.provider: str | None = None
+        self.webhook: str | None = None
         self.may_end = Event()
         self.may_end.set()
+        self.may_offer = Event()
+        self.may_offer.set()
+        self.writers: tuple[str, ...] = ("writer",)
 
-    def context_of(self, kind: str) -> frozenset[str]:
+    def offered(self, kind: str) -> Offered:
+        self.may_offer.wait(timeout=60)
         if kind == "gone":
             raise Refused("kind.unknown", "there is no kind 'gone'", status=404)
-        return CONTEXTS[kind]
+        return Offered(context=CONTEXTS[kind], writers=self.writers)
 
     def begin(self, asked: Asked) -> Chain:
         self.done.append(("begin", asked.intent, dict(asked.context)))
+        self.provider, self.webhook = asked.provider, asked.webhook
         if isinstance(self.outcomes[0], Refused):
             raise self.outcomes.pop(0)
         return Chain(id="01G", form="generation", most=3)
@@ -117,8 +125,9 @@ def wizard(session: Session, **more: object) -> Wizard:
 
 async def until(pilot: Pilot[Ended], reached: Callable[[], bool]) -> None:
     """Let the application work until something is so."""
-    while not reached():
-        await pilot.pause(0.01)
+    async with asyncio.timeout(20):
+        while not reached():
+            await pilot.pause(0.01)
 
 
 async def shown(pilot: Pilot[Ended], screen: str) -> None:
@@ -206,15 +215,81 @@ async def test_what_cannot_be_read_is_said_and_stays() -> None:
     assert session.done == []
 
 
-async def test_a_refused_request_is_asked_again_with_the_reason() -> None:
-    session = Played(Refused("context.unknown", "an extractor takes no database", status=422), PASSED)
+async def test_the_first_field_has_the_focus() -> None:
+    session = Played(PASSED)
+    async with wizard(session, asked=Asked(kind="extractor", intent="")).run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Asking")
+        await pilot.press(*"year", "tab")
+        assert pilot.app.focused is pilot.app.screen.query_one("#sample_path")
+        await pilot.press("ctrl+g")
+        await shown(pilot, "Result")
+    assert session.done[0][1] == "year"
+
+
+async def test_what_is_typed_before_the_first_screen_comes_into_its_first_field() -> None:
+    session = Played(PASSED)
+    session.may_offer.clear()
+    async with wizard(session, asked=Asked(kind="extractor", intent="the ")).run_test(size=(80, 24)) as pilot:
+        await pilot.press(*"year")
+        session.may_offer.set()
+        await shown(pilot, "Asking")
+        await pilot.press(*" only", "ctrl+g")
+        await shown(pilot, "Result")
+    assert session.done[0][1] == "the year only"
+
+
+async def test_a_refused_request_keeps_what_was_entered_and_marks_the_field(tmp_path: Path) -> None:
+    (tmp_path / "Q1.csv").touch()
+    refusal = Refused("invalid", "no such path", status=422, field="context.sample_paths.0")
+    session = Played(refusal, PASSED)
+    case = '{"name": "one", "path": "Q1.csv", "expected": {}}'
+    async with wizard(session).run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Asking")
+        await pilot.press("tab", "end", "enter", *"*.csv", "tab", *case, "ctrl+g")
+        await until(pilot, lambda: "no such path" in picture(pilot))
+        like_the_golden_one(pilot, "refused")
+        marked = pilot.app.screen.query_one("#sample_path")
+        assert pilot.app.focused is marked
+        await pilot.press("ctrl+g")
+        await shown(pilot, "Result")
+    first, second = session.done
+    assert first == second
+    assert first[2] == {
+        "sample_paths": ["/data/Q1/report.csv", "Q1.csv"],
+        "cases": [{"name": "one", "path": "Q1.csv", "expected": {}}],
+    }
+
+
+async def test_an_example_that_is_no_json_is_marked_in_its_field() -> None:
+    async with wizard(Played(PASSED)).run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Asking")
+        await pilot.press("tab", "tab", *"{no", "ctrl+g")
+        await until(pilot, lambda: "correct this" in picture(pilot))
+        assert pilot.app.focused is pilot.app.screen.query_one("#example")
+        assert "--example" in picture(pilot).splitlines()[0]
+
+
+async def test_one_of_several_providers_has_to_be_chosen() -> None:
+    session = Played(PASSED)
+    session.writers = ("first", "second")
     async with wizard(session).run_test(size=(80, 24)) as pilot:
         await shown(pilot, "Asking")
         await pilot.press("ctrl+g")
-        await until(pilot, lambda: "an extractor takes no database" in picture(pilot))
+        await until(pilot, lambda: "choose a provider" in picture(pilot))
+        assert session.done == []
+        await pilot.press("enter", "down", "down", "enter", "ctrl+g")
+        await shown(pilot, "Result")
+    assert session.provider == "second"
+
+
+async def test_an_url_that_is_told_of_the_end_is_passed_on() -> None:
+    session = Played(PASSED)
+    asked = Asked(kind="extractor", intent=WORDS, webhook="https://ci.example/")
+    async with wizard(session, asked=asked).run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Asking")
         await pilot.press("ctrl+g")
         await shown(pilot, "Result")
-    assert [each[0] for each in session.done].count("begin") == 2
+    assert session.webhook == "https://ci.example/"
 
 
 async def test_answers_stages_and_units_are_seen_as_they_come() -> None:

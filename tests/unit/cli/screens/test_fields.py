@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.cli.screens.asking import MOST_PATHS, databases, expanded
+from assayd.cli.screens.fields import MOST_PATHS, databases, expanded, field_of
 from assayd.errors import RequestError
 
 
@@ -40,3 +40,20 @@ def test_databases_of_a_folder_are_listed_with_their_tables(tmp_path: Path) -> N
         ("sales.db sales", str(tmp_path / "sales.db")),
         ("schema.sql a schema", str(tmp_path / "schema.sql")),
     ]
+
+
+@pytest.mark.parametrize(
+    ("named", "field"),
+    [
+        ("context.sample_paths.0", "sample_path"),
+        ("context.cases.1.expected", "example"),
+        ("context.database", "database"),
+        ("context.stdin", "option"),
+        ("provider", "provider"),
+        ("context", None),
+        ("policy", None),
+        (None, None),
+    ],
+)
+def test_an_error_is_about_the_field_that_it_names(named: str | None, field: str | None) -> None:
+    assert field_of(named) == field
