@@ -143,3 +143,10 @@ def test_every_module_has_its_line_in_the_architecture() -> None:
     assert {
         name for name in modules - {"__init__"} if f"`{name}`" not in text and f"`{name}/`" not in text
     } == set()
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/decisions").glob("0*.md")), ids=lambda page: page.stem)
+def test_decision_has_a_status_with_a_date_and_a_line_in_the_index(page: Path) -> None:
+    status = page.read_text().splitlines()[2]
+    assert re.fullmatch(r"Status: (accepted|superseded by \[\d{4}\]\(\S+\)), 20\d\d-\d\d-\d\d\.", status)
+    assert f"]({page.name})" in (ROOT / "docs/decisions/README.md").read_text()
