@@ -31,14 +31,20 @@ _ENTRY = select(library_entries)
 
 
 class DatabaseLibrary:
-    """Implements `ports.generations.Library` on SQLite or PostgreSQL."""
+    """What was approved, by user and name, in SQLite or PostgreSQL.
+
+    If several entries are returned, they come without their documents.
+    """
 
     def __init__(self, access: DatabaseAccess, clock: Clock) -> None:
         self._access = access
         self._clock = clock
 
     async def approve(self, attempt: Attempt, name: str, approved_by: int) -> LibraryEntry:
-        """Put a validated attempt under a name, as its next version; the same again changes nothing."""
+        """Put a validated attempt under a name, as its next version; the same attempt again changes nothing.
+
+        Raises: RequestError ``library.not_validated``.
+        """
         if attempt.verdict is not Verdict.VALIDATED:
             what = attempt.verdict.value if attempt.verdict else attempt.state.value
             message = f"only what is validated can be approved; this attempt is {what}"

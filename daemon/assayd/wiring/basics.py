@@ -14,16 +14,17 @@ from assayd.attempts.events import EventHub
 from assayd.attempts.execution import Execution, Readiness
 from assayd.metrics import Metrics
 from assayd.ports.artifacts import ArtifactStore
-from assayd.ports.batches import BatchStore
 from assayd.ports.clock import Clock
 from assayd.ports.driving import ALONE, Driving
-from assayd.ports.generations import GenerationStore, Library
 from assayd.ports.repairs import RepairStore
 from assayd.ports.validator import Validator
 from assayd.repairs.requests import RecordedRequests
 from assayd.sandbox.container import ContainerOrigin
 from assayd.settings import Settings
 from assayd.store.access import DatabaseAccess
+from assayd.store.batches import DatabaseBatchStore
+from assayd.store.generations import DatabaseGenerationStore
+from assayd.store.library import DatabaseLibrary
 from assayd.store.recorder import JobRows
 from assayd.webhooks import Sender
 from assayd.wiring.limits import DaemonLimits
@@ -75,10 +76,10 @@ class Basics:
     shared: AdmissionDependencies
     access: DatabaseAccess
     analyst: Analyst
-    batch_store: BatchStore
+    batch_store: DatabaseBatchStore
     repair_store: RepairStore
-    generation_store: GenerationStore
-    library: Library
+    generation_store: DatabaseGenerationStore
+    library: DatabaseLibrary
     requests: RecordedRequests
     origin: ContainerOrigin
     copied_from: str | None
