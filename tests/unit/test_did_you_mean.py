@@ -13,6 +13,7 @@ from assayd.did_you_mean import MAX_CHARS, close_names, hint
         ("timout_s", "timeout_s"),
         ("amuont", "amount"),
         ("exract", "extract"),
+        ("baze", "base"),
         ("colections", "collections"),
         ("data/outptu.csv", "data/output.csv"),
     ],
@@ -23,7 +24,13 @@ def test_slip_of_one_or_two_letters_finds_the_name(written: str, meant: str) -> 
 
 @pytest.mark.parametrize(
     ("written", "other"),
-    [("requests", "resource"), ("median", "amount"), ("read", "write"), ("torch", "touch_x")],
+    [
+        ("requests", "resource"),
+        ("median", "amount"),
+        ("read", "write"),
+        ("torch", "touch_x"),
+        ("copyreg", "copy"),
+    ],
 )
 def test_different_name_is_not_suggested(written: str, other: str) -> None:
     assert close_names(written, [other]) == []

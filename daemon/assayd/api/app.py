@@ -23,12 +23,13 @@ from assayd.api.peer import PeerGate, SocketAccess, protocol_for
 from assayd.api.places import Places
 from assayd.api.reference import name_operations, reference
 from assayd.api.requests import RequestIds
+from assayd.batches.batches import DaemonBatches
 from assayd.byte_budget import ByteBudget
+from assayd.generations.generations import DaemonGenerations
 from assayd.metrics import Metrics
-from assayd.ports.batches import Batches
-from assayd.ports.generations import Generations, Library
 from assayd.ports.repairs import Repairs
 from assayd.ports.service import Service
+from assayd.store.library import DatabaseLibrary
 
 _USUAL = ApiLimits()
 
@@ -60,11 +61,11 @@ _OWN = (
 
 def create_app(  # noqa: PLR0913  (each is a part of its own)
     service: Service,
-    batches: Batches,
+    batches: DaemonBatches,
     repairs: Repairs,
     *,
-    generations: Generations | None = None,
-    library: Library | None = None,
+    generations: DaemonGenerations | None = None,
+    library: DatabaseLibrary | None = None,
     access: SocketAccess,
     limits: ApiLimits = _USUAL,
     metrics: Metrics | None = None,

@@ -14,16 +14,18 @@ from starlette.responses import Response
 
 from assayd.api.large_answers import LARGE_BYTES, LargeAnswer, LargeAnswers
 from assayd.api.peer import Caller, SocketAccess
+from assayd.batches.batches import DaemonBatches
 from assayd.byte_budget import ByteBudget, Growing
 from assayd.documents import PayloadCaps, attempt_body, compact
 from assayd.errors import RequestError
+from assayd.generations.generations import DaemonGenerations
 from assayd.model.attempt import Attempt, State
 from assayd.model.batch import Batch
 from assayd.model.repair import Repair
-from assayd.ports.batches import Batches
-from assayd.ports.generations import Generations, GenerationView, Library
+from assayd.ports.generations import GenerationView
 from assayd.ports.repairs import Repairs
 from assayd.ports.service import Service
+from assayd.store.library import DatabaseLibrary
 
 LARGE_BODY_BYTES = 64 * 2**10
 """Above this, a body is read in a thread, so that others are served meanwhile."""
@@ -46,11 +48,11 @@ class Call:
     """One request: the daemon that it is for, and the caller that it comes from."""
 
     service: Service
-    batches: Batches
+    batches: DaemonBatches
     repairs: Repairs
-    generations: Generations
+    generations: DaemonGenerations
     writers: Sequence[str]
-    library: Library
+    library: DatabaseLibrary
     access: SocketAccess
     limits: ApiLimits
     budget: ByteBudget

@@ -19,10 +19,10 @@ from assayd.attempts.uploads import Uploads
 from assayd.errors import StoreError
 from assayd.model.attempt import Attempt
 from assayd.ports.artifacts import SECOND_RUN, ArtifactStore, disk_bytes
-from assayd.ports.batches import BatchStore
 from assayd.ports.clock import Clock
 from assayd.ports.service import Swept
 from assayd.ports.store import JobStore, Removable, StoredUsage
+from assayd.store.batches import DatabaseBatchStore
 
 log = structlog.get_logger()
 
@@ -84,7 +84,7 @@ class Retention:
     def __init__(
         self,
         jobs: JobStore,
-        batches: BatchStore,
+        batches: DatabaseBatchStore,
         artifacts: ArtifactStore,
         clock: Clock,
         keep: Keep,

@@ -20,10 +20,10 @@ from assayd.model.attempt import Attempt, Failure
 from assayd.model.batch import Batch, Line, Received
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.submission import Submission
-from assayd.ports.batches import BatchStore
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.driving import ALONE, Driving
 from assayd.ports.store import JobStore
+from assayd.store.batches import DatabaseBatchStore
 
 AT_ONCE = 256
 """Lines that are read in one go and recorded in one transaction."""
@@ -46,7 +46,7 @@ class BatchDependencies:
     finished attempt as JSON text.
     """
 
-    store: BatchStore
+    store: DatabaseBatchStore
     jobs: JobStore
     admission: Admission
     scheduler: Scheduler

@@ -43,7 +43,7 @@ class _Running:
 
 
 class DaemonGenerations:
-    """Implements `ports.generations.Generations`."""
+    """The generations of a daemon, as its API sees them; whose they are, the API checks."""
 
     def __init__(self, deps: GenerationDependencies, *, at_once: int = 4, max_attempts: int = 3) -> None:
         self._deps = replace(deps, publish=self._publish, hear=self._hear)
@@ -72,7 +72,11 @@ class DaemonGenerations:
             log.warning("generations.recovered", count=len(unfinished))
 
     async def start(self, request: GenerationRequest, peer: Peer) -> GenerationView:
-        """Begin a generation."""
+        """Begin a generation.
+
+        Raises: RequestError ``generation.unsupported``, ``generation.provider``, ``webhook.not_allowed``,
+        ``invalid``.
+        """
         kind = self._kind(request.kind)
         if kind.generation_context is None:
             message = f"submissions of the kind {kind.name} cannot be written from words"
@@ -226,7 +230,7 @@ class DaemonGenerations:
         return None
 
     async def hint(self, view: GenerationView, hint: str, uid: int) -> GenerationView:
-        """Go on with a person's hint and a full budget."""
+        """Go on with a person's hint and a full budget. Raises: RequestError ``generation.running``."""
         generation = view.generation
         if generation.outcome is None or generation.id in self._running:
             raise RequestError("generation.running", "the generation is under way; cancel it, or wait")
@@ -244,7 +248,7 @@ class DaemonGenerations:
         return await self._view(goes_on)
 
     async def cancel(self, view: GenerationView) -> None:
-        """End a generation, and what it has under way."""
+        """End a generation, and what it has under way. Raises: RequestError ``generation.finished``."""
         found = view.generation
         if found.id in self._running:
             self.end(found.id)

@@ -31,7 +31,6 @@ from assayd.model.repair import Repair
 from assayd.model.report import Verdict
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.driving import ALONE, Driving
-from assayd.ports.generations import GenerationStore
 from assayd.ports.llm import FixRequest, Provider, ProviderStep
 from assayd.ports.repairs import Attempts
 from assayd.ports.webhooks import WebhookGate
@@ -39,6 +38,7 @@ from assayd.repairs.asking import ask
 from assayd.repairs.loop import checked_text, text_of
 from assayd.repairs.prompt import EarlierAnswer
 from assayd.repairs.repairs import DaemonRepairs
+from assayd.store.generations import DatabaseGenerationStore
 
 log = structlog.get_logger()
 
@@ -54,7 +54,7 @@ class GenerationDependencies:
 
     attempts: Attempts
     repairs: DaemonRepairs
-    store: GenerationStore
+    store: DatabaseGenerationStore
     analyst: Analyst
     kinds: Mapping[str, Kind]
     policies: Callable[[str], ExecutionPolicy]

@@ -11,9 +11,9 @@ from assayd.model.attempt import Attempt
 from assayd.model.repair import Repair, RepairOutcome
 from assayd.model.report import Verdict
 from assayd.ports.artifacts import stamp
-from assayd.ports.generations import GenerationStore
 from assayd.ports.llm import ProviderStep
 from assayd.ports.repairs import Document, RepairStore
+from assayd.store.generations import DatabaseGenerationStore
 
 ReadSubmission = Callable[[str], Awaitable[Document | None]]
 """Returns what was submitted as an attempt; None when nothing was yet, or it is not kept any more."""
@@ -40,7 +40,7 @@ async def chain_attachments(
     verdict: Verdict,
     *,
     repairs: RepairStore,
-    generations: GenerationStore,
+    generations: DatabaseGenerationStore,
     read: ReadSubmission,
 ) -> Mapping[str, bytes]:
     """Return what the bundle of an attempt holds of the chain that it belongs to, up to itself.
@@ -60,7 +60,7 @@ async def chain_attachments(
     return {**told, **_answer_file(attempt, await repairs.step(repair.id, last.number))}
 
 
-async def _drafted(attempt: Attempt, generations: GenerationStore) -> ProviderStep | None:
+async def _drafted(attempt: Attempt, generations: DatabaseGenerationStore) -> ProviderStep | None:
     """Return the answer to words that became an attempt, if one did."""
     generation = await generations.of_attempt(attempt)
     drafts = generation.drafts if generation is not None else ()

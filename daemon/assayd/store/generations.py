@@ -27,7 +27,7 @@ Statement = Select[Any]
 
 
 class DatabaseGenerationStore:
-    """Implements `ports.generations.GenerationStore` on SQLite or PostgreSQL."""
+    """Where generations are kept, in SQLite or PostgreSQL."""
 
     def __init__(self, access: DatabaseAccess) -> None:
         self._access = access

@@ -51,7 +51,10 @@ _ATTEMPTS_BYTES = (
 
 
 class DatabaseLibrary:
-    """Implements `ports.generations.Library` on SQLite or PostgreSQL."""
+    """What was approved, by user and name, in SQLite or PostgreSQL.
+
+    If several entries are returned, they come without their documents.
+    """
 
     def __init__(self, access: DatabaseAccess, clock: Clock, *, most_bytes: int, room: Room) -> None:
         """Keep a library.

@@ -29,8 +29,6 @@ from assayd.ids import SystemClock, Ulids
 from assayd.kinds import registry
 from assayd.metrics import Metrics
 from assayd.model.attempt import State
-from assayd.ports.batches import BatchStore
-from assayd.ports.generations import Library
 from assayd.ports.llm import Provider
 from assayd.ports.service import DaemonFacts
 from assayd.repairs.attempt_gateway import AttemptGateway
@@ -72,10 +70,10 @@ class Assembly:
     retention: Retention
     service: DaemonService
     batches: DaemonBatches
-    batch_store: BatchStore
+    batch_store: DatabaseBatchStore
     repairs: DaemonRepairs
     generations: DaemonGenerations
-    library: Library
+    library: DatabaseLibrary
 
 
 OWN = PartOverrides()

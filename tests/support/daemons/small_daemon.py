@@ -37,11 +37,11 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Judgement, StageReport, StageStatus
 from assayd.model.run import Cause, ContainerFacts, Limits, Outcome, Program, RunEnd, RunResult, RunSpec, Unit
 from assayd.model.submission import Peer, Submission
-from assayd.ports.batches import BatchStore
-from assayd.ports.generations import Library
 from assayd.ports.service import Health, HealthRow
 from assayd.repairs.repairs import DaemonRepairs
 from assayd.settings import Settings
+from assayd.store.batches import DatabaseBatchStore
+from assayd.store.library import DatabaseLibrary
 from assayd.wiring import PartOverrides, build
 from assayd.wiring.limits import limits_from
 from support.stores.empty_database import lay_database
@@ -231,12 +231,12 @@ class SmallDaemon:
     batches: DaemonBatches
     repairs: DaemonRepairs
     generations: DaemonGenerations
-    library: Library
+    library: DatabaseLibrary
     scheduler: Scheduler
     acceptance: Acceptance
     admission: Admission
     shared: AdmissionDependencies
-    batch_store: BatchStore
+    batch_store: DatabaseBatchStore
     hub: EventHub
     readiness: SmallReadiness
     sandbox: SmallSandbox
