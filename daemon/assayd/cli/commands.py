@@ -88,6 +88,7 @@ def list_attempts(  # noqa: PLR0913  (one parameter per filter)
     rule: str | None,
     uid: int | None,
     limit: int,
+    wide: bool,
     as_json: bool,
 ) -> int:
     """List attempts, newest first."""
@@ -106,12 +107,16 @@ def list_attempts(  # noqa: PLR0913  (one parameter per filter)
     if as_json:
         print_json(page)
         return VALIDATED
-    from assayd.cli.listing import ATTEMPT_HEADS, attempt_row
+    from assayd.cli.listing import ATTEMPT_HEADS, attempt_row, attempt_row_for_people
     from assayd.cli.table import print_table
 
     screen = out()
-    today = _today() if screen.is_terminal else None
-    print_table(screen, ATTEMPT_HEADS, [attempt_row(attempt, today) for attempt in page["attempts"]])
+    today = _today()
+    rows = [
+        attempt_row_for_people(attempt, today, wide=wide) if screen.is_terminal else attempt_row(attempt)
+        for attempt in page["attempts"]
+    ]
+    print_table(screen, ATTEMPT_HEADS, rows)
     return VALIDATED
 
 

@@ -37,6 +37,9 @@ LIST = CommandVerb(
             default=50,
             help="How many.",
         ),
+        Parameter(
+            name="wide", option="--wide", default=False, help="Show all labels and all rules of its errors."
+        ),
         JSON,
     ),
 )
