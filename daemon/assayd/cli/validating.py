@@ -81,7 +81,8 @@ def validate_once(
         if repair is not None and attempt["verdict"] == "failed":
             from assayd.cli.repair import follow_repairs
 
-            attempt = follow_repairs(client, attempt, show=not shown.quiet)
+            file = next(iter(origin.paths.values())) if len(origin.paths) == 1 else None
+            attempt = follow_repairs(client, attempt, show=not shown.quiet, file=file)
             origin = UNKNOWN  # it is another text by now
         written.write(client, attempt, submission, files)
         shown.reports.write(client, attempt, origin)
