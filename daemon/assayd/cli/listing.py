@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from assayd.cli.amounts import duration
+from assayd.cli.amounts import count, duration
 from assayd.cli.screen import StyledLine, line
 from assayd.cli.table import STYLES, print_table
 from assayd.cli.terminal import out, plain, shorten
@@ -125,6 +125,21 @@ def check_row(check: Document) -> list[str]:
     """Return the cells of one check of the daemon's health."""
     took = f"{check['took_ms'] / 1000:.1f} s" if check["took_ms"] else ""
     return [check["status"], check["check"], check["detail"], check["remedy"], took]
+
+
+def check_lines(checks: Sequence[Document]) -> Iterator[StyledLine]:
+    """Return the checks for people: a line each, remedies below, and the number of bad ones."""
+    width = max((len(check["check"]) for check in checks), default=0)
+    for check in checks:
+        status, name = check["status"], plain(check["check"])
+        took = f"  {check['took_ms'] / 1000:.1f} s" if check["took_ms"] else ""
+        head = (f"{status:<4}", STYLES[status])
+        yield line(head, f"  {name:<{width}}  {plain(check['detail'])}", (took, "dim"), hang=width + 8)
+        if check["remedy"]:
+            yield line(f"{'':6}fix: ", (plain(check["remedy"]), "bold"), hang=11)
+    bad = {status: sum(check["status"] == status for check in checks) for status in ("fail", "warn")}
+    yield line("")
+    yield line(f"{count(len(checks), 'check')}: {bad['fail']} failed, {count(bad['warn'], 'warning')}")
 
 
 CHECK_HEADS = ("", "check", "seen", "remedy", "took")

@@ -10,6 +10,7 @@ from assayd.cli.listing import (
     artifact_row,
     attempt_row,
     attempt_row_for_people,
+    check_lines,
 )
 from assayd.cli.screen import Screen
 from assayd.cli.table import print_table
@@ -93,3 +94,23 @@ def test_first_column_is_whole_even_where_it_is_wider_than_the_screen() -> None:
 
 def test_piped_rows_are_separated_by_tabs() -> None:
     assert table(("a", "b"), [["1\n", "2\t"]], None) == ["1 \t2 "]
+
+
+def test_check_is_a_line_with_its_remedy_below_and_the_number_of_bad_ones_is_last() -> None:
+    checks = [
+        {"status": "ok", "check": "engine", "detail": "Docker 24", "remedy": "", "took_ms": 0},
+        {
+            "status": "fail",
+            "check": "canary",
+            "detail": "no\x1b",
+            "remedy": "assay images build",
+            "took_ms": 1500,
+        },
+    ]
+    assert [each.plain for each in check_lines(checks)] == [
+        "ok    engine  Docker 24",
+        "fail  canary  no\\x1b  1.5 s",
+        "      fix: assay images build",
+        "",
+        "2 checks: 1 failed, 0 warnings",
+    ]
