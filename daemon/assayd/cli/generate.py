@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assayd.cli.exits import CANCELLED, FAILED, TROUBLE, VALIDATED
+from assayd.cli.failures import failed_lines
 from assayd.client import Conflict, Document, PlainClient, Target
 from assayd.errors import RequestError
 
@@ -286,7 +287,7 @@ def described(generation: Document, submission: Document | None) -> Iterator[str
         verdict = attempt["verdict"] or ("duplicate" if attempt["duplicate"] else "no submission")
         yield f"{attempt['number']}. {verdict}  {attempt['attempt_id'] or ''}".rstrip()
         if attempt["original_error"]:
-            yield "   failed: " + plain(" ".join(attempt["original_error"].split()))[:300]
+            yield from (f"   {said}" for said in failed_lines(attempt["original_error"]))
         yield f"   reason: {plain(attempt['fix_reason'])}"
     detail = f" ({plain(generation['detail'])})" if generation["detail"] else ""
     yield f"Generation: {generation['outcome'] or generation['state']}{detail}"

@@ -39,19 +39,34 @@ MAX_OUTPUT_CHARS = 500
 """Of one of these lines."""
 
 
-def render(attempt: Document, origin: Origin = UNKNOWN, *, width: int | None = None) -> Iterator[StyledLine]:
-    """Return the lines that show a finished attempt; source is cropped to the width of the terminal."""
+def render(
+    attempt: Document, origin: Origin = UNKNOWN, *, width: int | None = None, verdict_last: bool = True
+) -> Iterator[StyledLine]:
+    """Return the lines that show a finished attempt; source is cropped to the width of the terminal.
+
+    The verdict is the last line, since that is what a terminal shows; with `verdict_last` false it is below
+    the stages.
+    """
     report = attempt["report"]
     yield line((attempt["id"], "bold"), f"  {plain(attempt['kind'])} · policy {plain(attempt['policy'])}")
     if attempt.get("intent"):
         yield line(f"Asked for: {plain(shorten(' '.join(attempt['intent'].split()), INTENT_CHARS))}")
     if report is not None:
         yield from render_stages(report["stages"])
-    yield verdict_line(attempt)
+    if not verdict_last:
+        yield verdict_line(attempt)
     if attempt["error"] is not None:
         yield line(
             (f"{plain(attempt['error']['code'])}: {plain(attempt['error']['message'])}", "red"), hang=2
         )
+    yield from _details(attempt, origin, width)
+    if verdict_last:
+        yield line("")
+        yield verdict_line(attempt)
+
+
+def _details(attempt: Document, origin: Origin, width: int | None) -> Iterator[StyledLine]:
+    report = attempt["report"]
     if report is not None:
         yield from _findings(report["findings"], origin, width)
         yield from _cases(report["runtime_results"], attempt["kind"])
@@ -90,20 +105,24 @@ def render_stages(stages: Sequence[Document]) -> Iterator[StyledLine]:
 
 
 def verdict_line(attempt: Document) -> StyledLine:
-    """Describe in one line what an attempt came to."""
+    """Return the verdict in one line: where it failed, how many cases passed, how many errors, how long."""
     report, verdict = attempt["report"], attempt["verdict"]
     cases = report and report["runtime_results"]
     detail = f" ({_tally(cases, attempt['kind'])})" if cases and cases["total"] else ""
+    took_ms = attempt["timings_ms"]["total"]
+    took = "" if took_ms is None else f", {duration(took_ms)}"
     if verdict == "validated":
         warned = any(finding["severity"] == "warning" for finding in report["findings"])
-        return line("Validation: ", ("✓ Passed", "bold green"), " with warnings" * warned, detail)
+        return line("Validation: ", ("✓ Passed", "bold green"), " with warnings" * warned, detail, took)
     if verdict == "failed":
-        return line("Validation: ", ("✗ Failed", "bold red"), f" at {report['stage_reached']}{detail}")
+        errors = sum(finding["severity"] == "error" for finding in report["findings"])
+        found = f": {count(errors, 'error')}{took}"
+        return line("Validation: ", ("✗ Failed", "bold red"), f" at {report['stage_reached']}{detail}{found}")
     if verdict == "cancelled":
-        return line("Validation: ", ("– Cancelled", "bold yellow"))
+        return line("Validation: ", ("– Cancelled", "bold yellow"), took)
     if verdict is None:
         return line(f"Not finished yet: {attempt['state']}")
-    return line("Validation: ", ("! Error", "bold red"), "; nothing is known of the code")
+    return line("Validation: ", ("! Error", "bold red"), "; nothing is known of the code", took)
 
 
 def _tally(cases: Document, kind: str) -> str:
