@@ -56,7 +56,9 @@ def _found(finding: Document, hints: Sequence[Document], origin: Origin, main: P
     name, number = origin.found(finding)
     path = Path(name) if name is not None and Path(name).is_absolute() else main
     lines = _text_of(path, origin).splitlines()
-    said = finding["message"] + (f"\n{finding['suggestion']}" if finding["suggestion"] else "")
+    said = finding["message"].replace("\n", "\n    ") + (
+        f"\n{finding['suggestion']}" if finding["suggestion"] else ""
+    )
     diagnostic = types.Diagnostic(
         range=_range(finding, number, lines),
         message=plain(said)[:MESSAGE_CHARS],
