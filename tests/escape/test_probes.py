@@ -31,6 +31,7 @@ SEEING = (
     "proc/program_started_by_hand",
     "proc/runner_read",
     "proc/runner_read_by_a_dumpable_child",
+    "resources/disk_kept_busy",
     "signals/every_signal_to_the_runner",
     "sockets/every_family",
     "sockets/internet_refused",

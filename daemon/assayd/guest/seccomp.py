@@ -20,6 +20,7 @@ Kept out for a reason that is not plain:
   memory that the whole machine shares (net.core.bpf_jit_limit) and that no control group is charged for.
 - setsockopt of buffer sizes, in that mode: memory of TCP is the host's, and its settings in the container
   (engines/docker/document.py) bound what a socket takes of it unless it asks for more.
+- open, openat, fcntl with O_DIRECT: files of the image are shared, and such reads are the disk's each time.
 - seccomp, prctl(PR_SET_SECCOMP): a further filter comes from the same memory.
 """
 
@@ -52,6 +53,8 @@ _SOCKET_OPTIONS: dict[int, tuple[int, ...]] = {
 _BUFFER_SIZES: dict[int, tuple[int, ...]] = {1: (7, 8)}
 """SO_SNDBUF, SO_RCVBUF: by these a socket takes more memory than the container gives it."""
 _PR_SET_SECCOMP = 22
+_F_SETFL = 4
+_O_DIRECT = {"x86_64": 0x4000, "aarch64": 0x10000}
 _SOCKET_KIND = 0x0F
 """The bits of a socket's type without SOCK_CLOEXEC and SOCK_NONBLOCK."""
 _PRIO_PROCESS = 0
@@ -117,9 +120,13 @@ _ABSENT: dict[str, tuple[int, int | None]] = {
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
+    "openat2": (437, 437),  # its flags lie in memory, where no filter sees them
 }
 _EXECUTE: dict[str, tuple[int, int | None]] = {"execve": (59, 221), "execveat": (322, 281)}
 _JUDGED: dict[str, tuple[int, int | None]] = {
+    "open": (2, None),
+    "openat": (257, 56),
+    "fcntl": (72, 25),
     "clone": (56, 220),
     "socket": (41, 198),
     "socketpair": (53, 199),
@@ -168,7 +175,8 @@ def build_filter(*, allow_exec: bool, allow_inet: bool, machine: str | None = No
         for call in table.values():
             if (nr := call[column]) is not None:
                 program += _step(_JUMP_EQUAL, nr, skip_if_not=1) + _fail(number)
-    judgements = _judgements(allow_inet) | ({} if allow_exec else _report_kept())
+    judgements = _judgements(allow_inet) | _no_direct_reads(_O_DIRECT[machine])
+    judgements |= {} if allow_exec else _report_kept()
     for name, block in judgements.items():
         if (nr := _JUDGED[name][column]) is not None:
             judged = block + _step(_LOAD, _NR)
@@ -205,6 +213,20 @@ def _judgements(allow_inet: bool) -> dict[str, bytes]:
         "setpriority": _unless_equal(0, _PRIO_PROCESS) + _unless_equal(1, 0),
         "ioprio_set": _unless_equal(0, _IOPRIO_WHO_PROCESS) + _unless_equal(1, 0),
     }
+
+
+def _no_direct_reads(flag: int) -> dict[str, bytes]:
+    """Return the blocks that refuse a flag of open files, as a file system does that does not know it."""
+    by_fcntl = _if_any_bit(2, flag)
+    return {
+        "open": _if_any_bit(1, flag),
+        "openat": _if_any_bit(2, flag),
+        "fcntl": _load(1) + _step(_JUMP_EQUAL, _F_SETFL, skip_if_not=len(by_fcntl) // 8) + by_fcntl,
+    }
+
+
+def _if_any_bit(argument: int, bits: int) -> bytes:
+    return _load(argument) + _step(_JUMP_ANY_BIT, bits, skip_if_not=1) + _fail(errno.EINVAL)
 
 
 def _unless_tcp() -> bytes:

@@ -145,6 +145,24 @@ async def test_child_holds_no_descriptor_but_its_streams(engine: OciEngine) -> N
     await engine.remove(ref)
 
 
+async def test_template_remembers_neither_the_names_nor_the_limits_of_its_children(engine: OciEngine) -> None:
+    ref, _ = await begun(engine)
+    template = engine._templates.of(ref.engine_id)
+    assert template is not None
+    assert template.container.process is not None
+    pid, held = template.container.process.pid, b""
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            place, rights = line.split()[:2]
+            if rights.startswith("rw"):
+                start, end = (int(part, 16) for part in place.split("-"))
+                memory.seek(start)
+                held += memory.read(end - start)
+    await engine.remove(ref)
+    assert b"ASSAYD" in held or b"python3.11" in held  # it was read
+    assert [said for said in (ref.engine_id.encode(), b"nr_inodes=64,") if said in held] == []
+
+
 async def test_template_is_not_among_the_containers_of_a_daemon(engine: OciEngine) -> None:
     owner = ULIDS.new()
     ref = await engine.create(await spec(engine, owner))

@@ -51,6 +51,12 @@ ON_ARM = build_filter(allow_exec=False, allow_inet=False, machine="aarch64")
     [
         ("read", 0, (0,), None, None),
         ("openat", 257, (), None, None),
+        ("openat with O_DIRECT", 257, (-100 & 0xFFFFFFFF, 0, 0x4000), errno.EINVAL, errno.EINVAL),
+        ("open with O_DIRECT", 2, (0, 0x4000), errno.EINVAL, errno.EINVAL),
+        ("openat2", 437, (), errno.ENOSYS, errno.ENOSYS),
+        ("fcntl F_SETFL with O_DIRECT", 72, (3, 4, 0x4800), errno.EINVAL, errno.EINVAL),
+        ("fcntl F_SETFL with O_NONBLOCK", 72, (3, 4, 0x800), None, None),
+        ("fcntl F_DUPFD", 72, (3, 0, 0x4000), None, None),
         ("execve", 59, (), errno.EPERM, None),
         ("execveat", 322, (), errno.EPERM, None),
         ("ptrace", 101, (), errno.EPERM, errno.EPERM),
@@ -119,6 +125,8 @@ def test_another_architecture_has_no_calls() -> None:
         (198, (2,), errno.EPERM),
         (117, (), errno.EPERM),
         (57, (3,), errno.EPERM),
+        (56, (0, 0, 0x4000), None),  # O_DIRECTORY there
+        (56, (0, 0, 0x10000), errno.EINVAL),
         (24, (1, 3), errno.EPERM),
     ],
 )

@@ -182,10 +182,9 @@ def plan(spec: ContainerSpec, place: HostShare, instructions: bytes) -> Document
     }
 
 
-def clone_request(spec: ContainerSpec, place: HostShare, name: str) -> Document:
-    """Return what a template is told of one child."""
+def clone_order(spec: ContainerSpec, place: HostShare) -> Document:
+    """Return what a child alone is told."""
     return {
-        "id": name,
         "uid": place.clone_uid,
         "groups": list(place.cgroups),
         "limits": rlimits(spec),

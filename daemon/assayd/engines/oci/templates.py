@@ -24,12 +24,12 @@ import structlog
 from assayd.aio import finish
 from assayd.engines.oci import template as program
 from assayd.engines.oci.container import OciContainer, differences_running
-from assayd.engines.oci.control import Control, StartFailed
+from assayd.engines.oci.control import Control, Process, StartFailed
 from assayd.engines.oci.filter import instructions
 from assayd.engines.oci.images import StoredImage
 from assayd.engines.oci.making import ContainerMaker, Ids
 from assayd.engines.oci.process import PipeStream, make_pipes
-from assayd.engines.oci.template_config import CHILDREN, clone_request, plan, read_program, template_spec
+from assayd.engines.oci.template_config import CHILDREN, clone_order, plan, read_program, template_spec
 from assayd.engines.oci.threads import Threads, timed_out
 from assayd.errors import EngineError
 from assayd.ports.engine import (
@@ -63,6 +63,8 @@ class Template:
         self.control = control
         self.children: dict[str, OciContainer] = {}
         self._free = deque(range(1, CHILDREN + 1))
+        self._numbers: dict[str, str] = {}
+        self._next_number = 1
 
     @property
     def gone(self) -> bool:
@@ -79,10 +81,27 @@ class Template:
         number = self._free.popleft()
         return Ids(first_uid=self.container.place.first_uid + number, clone_uid=number)
 
+    async def clone(self, child: OciContainer, streams: Sequence[int]) -> Process:
+        """Have a container's first process cloned.
+
+        The template knows it by a number that is used once: later children have a copy of what it read.
+
+        Raises: StartFailed; EngineError ``engine.launcher``.
+        """
+        number, self._next_number = str(self._next_number), self._next_number + 1
+        self._numbers[child.record.name] = number
+        order = os.memfd_create("order", os.MFD_CLOEXEC)
+        try:
+            os.write(order, json.dumps(clone_order(child.spec, child.place)).encode())
+            return await self.control.start(number, {"id": number}, [*streams, order, *child.handed])
+        finally:
+            os.close(order)
+
     def release(self, child: OciContainer) -> None:
         """Take the ids of a child that is gone back."""
         self.children.pop(child.record.name, None)
-        self.control.forget(child.record.name)
+        if (number := self._numbers.pop(child.record.name, None)) is not None:
+            self.control.forget(number)
         self._free.append(child.place.clone_uid)
 
     def beside(self, child: OciContainer) -> Mapping[str, OciContainer]:
@@ -157,11 +176,10 @@ class Templates:
 
         Raises: EngineError.
         """
-        template, name = self._of[child.record.name], child.record.name
-        request = clone_request(child.spec, child.place, name)
+        template = self._of[child.record.name]
         try:
             async with asyncio.timeout(self._threads.timeout_s):
-                child.process = await template.control.start(name, request, [*streams, *child.handed])
+                child.process = await template.clone(child, streams)
         except StartFailed as problem:
             message = f"a container could not be cloned: {os.strerror(int(str(problem)))}"
             raise EngineError("engine.start_failed", message, retryable=True) from problem

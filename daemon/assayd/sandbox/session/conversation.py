@@ -151,14 +151,19 @@ class Conversation:
 
     async def _receive(self, index: int) -> tuple[Header, bytes]:
         """Return the next frame of a unit."""
+        header, body = await self._heard()
+        if integer(header, "unit", most=10**6) != index:
+            raise GuestFault("a frame of another unit")
+        return header, body
+
+    async def _heard(self) -> tuple[Header, bytes]:
+        """Return the next frame of a runner that has not given up."""
         header, body = await self._channel.receive()
         if header["type"] == "fault":
             raise GuestFault(f"the runner gave up: {text(header, 'message')}")
         if header["type"] == "unconfined":
             log.error("child.unconfined", said=text(header, "message"))
             raise EngineError("engine.unconfined", "a child could not be confined", retryable=True)
-        if integer(header, "unit", most=10**6) != index:
-            raise GuestFault("a frame of another unit")
         return header, body
 
     def _leave_out(self, current_s: float) -> None:
@@ -206,7 +211,7 @@ class Conversation:
     async def _farewell(self) -> None:
         """Take the declared outputs and the runner's goodbye."""
         while True:
-            header, body = await self._channel.receive()
+            header, body = await self._heard()
             if header["type"] == "bye":
                 # 0 is what the runner reads where the kernel does not count, as before Linux 5.19.
                 self.peak_memory_bytes = integer(header, "peak_memory_bytes") or None
