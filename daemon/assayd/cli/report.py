@@ -55,9 +55,18 @@ def render(attempt: Document, origin: Origin = UNKNOWN) -> Iterator[StyledLine]:
     if attempt["execution"] is not None:
         yield from _output(attempt["execution"], attempt["id"])
         yield from _execution(attempt["execution"])
-    if attempt["bundle"] is not None:
+    if report is None and attempt["verdict"] in {"validated", "failed"}:
+        yield line((_gone(attempt), "yellow"), hang=2)
+    elif attempt["bundle"] is not None:
         yield line("")
         yield line((f"Bundle: {where_files_are(attempt)}", "dim"), hang=None)
+
+
+def _gone(attempt: Document) -> str:
+    """Return why an attempt with a verdict has no report."""
+    if attempt["bundle"] is None:
+        return "Its bundle was removed to make room, with report, output and files; the verdict stays."
+    return "Its bundle is missing or damaged, with report, output and files; the verdict stays."
 
 
 def where_files_are(attempt: Document) -> str:
@@ -91,10 +100,11 @@ def verdict_line(attempt: Document) -> StyledLine:
     cases = report and report["runtime_results"]
     detail = f" ({_tally(cases, attempt['kind'])})" if cases and cases["total"] else ""
     if verdict == "validated":
-        warned = any(finding["severity"] == "warning" for finding in report["findings"])
+        warned = any(finding["severity"] == "warning" for finding in (report or {}).get("findings", ()))
         return line("Validation: ", ("✓ Passed", "bold green"), " with warnings" * warned, detail)
     if verdict == "failed":
-        return line("Validation: ", ("✗ Failed", "bold red"), f" at {report['stage_reached']}{detail}")
+        stage = f" at {report['stage_reached']}" if report else ""
+        return line("Validation: ", ("✗ Failed", "bold red"), f"{stage}{detail}")
     if verdict == "cancelled":
         return line("Validation: ", ("– Cancelled", "bold yellow"))
     if verdict is None:
