@@ -32,6 +32,9 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(namespace="assayd", registry=self.registry)
         self._gauge("build_info", "The version that runs.", "version").labels(__version__).set(1)
+        self.policies_stale = self._gauge(
+            "policies_stale", "1 while the files of the policies can't be loaded, and older ones are used."
+        )
         self.ready = self._gauge("ready", "1 while attempts are accepted.")
         self._attempts()
         self._containers()

@@ -76,7 +76,8 @@ class Call:
         """
         batch = await self.batches.find(name, uid=self.caller.peer.uid)
         if batch is None or not self.sees(batch):
-            raise RequestError("not_found", f"there is no batch {name[:64]}")
+            message = f"there is no batch {name[:64]}; one that has ended is kept as `retention` says"
+            raise RequestError("not_found", message)
         return batch
 
     async def repair(self, repair_id: str) -> Repair:

@@ -128,12 +128,12 @@ class DiskQuota:
                     f"{left / MIB:.0f} MB are left {place}; no user may hold more than "
                     "that: wait until some have run and were removed"
                 )
-        bundles = {holder: usage.disk_bytes for holder, usage in self._held.items()}
-        if uid in excess_for_room(bundles, self.min_free_bytes - room, untouched=self.min_free_bytes):
+        held = {holder: usage.held_bytes for holder, usage in self._held.items()}
+        if uid in excess_for_room(held, self.min_free_bytes - room, untouched=self.min_free_bytes):
             return (
                 f"{room / MIB:.0f} MB of the disk are left above limits.min_free_mb, and this user's bundles "
-                f"take {bundles[uid] / MIB:.0f} MB, more than those of others; the oldest of them are being "
-                "removed, try again then"
+                f"and submissions take {held[uid] / MIB:.0f} MB, more than those of others; the oldest are "
+                "being removed, try again then"
             )
         return None
 

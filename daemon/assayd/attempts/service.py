@@ -17,6 +17,7 @@ from assayd.attempts.attempt_run import Finished
 from assayd.attempts.conclusion import NOTHING
 from assayd.attempts.events import EventHub
 from assayd.attempts.execution import Readiness
+from assayd.attempts.health_rows import identity_row, policies_row, static_misses_row
 from assayd.attempts.retention import Retention
 from assayd.attempts.scheduler import Scheduler
 from assayd.attempts.selftest import SelfTest
@@ -280,6 +281,7 @@ class DaemonService:
         """Return the metrics in Prometheus' text format."""
         metrics = self._deps.metrics
         metrics.ready.set(self.ready()[0])
+        metrics.policies_stale.set(bool(self._shared.policies.reload_problem))
         self._deps.readiness.show(metrics)
         return metrics.render()
 
@@ -290,7 +292,12 @@ class DaemonService:
     async def health(self) -> Sequence[HealthRow]:
         """Examine engine, images, isolation, limits and permissions."""
         rows = [*await self._without_containers(), *await self._deps.acceptance.rows()]
-        rows.extend((self._identity(), self._static_misses(), *await self._deps.examine_webhooks()))
+        rows += [
+            identity_row(self._deps.copied_from),
+            policies_row(self._shared.policies.reload_problem),
+            static_misses_row(self._deps.scheduler.static_misses),
+            *await self._deps.examine_webhooks(),
+        ]
         selftest = self._deps.selftest
         if selftest is not None and all(row.status is not Health.FAIL for row in rows):
             places = asyncio.Semaphore(SAMPLES_AT_ONCE)
@@ -318,27 +325,6 @@ class DaemonService:
         except TimeoutError:
             row = _overdue(check, EXAMINED_S, Health.WARN)  # a busy machine is no defect
         return replace(row, took_s=self._shared.clock.monotonic() - began)
-
-    def _identity(self) -> HealthRow:
-        """Return whether this daemon was started on a copy of another's state directory."""
-        former = self._deps.copied_from
-        if former is None:
-            return HealthRow(check="identity", status=Health.OK, detail="the state directory is its own")
-        detail = f"the state directory is a copy of that of daemon {former}, whose containers are left alone"
-        remedy = (
-            "if it is meant to stay, `assayd --acknowledge-copy` and restart; if that daemon is gone for "
-            "good, remove its containers by hand"
-        )
-        return HealthRow(check="identity", status=Health.WARN, detail=detail, remedy=remedy)
-
-    def _static_misses(self) -> HealthRow:
-        """Return what the runtime policy has caught that the static stages let through."""
-        misses = self._deps.scheduler.static_misses
-        if not misses:
-            return HealthRow(check="static misses", status=Health.OK, detail="none since the start")
-        listed = ", ".join(f"{kind} {rule}: {count}" for (kind, rule), count in misses.most_common(10))
-        remedy = "look at these attempts' findings; the static rules may want a new case"
-        return HealthRow(check="static misses", status=Health.WARN, detail=listed, remedy=remedy)
 
     async def _run_samples(self, selftest: SelfTest, validator: Kind, places: asyncio.Semaphore) -> HealthRow:
         """Run a validator's own samples: all that are only read, and some of those that take a container."""

@@ -73,9 +73,18 @@ def _details(attempt: Document, origin: Origin, width: int | None) -> Iterator[S
     if attempt["execution"] is not None:
         yield from _output(attempt["execution"], attempt["id"])
         yield from _execution(attempt["execution"])
-    if attempt["bundle"] is not None:
+    if report is None and attempt["verdict"] in {"validated", "failed"}:
+        yield line((_gone(attempt), "yellow"), hang=2)
+    elif attempt["bundle"] is not None:
         yield line("")
         yield line((f"Bundle: {where_files_are(attempt)}", "dim"), hang=None)
+
+
+def _gone(attempt: Document) -> str:
+    """Return why an attempt with a verdict has no report."""
+    if attempt["bundle"] is None:
+        return "Its bundle was removed to make room, with report, output and files; the verdict stays."
+    return "Its bundle is missing or damaged, with report, output and files; the verdict stays."
 
 
 def where_files_are(attempt: Document) -> str:
@@ -112,9 +121,11 @@ def verdict_line(attempt: Document) -> StyledLine:
     took_ms = attempt["timings_ms"]["total"]
     took = "" if took_ms is None else f", {duration(took_ms)}"
     if verdict == "validated":
-        warned = any(finding["severity"] == "warning" for finding in report["findings"])
+        warned = any(finding["severity"] == "warning" for finding in (report or {}).get("findings", ()))
         return line("Validation: ", ("✓ Passed", "bold green"), " with warnings" * warned, detail, took)
     if verdict == "failed":
+        if report is None:
+            return line("Validation: ", ("✗ Failed", "bold red"), detail, took)
         errors = sum(finding["severity"] == "error" for finding in report["findings"])
         found = f": {count(errors, 'error')}{took}"
         return line("Validation: ", ("✗ Failed", "bold red"), f" at {report['stage_reached']}{detail}{found}")

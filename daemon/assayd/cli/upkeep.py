@@ -36,7 +36,9 @@ def collect_garbage(daemon: Target, *, dry_run: bool, as_json: bool) -> int:
     if as_json:
         print_json(swept)
         return VALIDATED
-    what = f"{count(swept['attempts'], 'attempt')} and {count(swept['bundles'], 'stray bundle')}"
+    what = (
+        f"{count(swept['attempts'], 'attempt')} and {count(swept['bundles'], 'bundle')} of attempts that stay"
+    )
     verb = "would be removed" if dry_run else "removed"
     print(f"{what} {verb}, {swept['disk_bytes'] / 2**20:.1f} MiB")
     return VALIDATED

@@ -35,6 +35,8 @@ class PolicySet:
         self._policies: dict[str, ExecutionPolicy] = {}
         self._paths: dict[str, Path] = {}
         self._origins: dict[str, Origins] = {}
+        self.reload_problem = ""
+        """Why the files could not be loaded at the last `reload`; what was loaded before is used then."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -106,6 +108,14 @@ class PolicySet:
         Raises:
             FileError: with every problem of every file; the set is left as it was.
         """
+        try:
+            self._load()
+        except FileError as error:
+            self.reload_problem = error.message
+            raise
+        self.reload_problem = ""
+
+    def _load(self) -> None:
         paths = profile_paths(self._folders)
         profiles = _read_all(paths)
         resolver = ProfileResolver(profiles, read_categories(self._folders), self._bounds)

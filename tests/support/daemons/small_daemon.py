@@ -280,10 +280,9 @@ async def small_daemon(folder: Path, how: How | None = None) -> AsyncIterator[Sm
     lay_database(folder)
     settings = Settings(
         state_dir=folder,
-        policy_folders=(),
         concurrency=how.slots,
         engine={"patience_s": how.retry_window_s},
-        **how.settings,
+        **{"policy_folders": (), **how.settings},
     )
     clock, checks, runs = Steps(), Gate(), Gate()
     checks.open.set()

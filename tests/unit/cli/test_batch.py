@@ -257,7 +257,10 @@ class TestReplay:
 
 def test_gc_tells_what_it_did(served: Served, capsys) -> None:
     assert main(["--socket", str(served.path), "gc", "--dry-run"]) == 0
-    assert capsys.readouterr().out == "0 attempts and 0 stray bundles would be removed, 0.0 MiB\n"
+    assert (
+        capsys.readouterr().out
+        == "0 attempts and 0 bundles of attempts that stay would be removed, 0.0 MiB\n"
+    )
     assert main(["--socket", str(served.path), "gc", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["dry_run"] is False
 

@@ -33,6 +33,16 @@ def test_a_report_is_shown_as_recorded(name: str) -> None:
     assert shown == path.read_text()
 
 
+@pytest.mark.parametrize("name", ["validated", "failed_at_run", "refused"])
+@pytest.mark.parametrize(("bundle", "why"), [(None, "removed to make room"), ("c/p/b", "missing or damaged")])
+def test_verdict_is_shown_when_the_bundle_is_gone(name: str, bundle: str | None, why: str) -> None:
+    """A validated attempt whose bundle had been removed ended in a traceback."""
+    attempt = golden(name) | {"report": None, "execution": None, "bundle": bundle}
+    shown = page(attempt)
+    assert ("✓ Passed" if name == "validated" else "✗ Failed") in shown
+    assert why in shown
+
+
 def test_what_would_act_on_a_terminal_is_shown_as_its_code() -> None:
     attempt = golden("failed_at_run")
     hostile = "\x1b]0;owned\x07\x9b2J\u202egnp.exe[bold]x[/bold]\r"

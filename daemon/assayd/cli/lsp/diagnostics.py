@@ -61,14 +61,10 @@ def _found(finding: Document, hints: Sequence[Document], origin: Origin, main: P
     name, number = origin.found(finding)
     path = Path(name) if name is not None and Path(name).is_absolute() else main
     text = _text_of(path, origin)
-    lines = [line.removesuffix("") for line in text.split("
-")]
-    said = finding["message"].replace("
-", "
-    ")
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    said = finding["message"].replace("\n", "\n    ")
     if finding["suggestion"]:
-        said += f"
-{finding['suggestion']}"
+        said += f"\n{finding['suggestion']}"
     diagnostic = types.Diagnostic(
         range=_range(finding, number, lines),
         message=plain(said)[:MESSAGE_CHARS],
