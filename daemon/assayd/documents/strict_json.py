@@ -21,8 +21,8 @@ MAX_NUMBER_CHARS = 400
 """How long a number may be written: more than any double or sensible integer needs."""
 MAX_CONTAINERS = 200_000
 """Arrays and objects of one text: an empty one takes three bytes there, and 64 or more once it is read."""
-MAX_VALUES = 1_000_000
-"""Values of one text, counted by the commas between them."""
+MAX_VALUES = 200_000
+"""Values of one text, counted by the commas between them. Reading more would keep others waiting."""
 
 _SCALARS = frozenset({int, float, bool, type(None)})
 _PIECE = 20_000
@@ -46,7 +46,7 @@ _CANONICAL = json.JSONEncoder(
 _COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_members)
 
 
-def read_json(text: bytes) -> JsonValue:
+def read_json(text: bytes, *, most_values: int = MAX_VALUES) -> JsonValue:
     """Read one JSON text strictly.
 
     Refused, beside what no parser takes: invalid UTF-8, a byte order mark, duplicate keys, NaN and
@@ -54,9 +54,9 @@ def read_json(text: bytes) -> JsonValue:
 
     Raises:
         RequestError: ``malformed``, with the position or the key at fault; ``too_large`` for more than
-            `MAX_CONTAINERS` or `MAX_VALUES`, before anything is read.
+            `MAX_CONTAINERS` or `most_values`, before anything is read.
     """
-    refuse_many(text)
+    refuse_many(text, most_values=most_values)
     try:
         value: JsonValue = json.loads(
             text.decode("utf-8"),
@@ -191,19 +191,19 @@ def digest(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def refuse_many(text: bytes) -> None:
+def refuse_many(text: bytes, *, most_values: int = MAX_VALUES) -> None:
     """Count what a text holds before memory is taken for it; what stands in strings does not count.
 
     Raises: RequestError ``too_large``.
     """
-    if _containers(text) <= MAX_CONTAINERS and text.count(b",") < MAX_VALUES:
+    if _containers(text) <= MAX_CONTAINERS and text.count(b",") < most_values:
         return
     bare = _STRING.sub(b"", text)
     if (containers := _containers(bare)) > MAX_CONTAINERS:
         found = f"the text holds {containers} arrays and objects; at most {MAX_CONTAINERS} may be"
         raise RequestError("too_large", f"{found}. Send less, or nest it less")
-    if (values := bare.count(b",") + 1) > MAX_VALUES:
-        message = f"the text holds {values} values; at most {MAX_VALUES} may be. Send less"
+    if (values := bare.count(b",") + 1) > most_values:
+        message = f"the text holds {values} values; at most {most_values} may be. Send less"
         raise RequestError("too_large", message)
 
 
