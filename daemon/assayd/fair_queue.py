@@ -90,14 +90,13 @@ class _Waiter:
 class FairSemaphore:
     """So many slots, which those who wait get in turn.
 
-    Of four or more (or of `reserve_from`), the last is reserved for a user who has none; while one user has
-    all others, for an idle flow of it, unless `users_only`.
+    Of four or more (or of `reserve_from`), the last is reserved for a user who has none. Another flow of a
+    user who has some isn't enough: each process that a user starts is a flow.
     """
 
-    def __init__(self, count: int, *, reserve_from: int = 4, users_only: bool = False) -> None:
+    def __init__(self, count: int, *, reserve_from: int = 4) -> None:
         self._free = count
         self._reserved = 1 if count >= reserve_from else 0
-        self._users_only = users_only
         self._held: Counter[tuple[int, str]] = Counter()
         self._waiting: FairQueue[_Waiter] = FairQueue()
 
@@ -136,14 +135,11 @@ class FairSemaphore:
                 break
             if waiter.turn.done():  # its task was cancelled, and is just about to notice
                 self._waiting.remove(waiter.key)
-            elif self._free > (0 if self._is_idle(waiter) else self._reserved):
+            elif self._free > (0 if self._has_none(waiter) else self._reserved):
                 self._waiting.serve(waiter.key)
                 self._free -= 1
                 self._held[waiter.flow] += 1
                 waiter.turn.set_result(None)
 
-    def _is_idle(self, waiter: _Waiter) -> bool:
-        users = {user for user, _ in self._held}
-        if waiter.flow[0] not in users:
-            return True
-        return not self._users_only and len(users) == 1 and waiter.flow not in self._held
+    def _has_none(self, waiter: _Waiter) -> bool:
+        return all(user != waiter.flow[0] for user, _ in self._held)

@@ -95,6 +95,9 @@ class Metrics:
 
     def _surroundings(self) -> None:
         self.requests = self._counter("requests", "Requests answered.", "method", "route", "status")
+        self.refused_connections = self._counter(
+            "refused_connections", "Connections to the socket turned away: too many of one user or of all."
+        )
         self.disk_free = self._gauge("disk_free_bytes", "Room where state and artifacts are.")
         self.disk_size = self._gauge("disk_size_bytes", "Size of the file system of state and artifacts.")
         self.database_bytes = self._gauge("database_bytes", "Size of the database's files.")

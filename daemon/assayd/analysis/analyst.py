@@ -130,7 +130,7 @@ class Analyst:
             {kind: [str(one.absolute()) for one in some] for kind, some in tables.items()}
         )
         self._free: asyncio.Queue[_Worker | None] = asyncio.Queue()
-        self._turns = FairSemaphore(limits.workers, reserve_from=2, users_only=True)
+        self._turns = FairSemaphore(limits.workers, reserve_from=2)
         self._numbers = count()
         self.alive: set[_Worker] = set()
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import uvicorn
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request
+from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from assayd import __version__
@@ -16,8 +17,9 @@ from assayd.api import generations as generation_routes
 from assayd.api import library as library_routes
 from assayd.api import repairs as repair_routes
 from assayd.api import summary as summary_routes
-from assayd.api.call import ApiLimits
+from assayd.api.call import ApiLimits, raw_json
 from assayd.api.errors import install_errors
+from assayd.api.kept_answers import KeptAnswers
 from assayd.api.large_answers import LargeAnswers
 from assayd.api.peer import PeerGate, SocketAccess, protocol_for
 from assayd.api.places import Places
@@ -25,6 +27,7 @@ from assayd.api.reference import name_operations, reference
 from assayd.api.requests import RequestIds
 from assayd.batches.batches import DaemonBatches
 from assayd.byte_budget import ByteBudget
+from assayd.documents import compact
 from assayd.generations.generations import DaemonGenerations
 from assayd.metrics import Metrics
 from assayd.ports.repairs import Repairs
@@ -78,6 +81,7 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
         version=__version__,
         docs_url=None,  # their pages load scripts from elsewhere
         redoc_url=None,
+        openapi_url=None,  # a route of its own, which keeps the text
         redirect_slashes=False,
     )
     app.state.service = service
@@ -89,6 +93,7 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
     app.state.access = access
     app.state.limits = limits
     app.state.budget = budget or ByteBudget(USUAL_BYTES)
+    app.state.kept = KeptAnswers()
     app.state.large = LargeAnswers(most_s=limits.body_s)
     app.state.examining = False
     app.state.examined = None
@@ -96,11 +101,17 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
     for router in (*(module.router for module in _OWN), *routers):
         app.router.routes.extend(router.routes)
     name_operations(app.router.routes)
+    app.add_route("/openapi.json", _reference, include_in_schema=False)
     install_errors(app)
     app.add_middleware(PeerGate, access=access)
     # The last one added is the first to be asked.
     app.add_middleware(RequestIds, metrics=metrics or Metrics())
     return app
+
+
+async def _reference(request: Request) -> Response:
+    app: Api = request.app
+    return raw_json(app.state.kept.get("reference", lambda: compact(app.openapi()), changes=False))
 
 
 def server_config(

@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
+from assayd.api.kept_answers import KeptAnswers
 from assayd.api.large_answers import LARGE_BYTES, LargeAnswer, LargeAnswers
 from assayd.api.peer import Caller, SocketAccess
 from assayd.batches.batches import DaemonBatches
@@ -57,6 +58,7 @@ class Call:
     limits: ApiLimits
     budget: ByteBudget
     large: LargeAnswers
+    kept: KeptAnswers
     caller: Caller
 
     async def attempt(self, attempt_id: str) -> Attempt:
@@ -202,6 +204,7 @@ async def get_call(request: Request) -> Call:
         limits=state.limits,
         budget=state.budget,
         large=state.large,
+        kept=state.kept,
         caller=request.state.caller,
     )
 

@@ -27,7 +27,7 @@ from assayd.documents.generations import (
     generation_document,
     library_entry_body,
 )
-from assayd.documents.misfits import refuse_misfits
+from assayd.documents.misfits import place_of, refuse_misfits
 from assayd.documents.repairs import step_document
 from assayd.errors import RequestError
 from assayd.ports.generations import GenerationRequest, GenerationView
@@ -136,7 +136,7 @@ def _read_model(body: bytes, model: type[B]) -> B:
         return model.model_validate(raw)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        field = ".".join(str(part) for part in first["loc"]) or None
+        field = place_of(first["loc"]) or None
         raise RequestError("invalid", f"{field or 'the body'}: {first['msg']}", field=field) from error
 
 

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from assayd.api.kept_answers import KeptAnswers
 from assayd.api.peer import protocol_for
 from assayd.api.places import Places
 from assayd.metrics import CONTENT_TYPE
@@ -23,9 +24,10 @@ GRACE_S = 1
 
 def loopback_app(metrics: Callable[[], bytes]) -> ASGIApp:
     """Return an application that knows `/metrics` and `/healthz`."""
+    kept = KeptAnswers()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await _answer(Request(scope), metrics)(scope, receive, send)
+        await _answer(Request(scope), lambda: kept.get("metrics", metrics))(scope, receive, send)
 
     return app
 

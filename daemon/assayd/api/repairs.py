@@ -14,7 +14,7 @@ from assayd.api import answers
 from assayd.api.call import Call, CallDep, json_response, read_body
 from assayd.api.events import Documents, EventStream
 from assayd.documents import read_json, repair_document
-from assayd.documents.misfits import refuse_misfits
+from assayd.documents.misfits import place_of, refuse_misfits
 from assayd.documents.repairs import (
     RepairBody,
     RepairDocument,
@@ -156,5 +156,5 @@ def _read(body: bytes) -> RepairBody:
         return RepairBody.model_validate(raw)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        field = ".".join(str(part) for part in first["loc"]) or None
+        field = place_of(first["loc"]) or None
         raise RequestError("invalid", f"{field or 'the body'}: {first['msg']}", field=field) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from io import BytesIO
 
 from pydantic import BaseModel
@@ -26,8 +27,8 @@ MAX_NUMBER_CHARS = 400
 """How long a number may be written: more than any double or sensible integer needs."""
 MAX_CONTAINERS = 200_000
 """Arrays and objects of one text: an empty one takes three bytes there, and 64 or more once it is read."""
-MAX_VALUES = 1_000_000
-"""Values of one text, counted by the commas between them."""
+MAX_VALUES = 200_000
+"""Values of one text, counted by the commas between them. Reading more would keep others waiting."""
 _LIMITS = JsonLimits(
     depth=MAX_DEPTH, containers=MAX_CONTAINERS, values=MAX_VALUES, number_chars=MAX_NUMBER_CHARS
 )
@@ -51,15 +52,15 @@ _CANONICAL = json.JSONEncoder(
 _COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_members)
 
 
-def read_json(text: bytes) -> JsonValue:
+def read_json(text: bytes, *, most_values: int = MAX_VALUES) -> JsonValue:
     """Read one JSON text strictly.
 
     Raises:
         RequestError: ``malformed``, with the position or the key at fault; ``too_large`` for more than
-            `MAX_CONTAINERS` or `MAX_VALUES`, before anything is read.
+            `MAX_CONTAINERS` or `most_values`, before anything is read.
     """
     try:
-        return read_strictly(text, _LIMITS)
+        return read_strictly(text, replace(_LIMITS, values=most_values))
     except JsonError as error:
         raise _refused(error) from error
 
@@ -180,10 +181,10 @@ def digest(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def refuse_many(text: bytes) -> None:
+def refuse_many(text: bytes, *, most_values: int = MAX_VALUES) -> None:
     """Count what a text holds before memory is taken for it. Raises: RequestError ``too_large``."""
     try:
-        refuse_large(text, _LIMITS)
+        refuse_large(text, replace(_LIMITS, values=most_values))
     except JsonTooLargeError as error:
         raise _refused(error) from error
 

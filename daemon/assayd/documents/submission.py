@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from assayd import did_you_mean
-from assayd.documents.misfits import refuse_misfits
+from assayd.documents.misfits import MOST_PLACE_CHARS, place_of, refuse_misfits
 from assayd.documents.payload_caps import PayloadCaps, refuse_large_parts
 from assayd.documents.strict_json import canonical, digest, read_json
 from assayd.errors import RequestError
@@ -230,12 +230,13 @@ def _find_kind(kind: str, kinds: Mapping[str, Kind]) -> Kind:
 
 def _refuse(error: ValidationError, model: type[BaseModel], *, prefix: tuple[str, ...]) -> NoReturn:
     first, *others = error.errors(include_url=False, include_context=False, include_input=False)
-    field = ".".join(str(part) for part in (*prefix, *first["loc"])) or None
+    field = place_of((*prefix, *first["loc"])) or None
     more = f" (and {len(others)} more)" if others else ""
     said = first["msg"]
     if first["type"] == "extra_forbidden":
         *within, name = first["loc"]
-        said = f"there is no such field{did_you_mean.hint(str(name), _fields(model, within))}"
+        close = did_you_mean.hint(str(name)[:MOST_PLACE_CHARS], _fields(model, within))
+        said = f"there is no such field{close}"
     raise RequestError("invalid", f"{field or 'the submission'}: {said}{more}", field=field) from error
 
 

@@ -12,6 +12,7 @@ import structlog
 from pydantic import BaseModel, ValidationError
 
 from assayd.aio import Signal, task_group
+from assayd.documents.misfits import place_of
 from assayd.errors import RequestError
 from assayd.generations.loop import GenerationCourse, GenerationDependencies, run_generation
 from assayd.kind import Kind
@@ -291,7 +292,7 @@ def _read_context(model: type[BaseModel], context: Mapping[str, object]) -> Mapp
         model.model_validate_json(json.dumps(context))
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        field = ".".join(str(part) for part in ("context", *first["loc"]))
+        field = place_of(("context", *first["loc"]))
         known = (
             f"; there are {', '.join(sorted(model.model_fields))}"
             if first["type"] == "extra_forbidden"

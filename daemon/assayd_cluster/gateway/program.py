@@ -96,7 +96,14 @@ def configure_gateway(settings: GatewaySettings, gateway: Gateway) -> Callable[[
         most_of_one=limits.connections * 3 // 4,
         refused=lambda code: refusals.labels(code).inc(),
     )
-    return partial(server_config, gate, access, connections=limits.connections, silence_s=limits.silence_s)
+    return partial(
+        server_config,
+        gate,
+        access,
+        connections=limits.connections,
+        silence_s=limits.silence_s,
+        refused=gateway.parts.metrics.refused_connections.inc,
+    )
 
 
 async def _serve(

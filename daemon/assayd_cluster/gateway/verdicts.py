@@ -33,7 +33,15 @@ from assayd.ports.artifacts import ArtifactStore, Bundle, BundleAttachments, sta
 from assayd.ports.clock import Clock
 from assayd.ports.store import Event, JobStore
 from assayd.store.rows import from_micros
-from assayd_cluster.documents import MOST_SEQ, MOST_TEXT, BundleFile, GapEvent, LiveEvent, RunVerdict
+from assayd_cluster.documents import (
+    MOST_SEQ,
+    MOST_TEXT,
+    NODES_VALUES,
+    BundleFile,
+    GapEvent,
+    LiveEvent,
+    RunVerdict,
+)
 from assayd_cluster.gateway.execution import RemoteExecution
 from assayd_cluster.gateway.held_runs import HeldRun
 from assayd_cluster.gateway.runs import Runs
@@ -251,7 +259,7 @@ def _report(attempt: Attempt, brought: RunVerdict, text: bytes) -> JsonObject:
 
 def _object(text: bytes, what: str) -> JsonObject:
     try:
-        found = read_json(text)
+        found = read_json(text, most_values=NODES_VALUES)
     except RequestError as problem:
         raise _invalid(f"{what}: it cannot be read: {problem.message}") from problem
     if not isinstance(found, dict):

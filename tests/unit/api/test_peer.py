@@ -136,14 +136,19 @@ def test_operator_connects_where_another_user_would_be_turned_away(tmp_path) -> 
 
 
 def test_one_user_cannot_hold_all_connections(tmp_path) -> None:
-    with serving(FakeService(), tmp_path / "s", http=protocol_for(Places(256))) as path, ExitStack() as held:
+    refused: list[bool] = []
+    protocol = protocol_for(Places(256), refused=lambda: refused.append(True))
+    with serving(FakeService(), tmp_path / "s", http=protocol) as path, ExitStack() as held:
         answers = []
         for _ in range((256 - 256 // OPERATORS_SHARE) // 2 + 2):
             client = held.enter_context(socket.socket(socket.AF_UNIX))
             client.connect(str(path))
             client.settimeout(5)
             answers.append(client)
-        assert answers[-1].recv(100).startswith(b"HTTP/1.1 503")
+        answer = answers[-1].recv(200)
+        assert answer.startswith(b"HTTP/1.1 503")
+        assert b"retry-after: 1\r\n" in answer
+        assert len(refused) == 1
         answers[0].sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
         assert answers[0].recv(100).startswith(b"HTTP/1.1 200")
 

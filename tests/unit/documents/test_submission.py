@@ -197,6 +197,14 @@ def test_field_that_does_not_exist_is_told_with_the_one_that_was_meant(
     assert refusal(body(**changes)).message.partition(": ")[2] == message
 
 
+@pytest.mark.parametrize("part", [{"K": 1}, {"labels": {"K": "a"}}, {"overrides": {"resources": {"K": 1}}}])
+def test_wrong_key_is_shortened_where_it_is_repeated(part: dict[str, object]) -> None:
+    text = body(**part).replace(b'"K"', b'"%b"' % (b"k" * 1_000_000))
+    refused = refusal(text)
+    assert len(refused.message) + len(refused.field or "") < 1000
+    assert "kkk" in refused.message
+
+
 def test_labels_that_name_no_folder_are_free() -> None:
     labels = {"category": "reports", "ticket": "Team-A/2024.03/X_1", "run": "x" * 128}
     assert read_submission(body(labels=labels), KINDS).labels == labels
