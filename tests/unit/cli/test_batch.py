@@ -182,8 +182,8 @@ def test_status_and_list_and_json(assay, write, capsys) -> None:
     ("words", "said"),
     [
         (["run", "/nowhere.jsonl"], "/nowhere.jsonl: No such file or directory"),
-        (["status", "nothing"], "there is no batch nothing"),
-        (["cancel", "nothing"], "there is no batch nothing"),
+        (["status", "nothing"], "there is no batch nothing; one that has ended is kept as `retention` says"),
+        (["cancel", "nothing"], "there is no batch nothing; one that has ended is kept as `retention` says"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(assay, words: list[str], said: str, capsys) -> None:
