@@ -96,7 +96,12 @@ async def hint_generation(request: Request, call: CallDep, generation_id: Id) ->
     """Go on with a finished generation: with a person's hint, and a full budget."""
     view = await call.generation(generation_id)
     wanted = await read_model(request, call, HintBody)
-    view = await call.generations.hint(view, wanted.hint, call.caller.peer.uid)
+    attempt = await call.attempt(wanted.attempt_id) if wanted.attempt_id is not None else None
+    whose = view.generation.uid, view.generation.kind
+    if attempt is not None and (attempt.peer.uid, attempt.kind) != whose:
+        message = "the attempt is of another user or another kind than the generation"
+        raise RequestError("invalid", message, field="attempt_id")
+    view = await call.generations.hint(view, wanted.hint, call.caller.peer.uid, attempt=attempt)
     return json_response(await _document(call, view), status=202)
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from assayd.documents.base import BaseDocument, Timestamp, milliseconds, written_time
 from assayd.documents.repairs import FixDocument, fix_document
 from assayd.documents.strict_json import with_texts
-from assayd.documents.submission import FreeLabelText, IntentText, LabelText, WebhookText
+from assayd.documents.submission import FreeLabelText, IntentText, LabelText, Ulid, WebhookText
 from assayd.model.generation import Draft, LibraryEntry
 from assayd.ports.generations import GenerationView
 
@@ -50,6 +50,9 @@ class HintBody(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     hint: str = Field(min_length=1, max_length=4096, description="What to do better.")
+    attempt_id: Ulid | None = Field(
+        None, description="The attempt to go on from, e.g. an edited one; null: the generation's last."
+    )
 
 
 class ApproveBody(BaseModel):

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from assayd.aio import Signal, task_group
 from assayd.errors import RequestError
 from assayd.generations.loop import GenerationCourse, GenerationDependencies, run_generation
+from assayd.model.attempt import Attempt
 from assayd.model.generation import Generation, GenerationOutcome, Grant
 from assayd.model.repair import Repair
 from assayd.model.submission import Peer
@@ -225,8 +226,10 @@ class DaemonGenerations:
             left -= 0 if repair is None else len(repair.fixes)
         return None
 
-    async def hint(self, view: GenerationView, hint: str, uid: int) -> GenerationView:
-        """Go on with a person's hint and a full budget."""
+    async def hint(
+        self, view: GenerationView, hint: str, uid: int, *, attempt: Attempt | None = None
+    ) -> GenerationView:
+        """Go on with a person's hint and a full budget, from its last attempt or from that one."""
         generation = view.generation
         if generation.outcome is None or generation.id in self._running:
             raise RequestError("generation.running", "the generation is under way; cancel it, or wait")
@@ -238,6 +241,7 @@ class DaemonGenerations:
             detail=None,
             finished_at=None,
             ends_at=now + self._deps.timeout,
+            attempt_id=generation.attempt_id if attempt is None else attempt.id,
         )
         await self._store.save(goes_on)
         await self._drive(goes_on)

@@ -101,8 +101,13 @@ class Generations(Protocol):
         """Return prompt and answer of one of its attempts, as they are numbered in its document."""
         ...
 
-    async def hint(self, view: GenerationView, hint: str, uid: int) -> GenerationView:
-        """Go on with a person's hint and a full budget. Raises: RequestError ``generation.running``."""
+    async def hint(
+        self, view: GenerationView, hint: str, uid: int, *, attempt: Attempt | None = None
+    ) -> GenerationView:
+        """Go on with a person's hint and a full budget, from its last attempt or from that one.
+
+        Raises: RequestError ``generation.running``.
+        """
         ...
 
     async def cancel(self, view: GenerationView) -> None:

@@ -2,142 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
 import html
-import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from threading import Event
 
 import pytest
 from textual.pilot import Pilot
 
 from assayd.cli.generate import Given
-from assayd.cli.screens.session import Asked, Chain, Offered, Outcome, Session
-from assayd.cli.screens.wizard import Ended, Wizard
-from assayd.client import Document, Refused, StreamEvent
-from support.daemons.fake_service import GOLDEN as ATTEMPTS
+from assayd.cli.screens.result import Rules
+from assayd.cli.screens.session import Asked
+from assayd.cli.screens.wizard import Ended
+from assayd.client import Refused
+from support.fakes.played_wizard import (
+    FAILED,
+    PASSED,
+    WORDS,
+    Played,
+    event,
+    outcome,
+    picture,
+    shown,
+    until,
+    wizard,
+)
 
 DRAWING = Path(__file__).parents[4] / "docs" / "wizard.svg"
-CONTEXTS = {
-    "extractor": frozenset({"sample_paths", "cases"}),
-    "pipeline": frozenset({"files", "database"}),
-    "fifth": frozenset({"libraries", "task_type", "files", "execute"}),
-}
 PICTURES = Path(__file__).parent / "golden"
-WORDS = "quarter folder should compute start and end month"
-CODE = 'from pathlib import Path\n\n\ndef extract(path: str) -> dict:\n    return {"year": 2024}\n'
-
-
-def outcome(name: str, **more: object) -> Outcome:
-    attempt: Document = json.loads((ATTEMPTS / f"{name}.json").read_text())
-    attempt["bundle"] = None  # its place depends on the machine
-    submission = {"kind": "extractor", "policy": "extractor", "payload": {"code": CODE}}
-    values: dict[str, object] = {"attempt": attempt, "submission": submission} | more
-    return Outcome(**values)  # type: ignore[arg-type]
-
-
-PASSED = outcome("validated", told="validated", generation_id="01G")
-FAILED = outcome("failed_at_run", told="exhausted", generation_id="01G")
-
-
-class Played(Session):
-    """A session that comes to outcomes in turn; what was asked of it is kept."""
-
-    def __init__(self, *outcomes: Outcome | Refused) -> None:
-        super().__init__(None)
-        self.outcomes = list(outcomes)
-        self.done: list[tuple[object, ...]] = []
-        self.told: list[StreamEvent] = []
-        self.provider: str | None = None
-        self.webhook: str | None = None
-        self.may_end = Event()
-        self.may_end.set()
-        self.may_offer = Event()
-        self.may_offer.set()
-        self.writers: tuple[str, ...] = ("writer",)
-
-    def offered(self, kind: str) -> Offered:
-        self.may_offer.wait(timeout=60)
-        if kind == "gone":
-            raise Refused("kind.unknown", "there is no kind 'gone'", status=404)
-        return Offered(context=CONTEXTS[kind], writers=self.writers)
-
-    def begin(self, asked: Asked) -> Chain:
-        self.done.append(("begin", asked.intent, dict(asked.context)))
-        self.provider, self.webhook = asked.provider, asked.webhook
-        if isinstance(self.outcomes[0], Refused):
-            raise self.outcomes.pop(0)
-        return Chain(id="01G", form="generation", most=3)
-
-    def follow(self, chain: Chain) -> Iterator[StreamEvent]:
-        if chain.form == "generation":
-            yield from self.told
-            self.may_end.wait(timeout=60)
-
-    def events(self, attempt_id: str) -> Iterator[StreamEvent]:
-        yield event("stage", {"name": "syntax", "status": "passed", "duration_ms": 1.0, "findings": 0})
-        yield event("state", {"state": "running"})
-        yield event("unit", {"status": "started", "index": 3, "total": 5})
-
-    def outcome(self, chain: Chain) -> Outcome:
-        found = self.outcomes.pop(0)
-        assert isinstance(found, Outcome)
-        return found
-
-    def cancel(self, chain: Chain) -> None:
-        self.done.append(("cancel", chain.id))
-        self.may_end.set()
-
-    def hint(self, outcome: Outcome, hint: str) -> Chain:
-        self.done.append(("hint", hint))
-        return Chain(id="01G", form="generation", most=3)
-
-    def submit(self, outcome: Outcome, texts: Mapping[str, str]) -> Chain:
-        self.done.append(("submit", dict(texts)))
-        return Chain(id="01A", form="attempt")
-
-    def approve(self, outcome: Outcome, name: str) -> str:
-        self.done.append(("approve", name))
-        if name == "taken":
-            raise Refused("library.name", "another name, please [@click=app.exit]now[/]", status=422)
-        return f"{name}@1"
-
-    def accept(self, repair_id: str) -> str:
-        self.done.append(("accept", repair_id))
-        return "rules"
-
-
-def event(kind: str, body: Document) -> StreamEvent:
-    return StreamEvent(id="1", kind=kind, at="", body=body)
-
-
-def wizard(session: Session, **more: object) -> Wizard:
-    asked = Asked(kind="extractor", intent=WORDS)
-    given = Given(
-        sample_paths=["/data/Q1/report.csv"], files=(), database=None, examples=(), inputs=None, options=()
-    )
-    values: dict[str, object] = {"asked": asked, "given": given, "name": "months"} | more
-    return Wizard(session, **values)  # type: ignore[arg-type]
-
-
-async def until(pilot: Pilot[Ended], reached: Callable[[], bool]) -> None:
-    """Let the application work until something is so."""
-    async with asyncio.timeout(20):
-        while not reached():
-            await pilot.pause(0.01)
-
-
-async def shown(pilot: Pilot[Ended], screen: str) -> None:
-    await until(pilot, lambda: type(pilot.app.screen).__name__ == screen)
-    await pilot.pause()
-
-
-def picture(pilot: Pilot[Ended]) -> str:
-    rows = pilot.app.screen._compositor.render_strips()
-    return "".join("".join(part.text for part in row).rstrip() + "\n" for row in rows)
 
 
 def like_the_golden_one(pilot: Pilot[Ended], name: str) -> None:
@@ -398,19 +290,32 @@ async def test_regenerate_asks_for_the_same_again() -> None:
     assert session.done[0] == session.done[1]
 
 
-async def test_rules_that_are_offered_can_be_taken() -> None:
+def offer() -> tuple[str, dict[str, object]]:
     applied = {"paths": 1, "complete": 1, "shown": []}
     fallback = {"trigger": "timeout", "reason": "It ran too long.", "rules": "extract:\n", "notes": {}}
-    offer = ("01R", fallback | {"applied": applied, "accepted_at": None})
-    session = Played(outcome("failed_at_run", offer=offer))
+    return "01R", fallback | {"applied": applied, "accepted_at": None}
+
+
+async def test_rules_that_are_offered_are_accepted_under_a_name() -> None:
+    session = Played(outcome("failed_at_run", offer=offer()))
+    Path("months.yaml").touch()
     app = wizard(session)
     async with app.run_test(size=(80, 24)) as pilot:
         await shown(pilot, "Asking")
         await pilot.press("ctrl+g")
         await shown(pilot, "Result")
         await pilot.press("y")
+        await shown(pilot, "Line")
+        await pilot.press("enter")
+        await until(pilot, lambda: "months.yaml exists already" in picture(pilot))
+        assert session.done[-1][0] == "begin"
+        await pilot.press("end", "2", "enter")
         await until(pilot, lambda: app.return_value is not None)
     assert session.done[-1] == ("accept", "01R")
+    ended = app.return_value
+    assert ended is not None
+    assert (ended.code, ended.approved) == (0, None)
+    assert ended.rules == Rules(name="months2", text="rules", path=Path("months2.yaml"))
 
 
 async def test_an_attempt_is_reviewed_without_asking() -> None:
@@ -418,10 +323,55 @@ async def test_an_attempt_is_reviewed_without_asking() -> None:
     app = wizard(session, asked=None, given=None, reviewed="01A")
     async with app.run_test(size=(80, 24)) as pilot:
         await shown(pilot, "Result")
-        assert "Regenerate" not in picture(pilot)
         await pilot.press("escape")
         await until(pilot, lambda: app.return_value is not None)
     assert app.return_value.code == 1  # type: ignore[union-attr]
+
+
+async def test_an_attempt_that_was_submitted_by_hand_cannot_be_asked_for_again() -> None:
+    session = Played(outcome("failed_at_run"))
+    async with wizard(session, asked=None, given=None, reviewed="01A").run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Result")
+        assert "Regenerate" not in picture(pilot)
+
+
+async def test_a_reviewed_attempt_of_a_generation_can_be_asked_for_again() -> None:
+    session = Played(FAILED, PASSED)
+    async with wizard(session, asked=None, given=None, reviewed="01A").run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Result")
+        await pilot.press("r")
+        await until(pilot, lambda: "Passed" in picture(pilot))
+    assert session.done == [("again", "01G")]
+
+
+async def test_a_pass_is_not_lost_by_asking_again() -> None:
+    session = Played(PASSED, FAILED)
+    app = wizard(session)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Asking")
+        await pilot.press("ctrl+g")
+        await shown(pilot, "Result")
+        assert "Earlier pass" not in picture(pilot)
+        await pilot.press("r")
+        await until(pilot, lambda: "Failed at" in picture(pilot))
+        await pilot.press("b")
+        await until(pilot, lambda: "Passed" in picture(pilot))
+        await pilot.press("enter")
+        await shown(pilot, "Line")
+        await pilot.press("enter")
+        await until(pilot, lambda: app.return_value is not None)
+    assert session.done[-1] == ("approve", "months")
+
+
+async def test_a_name_is_proposed_by_the_words() -> None:
+    named = outcome("validated", submission=PASSED.submission | {"intent": WORDS})  # type: ignore[operator]
+    async with wizard(Played(named), name="").run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Asking")
+        await pilot.press("ctrl+g")
+        await shown(pilot, "Result")
+        await pilot.press("enter")
+        await shown(pilot, "Line")
+        assert "quarter_folder_start_end" in picture(pilot)
 
 
 async def test_no_text_of_code_acts_on_the_terminal() -> None:
