@@ -149,7 +149,9 @@ async def _document(call: Call, view: GenerationView, *, listed: bool = False) -
     ran = [draft.attempt_id for draft in view.generation.drafts if draft.attempt_id is not None]
     ids = [*ran, *([view.generation.attempt_id] if view.generation.attempt_id else [])]
     approved = await call.library.of_attempts(ids) if ids else ()
-    return generation_document(view, approved, listed=listed)
+    ended = view.generation.outcome is not None and not listed
+    diffs = await call.generations.diffs(view) if ended else ()
+    return generation_document(view, approved, listed=listed, diffs=diffs)
 
 
 async def _told(call: Call, generation_id: str) -> Documents:

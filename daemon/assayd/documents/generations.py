@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -149,9 +150,16 @@ class LibraryPageDocument(BaseDocument):
 
 
 def generation_document(
-    view: GenerationView, approved: Sequence[LibraryEntry] = (), *, listed: bool = False
+    view: GenerationView,
+    approved: Sequence[LibraryEntry] = (),
+    *,
+    listed: bool = False,
+    diffs: Sequence[str | None] = (),
 ) -> GenerationDocument:
-    """Return the document of a generation; in a list, without its context."""
+    """Return the document of a generation; in a list, without its context.
+
+    `diffs` says what each of its attempts changed, as far as that was looked up.
+    """
     generation = view.generation
     last = approved[-1] if approved else None
     return GenerationDocument.from_value(
@@ -160,14 +168,13 @@ def generation_document(
         context={} if listed else dict(generation.context),
         labels=dict(generation.labels),
         hints=[GrantDocument.from_value(grant) for grant in generation.grants],
-        attempts=[replace_number(fix, number) for number, fix in enumerate(_attempts(view), 1)],
+        attempts=[
+            fix.model_copy(update={"number": number, "diff": diff})
+            for number, (fix, diff) in enumerate(zip_longest(_attempts(view), diffs), 1)
+            if fix is not None
+        ],
         approved=None if last is None else ApprovedDocument.from_value(last),
     )
-
-
-def replace_number(fix: FixDocument, number: int) -> FixDocument:
-    """Return an attempt with its place in the whole chain."""
-    return fix.model_copy(update={"number": number})
 
 
 def _attempts(view: GenerationView) -> Iterator[FixDocument]:

@@ -22,6 +22,7 @@ from assayd.ports.driving import ELSEWHERE_S, Driven
 from assayd.ports.generatable import Generatable
 from assayd.ports.generations import GenerationRequest, GenerationView
 from assayd.ports.llm import ProviderStep
+from assayd.repairs.chain import diff_of
 from assayd.repairs.hearing import HeardAnswer
 from assayd.repairs.providers import rules
 
@@ -212,6 +213,20 @@ class DaemonGenerations:
         found = await self._store.list(uid=uid, before=before, limit=limit)
         return [await self._view(one) for one in found]
 
+    async def diffs(self, view: GenerationView) -> Sequence[str | None]:
+        """Return what each of its attempts changed in the one before, in the order of its document."""
+        found: list[str | None] = []
+        for draft in view.generation.drafts:
+            follows = draft.attempt_id is not None and draft.parent_id is not None
+            found.append(await self._diff(draft.parent_id, draft.attempt_id) if follows else None)
+            repair = view.repairs.get(draft.repair_id or "")
+            found += await self._deps.repairs.diffs(repair) if repair is not None else ()
+        return found
+
+    async def _diff(self, before: str | None, after: str | None) -> str | None:
+        read = self._deps.attempts.submission
+        return await diff_of(await read(str(before)), await read(str(after)))
+
     async def step(self, view: GenerationView, number: int) -> ProviderStep | None:
         """Return prompt and answer of one of its attempts, as they are numbered in its document."""
         left = number
@@ -297,5 +312,7 @@ def _read_context(model: type[BaseModel], context: Mapping[str, object]) -> Mapp
             if first["type"] == "extra_forbidden"
             else ""
         )
-        raise RequestError("invalid", f"{field}: {first['msg']}{known}", field=field) from error
+        raise RequestError(
+            "invalid", f"{field}: {first['msg'].removeprefix('Value error, ')}{known}", field=field
+        ) from error
     return context

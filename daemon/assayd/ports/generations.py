@@ -97,6 +97,13 @@ class Generations(Protocol):
         """List generations, newest first."""
         ...
 
+    async def diffs(self, view: GenerationView) -> Sequence[str | None]:
+        """Return what each of its attempts changed in the one before, as they are numbered in its document.
+
+        None for the first, for one that was not submitted, or is not kept any more.
+        """
+        ...
+
     async def step(self, view: GenerationView, number: int) -> ProviderStep | None:
         """Return prompt and answer of one of its attempts, as they are numbered in its document."""
         ...

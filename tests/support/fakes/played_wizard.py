@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from threading import Event
 
 from textual.pilot import Pilot
@@ -20,6 +22,7 @@ CONTEXTS = {
     "pipeline": frozenset({"files", "database"}),
     "fifth": frozenset({"libraries", "task_type", "files", "execute"}),
 }
+PICTURES = Path(__file__).parents[2] / "unit/cli/screens/golden"
 WORDS = "quarter folder should compute start and end month"
 CODE = 'from pathlib import Path\n\n\ndef extract(path: str) -> dict:\n    return {"year": 2024}\n'
 
@@ -83,6 +86,9 @@ class Played(Session):
         yield event("state", {"state": "running"})
         yield event("unit", {"status": "started", "index": 3, "total": 5})
 
+    def failure_of(self, attempt_id: str) -> str:
+        return f"line 3: what is wrong in {attempt_id}"
+
     def outcome(self, chain: Chain) -> Outcome:
         found = self.outcomes.pop(0)
         assert isinstance(found, Outcome)
@@ -139,3 +145,10 @@ async def shown(pilot: Pilot[Ended], screen: str) -> None:
 def picture(pilot: Pilot[Ended]) -> str:
     rows = pilot.app.screen._compositor.render_strips()
     return "".join("".join(part.text for part in row).rstrip() + "\n" for row in rows)
+
+
+def like_the_golden_one(pilot: Pilot[Ended], name: str) -> None:
+    path = PICTURES / f"{name}.txt"
+    if os.environ.get("ASSAY_GOLDEN") == "write":
+        path.write_text(picture(pilot))
+    assert picture(pilot) == path.read_text()

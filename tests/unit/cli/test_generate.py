@@ -138,3 +138,8 @@ def test_rules_that_were_accepted_are_written_and_told(tmp_path: Path, capsys) -
     assert leave(cast("Wizard", EndedWizard(Ended(code=0, rules=rules)))) == 0
     assert rules.path.read_text() == "extract:\n"
     assert f"the rules of months are in {rules.path}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_what_is_no_number_in_json_is_text(number: str) -> None:
+    assert read_context("code", given(options=[f"timeout_s={number}"])) == {"timeout_s": number}

@@ -146,6 +146,20 @@ class Session:
         """Follow one attempt of a chain."""
         return self.follow(Chain(id=attempt_id, form="attempt"))
 
+    def failure_of(self, attempt_id: str) -> str:
+        """Return the first error of a finished attempt, in a line; empty where none is kept.
+
+        Raises: ClientError.
+        """
+        with PlainClient(self._daemon) as client:
+            report = client.attempt(attempt_id)["report"] or {}
+        errors = (one for one in report.get("findings", ()) if one["severity"] == "error")
+        first = next(errors, None)
+        if first is None:
+            return ""
+        line = f"line {first['line']}: " if first["line"] else ""
+        return f"{line}{first['message']}"
+
     def cancel(self, chain: Chain) -> None:
         """Cancel a chain, unless it has ended meanwhile."""
         with PlainClient(self._daemon) as client:
@@ -159,12 +173,12 @@ class Session:
         """Return what a chain came to. Raises: ClientError."""
         with PlainClient(self._daemon) as client:
             if chain.form == "attempt":
-                return _of_attempt(client, chain.id, generation_id=chain.generation_id)
+                return outcome_of_attempt(client, chain.id, generation_id=chain.generation_id)
             ended = _state(client, chain)
             ran = [one for one in ended["attempts"] if one["attempt_id"]]
             last = ran[-1]["attempt_id"] if ran else ended["attempt_id"]
             detail = f": {ended['detail']}" if ended.get("detail") else ""
-            return _of_attempt(
+            return outcome_of_attempt(
                 client,
                 last,
                 told=f"{ended['outcome'] or ended['state']}{detail}",
@@ -236,7 +250,7 @@ def _state(client: PlainClient, chain: Chain) -> Document:
     return found
 
 
-def _of_attempt(
+def outcome_of_attempt(
     client: PlainClient,
     attempt_id: str | None,
     *,
@@ -244,6 +258,7 @@ def _of_attempt(
     diff: str | None = None,
     generation_id: str | None = None,
 ) -> Outcome:
+    """Return an attempt as an outcome, once it has ended. Raises: ClientError."""
     if attempt_id is None:
         return Outcome(told=told, generation_id=generation_id)
     attempt = client.attempt(attempt_id)

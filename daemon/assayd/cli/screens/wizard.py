@@ -139,7 +139,9 @@ class Wizard(App[Ended]):
 
     def on_key(self, event: events.Key) -> None:
         """Keep what is typed while there is no screen yet: it is meant for the first field."""
-        if len(self.screen_stack) == 1 and event.is_printable and event.character:
+        if isinstance(self.screen, Asking):
+            self.screen.on_key(event)  # it was on its way to the screen before this one
+        elif len(self.screen_stack) == 1 and event.is_printable and event.character:
             self._typed += event.character
 
     async def _shown(self, outcome: Outcome) -> Step:
