@@ -15,6 +15,7 @@ import typer
 
 from assayd.cli.exits import CANCELLED, FAILED, TROUBLE, VALIDATED
 from assayd.cli.failures import failed_lines
+from assayd.cli.screens.naming import NAME
 from assayd.client import Conflict, Document, PlainClient, Target
 from assayd.errors import RequestError
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 generate_app = typer.Typer()
 
 OF_OUTCOME = {"validated": VALIDATED, "cancelled": CANCELLED, "provider_failed": TROUBLE}
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _SCHEMA_SUFFIX = ".sql"
 
 
@@ -152,7 +152,7 @@ def review(
     daemon = context.find_root().obj
     with PlainClient(daemon) as client:
         found = attempt_id(client, attempt)
-    raise typer.Exit(_ended(Wizard(Session(daemon, provider=provider), reviewed=found)))
+    raise typer.Exit(leave(Wizard(Session(daemon, provider=provider), reviewed=found)))
 
 
 def on_a_terminal() -> bool:
@@ -165,14 +165,17 @@ def _on_screens(daemon: Target, request: dict[str, Any], given: Given, *, name: 
     from assayd.cli.screens.wizard import Wizard
 
     session = Session(daemon, provider=request["provider"])
-    return _ended(Wizard(session, asked=Asked(**request), given=given, name=name), out)
+    return leave(Wizard(session, asked=Asked(**request), given=given, name=name, out=out), out)
 
 
-def _ended(wizard: Wizard, out: Path | None = None) -> int:
+def leave(wizard: Wizard, out: Path | None = None) -> int:
     """Run screens to their end; return the exit code."""
     ended = wizard.run()
     if ended is None:
         return CANCELLED
+    if ended.rules is not None:
+        write_texts({"": ended.rules.text}, ended.rules.path)
+        print(f"Accepted: the rules of {ended.rules.name} are in {ended.rules.path}")
     if ended.approved is not None:
         print(f"Approved: {ended.approved}")
         if out is not None and ended.outcome is not None and ended.outcome.submission is not None:
@@ -322,7 +325,7 @@ def _name_of(name: str | None, out: Path | None) -> str:
     Raises: RequestError ``library.name``.
     """
     wanted = name or (out.stem if out is not None else "")
-    if not _NAME.fullmatch(wanted):
+    if not NAME.fullmatch(wanted):
         message = f"--yes approves under a name of a-z, 0-9, _ and -, not {wanted!r}; give --name or --out"
         raise RequestError("library.name", message, field="name")
     return wanted

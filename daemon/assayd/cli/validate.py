@@ -217,12 +217,16 @@ def _read_json(path: Path) -> object:
 
 def _read_value(text: str) -> object:
     try:
-        value: object = json.loads(text)
+        value: object = json.loads(text, parse_constant=_no_number)
     except ValueError:
         if "," in text:
             return [_read_value(item.strip()) for item in text.split(",") if item.strip()]
         return text
     return value
+
+
+def _no_number(name: str) -> object:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:

@@ -193,10 +193,16 @@ def cancel_generation(generation_id: str) -> ClientRequest[documents.GenerationD
     return _post(lambda: documents.GenerationDocument, "generations", generation_id, "cancel")
 
 
-def hint_generation(generation_id: str, hint: str) -> ClientRequest[documents.GenerationDocument]:
-    """Go on with a finished generation. Raises: ClientError ``generation.running``."""
+def hint_generation(
+    generation_id: str, hint: str, *, attempt_id: str | None = None
+) -> ClientRequest[documents.GenerationDocument]:
+    """Go on with a finished generation, or with an edited attempt in the place of its last.
+
+    Raises: ClientError ``generation.running``.
+    """
+    document = {"hint": hint} | ({} if attempt_id is None else {"attempt_id": attempt_id})
     return _post(
-        lambda: documents.GenerationDocument, "generations", generation_id, "hint", document={"hint": hint}
+        lambda: documents.GenerationDocument, "generations", generation_id, "hint", document=document
     )
 
 

@@ -16,12 +16,14 @@ from assayd.documents.misfits import place_of
 from assayd.errors import RequestError
 from assayd.generations.loop import GenerationCourse, GenerationDependencies, run_generation
 from assayd.kind import Kind
+from assayd.model.attempt import Attempt
 from assayd.model.generation import Generation, GenerationOutcome, Grant
 from assayd.model.repair import Repair
 from assayd.model.submission import Peer
 from assayd.ports.driving import ELSEWHERE_S, Driven
 from assayd.ports.generations import GenerationRequest, GenerationView
 from assayd.ports.llm import ProviderStep
+from assayd.repairs.chain import diff_of
 from assayd.repairs.hearing import HeardAnswer
 from assayd.repairs.providers import rules
 
@@ -216,6 +218,20 @@ class DaemonGenerations:
         found = await self._store.list(uid=uid, before=before, limit=limit)
         return [await self._view(one) for one in found]
 
+    async def diffs(self, view: GenerationView) -> Sequence[str | None]:
+        """Return what each of its attempts changed in the one before, in the order of its document."""
+        found: list[str | None] = []
+        for draft in view.generation.drafts:
+            follows = draft.attempt_id is not None and draft.parent_id is not None
+            found.append(await self._diff(draft.parent_id, draft.attempt_id) if follows else None)
+            repair = view.repairs.get(draft.repair_id or "")
+            found += await self._deps.repairs.diffs(repair) if repair is not None else ()
+        return found
+
+    async def _diff(self, before: str | None, after: str | None) -> str | None:
+        read = self._deps.attempts.submission
+        return await diff_of(await read(str(before)), await read(str(after)))
+
     async def step(self, view: GenerationView, number: int) -> ProviderStep | None:
         """Return prompt and answer of one of its attempts, as they are numbered in its document."""
         left = number
@@ -230,8 +246,13 @@ class DaemonGenerations:
             left -= 0 if repair is None else len(repair.fixes)
         return None
 
-    async def hint(self, view: GenerationView, hint: str, uid: int) -> GenerationView:
-        """Go on with a person's hint and a full budget. Raises: RequestError ``generation.running``."""
+    async def hint(
+        self, view: GenerationView, hint: str, uid: int, *, attempt: Attempt | None = None
+    ) -> GenerationView:
+        """Go on with a person's hint and a full budget, from its last attempt or from that one.
+
+        Raises: RequestError ``generation.running``.
+        """
         generation = view.generation
         if generation.outcome is None or generation.id in self._running:
             raise RequestError("generation.running", "the generation is under way; cancel it, or wait")
@@ -243,6 +264,7 @@ class DaemonGenerations:
             detail=None,
             finished_at=None,
             ends_at=now + self._deps.timeout,
+            attempt_id=generation.attempt_id if attempt is None else attempt.id,
         )
         await self._store.save(goes_on)
         await self._drive(goes_on)
@@ -298,5 +320,7 @@ def _read_context(model: type[BaseModel], context: Mapping[str, object]) -> Mapp
             if first["type"] == "extra_forbidden"
             else ""
         )
-        raise RequestError("invalid", f"{field}: {first['msg']}{known}", field=field) from error
+        raise RequestError(
+            "invalid", f"{field}: {first['msg'].removeprefix('Value error, ')}{known}", field=field
+        ) from error
     return context

@@ -235,8 +235,7 @@ class GenerationCourse:
         """Have a failed draft repaired, with what is left of the budget."""
         repairs, repair_id = self._deps.repairs, str(draft.repair_id)
         if await repairs.get(repair_id) is None:
-            if self._left() <= 0:
-                return GenerationOutcome.EXHAUSTED, None
+            # Without a fix left to try, it ends at once, and offers rules where code did not come about.
             await repairs.begin(self._repair(draft, repair_id))
         ended = None
         async for ended in repairs.follow(repair_id):

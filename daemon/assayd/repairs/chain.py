@@ -24,12 +24,13 @@ async def diffs_of(repair: Repair, read: ReadSubmission) -> tuple[str | None, ..
     before, diffs = await read(repair.attempt_id), list[str | None]()
     for fix in repair.fixes:
         after = await read(fix.attempt_id) if fix.attempt_id is not None else None
-        diffs.append(await _diff(before, after))
+        diffs.append(await diff_of(before, after))
         before = after if fix.attempt_id is not None else before
     return tuple(diffs)
 
 
-async def _diff(before: Document | None, after: Document | None) -> str | None:
+async def diff_of(before: Document | None, after: Document | None) -> str | None:
+    """Return what changed between two submissions; None where one of them is not kept any more."""
     if before is None or after is None:
         return None
     return await asyncio.to_thread(submission_diff, before.get("payload"), after.get("payload"))

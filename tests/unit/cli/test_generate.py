@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from assayd.cli.generate import Given, read_context, texts_of, write_texts
+from assayd.cli.generate import Given, leave, read_context, texts_of, write_texts
+from assayd.cli.screens.result import Rules
+from assayd.cli.screens.wizard import Ended, Wizard
 from assayd.cli.validate import read_files
 from assayd.errors import RequestError, StoreError
 from assayd.kinds.pipeline.from_files import from_files
@@ -118,3 +121,25 @@ def test_yes_without_name_and_file_is_refused(assay, capsys) -> None:
 def test_entry_of_no_version_is_refused(assay, capsys, reference: str) -> None:
     assert assay("library", "show", reference) == 2
     assert "NAME@VERSION" in capsys.readouterr().err
+
+
+class EndedWizard:
+    """Screens that came to an end."""
+
+    def __init__(self, ended: Ended) -> None:
+        self._ended = ended
+
+    def run(self) -> Ended:
+        return self._ended
+
+
+def test_rules_that_were_accepted_are_written_and_told(tmp_path: Path, capsys) -> None:
+    rules = Rules(name="months", text="extract:\n", path=tmp_path / "months.yaml")
+    assert leave(cast("Wizard", EndedWizard(Ended(code=0, rules=rules)))) == 0
+    assert rules.path.read_text() == "extract:\n"
+    assert f"the rules of months are in {rules.path}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_what_is_no_number_in_json_is_text(number: str) -> None:
+    assert read_context("code", given(options=[f"timeout_s={number}"])) == {"timeout_s": number}

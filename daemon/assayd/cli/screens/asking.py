@@ -17,6 +17,7 @@ from textual.widgets import Button, Footer, Select, Static, TextArea
 
 from assayd.cli.generate import Given, read_context
 from assayd.cli.screens.fields import (
+    CONTEXT,
     DATABASE,
     FIELDS,
     INTENT,
@@ -57,6 +58,9 @@ class Asking(Screen[Entered | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+g", "go", "Generate"),
         Binding("escape", "leave", "Leave"),
+        # Before the field has it: else keys that follow quickly still come into the field that is left.
+        Binding("tab", "app.focus_next", show=False, priority=True),
+        Binding("shift+tab", "app.focus_previous", show=False, priority=True),
     ]
     AUTO_FOCUS = f"#{INTENT}"
 
@@ -127,16 +131,21 @@ class Asking(Screen[Entered | None]):
     def tell(self, trouble: AssaydError) -> None:
         """Say at the top what is wrong, and lead to the field that it is about."""
         self.query_one("#trouble", Static).update(plain(trouble.message))
+        shown = [*self.query("TextArea, Select").results(Widget)]
         wrong = field_of(trouble.field)
-        for field in self.query("#last Select, TextArea, Select").results(Widget):
+        if wrong == CONTEXT:
+            wrong = next((field.id for field in shown if field.id != INTENT), None)
+        for field in shown:
             field.set_class(field.id == wrong, "wrong")
             field.border_subtitle = "correct this" if field.id == wrong else ""
             if field.id == wrong:
                 field.focus()
 
     def on_key(self, event: events.Key) -> None:
-        """Give keys to the words while nothing has the focus yet."""
-        if self.focused is None and event.is_printable and event.character:
+        """Give the words what was typed before they had the focus: no field has taken it."""
+        early = self.focused is None or self.focused.id == INTENT
+        if early and event.is_printable and event.character:
+            event.stop()
             self.type(event.character)
 
     def _read(self) -> Entered:

@@ -15,6 +15,8 @@ from assayd.errors import RequestError
 MOST_PATHS = 50
 DATABASES = ("*.db", "*.sqlite", "*.sqlite3", "*.sql")
 INTENT = "intent"
+CONTEXT = "context"
+"""What an error names that is about no single part of the context."""
 OPTION = "option"
 DATABASE = "database"
 PROVIDER = "provider"
@@ -57,6 +59,8 @@ def field_of(name: str | None) -> str | None:
         return first
     if first != "context":
         return None
+    if not rest:  # as a whole: something is missing in it
+        return CONTEXT
     key = rest.partition(".")[0]
     own = next((field.name for field in FIELDS if field.key == key), None)
     return own or (DATABASE if key == DATABASE else OPTION if key else None)

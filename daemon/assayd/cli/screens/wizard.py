@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from textual import events, work
 from textual.app import App
@@ -12,8 +13,9 @@ from textual.app import App
 from assayd.cli.exits import CANCELLED, FAILED, VALIDATED
 from assayd.cli.generate import Given
 from assayd.cli.screens.asking import Asking
-from assayd.cli.screens.result import Result, Step
-from assayd.cli.screens.session import Asked, Chain, Offered, Outcome, Session
+from assayd.cli.screens.naming import Wanted, proposed_name
+from assayd.cli.screens.result import Result, Rules, Step
+from assayd.cli.screens.session import Asked, Offered, Outcome, Session
 from assayd.cli.screens.watching import Begin, Watching
 from assayd.errors import AssaydError
 
@@ -25,11 +27,13 @@ class Ended:
     Attributes:
         code: exit code.
         approved: name and version, where something was approved.
+        rules: what was accepted in the place of code.
         outcome: what was shown last.
     """
 
     code: int
     approved: str | None = None
+    rules: Rules | None = None
     outcome: Outcome | None = None
 
 
@@ -40,7 +44,8 @@ class Wizard(App[Ended]):
         asked: what is known of the request; None to look at an attempt.
         given: what the command line gave with it.
         reviewed: an attempt to begin with.
-        name: what it is to be approved under.
+        name: what it is to be approved under; empty to propose one.
+        out: where it is to be written.
     """
 
     CSS = """
@@ -64,15 +69,17 @@ class Wizard(App[Ended]):
         given: Given | None = None,
         reviewed: str | None = None,
         name: str = "",
+        out: Path | None = None,
     ) -> None:
         super().__init__(ansi_color=True)
         self.theme = "ansi-dark"
         self.title = "assay"
         self._session, self._asked, self._given = session, asked, given
-        self._reviewed, self._wanted = reviewed, name
+        self._reviewed, self._wanted, self._out = reviewed, name, out
         self._trouble: AssaydError | None = None
         self._typed = ""
         self._outcome: Outcome | None = None
+        self._earlier: Outcome | None = None
 
     def on_mount(self) -> None:
         """Begin with the first screen."""
@@ -81,23 +88,33 @@ class Wizard(App[Ended]):
     @work
     async def go(self) -> None:
         """Show screen after screen, until the person is done."""
-        begin: Begin | None = None if self._reviewed is None else partial(_known, self._reviewed)
+        begin: Begin | None = None if self._reviewed is None else partial(self._session.known, self._reviewed)
         while (begin := begin or await self._words()) is not None:
             came = await self.push_screen_wait(Watching(self._session, begin, kind=self._kind))
             self._trouble = came if isinstance(came, AssaydError) else None
-            self._outcome = came if isinstance(came, Outcome) else self._outcome
+            if isinstance(came, Outcome):
+                passed = self._outcome is not None and self._outcome.validated
+                self._earlier = self._outcome if passed else self._earlier
+                self._outcome = came
             begin = None
             if self._outcome is None and self._asked is None:
                 self.exit(Ended(code=FAILED), return_code=FAILED, message=_told(self._trouble))
                 return
-            if self._outcome is not None:
+            while self._outcome is not None and begin is None:
                 step = await self._shown(self._outcome)
-                if step.begin is None:
-                    code = VALIDATED if step.approved or self._outcome.validated else FAILED
-                    self.exit(Ended(code=code, approved=step.approved, outcome=self._outcome))
+                if step.back and self._earlier is not None:
+                    other = self._outcome if self._outcome.validated else None
+                    self._outcome, self._earlier = self._earlier, other
+                elif step.begin is None:
+                    self._end(step, self._outcome)
                     return
                 begin = step.begin
         self.exit(Ended(code=CANCELLED))
+
+    def _end(self, step: Step, outcome: Outcome) -> None:
+        good = step.approved is not None or step.rules is not None or outcome.validated
+        code = VALIDATED if good else FAILED
+        self.exit(Ended(code=code, approved=step.approved, rules=step.rules, outcome=outcome))
 
     async def _words(self) -> Begin | None:
         """Ask for words, and return what asks the daemon; None when the person leaves."""
@@ -122,16 +139,27 @@ class Wizard(App[Ended]):
 
     def on_key(self, event: events.Key) -> None:
         """Keep what is typed while there is no screen yet: it is meant for the first field."""
-        if len(self.screen_stack) == 1 and event.is_printable and event.character:
+        if isinstance(self.screen, Asking):
+            self.screen.on_key(event)  # it was on its way to the screen before this one
+        elif len(self.screen_stack) == 1 and event.is_printable and event.character:
             self._typed += event.character
 
     async def _shown(self, outcome: Outcome) -> Step:
-        regenerate = partial(self._session.begin, self._asked) if self._asked is not None else None
-        return await self.push_screen_wait(
-            Result(
-                self._session, outcome, name=self._wanted, regenerate=regenerate, trouble=_told(self._trouble)
-            )
+        regenerate: Begin | None = None
+        if self._asked is not None:
+            regenerate = partial(self._session.begin, self._asked)
+        elif outcome.generation_id is not None:
+            regenerate = partial(self._session.again, outcome.generation_id)
+        screen = Result(
+            self._session,
+            outcome,
+            wanted=Wanted(name=self._wanted or proposed_name(outcome.intent, self._kind), out=self._out),
+            regenerate=regenerate,
+            trouble=_told(self._trouble),
+            has_earlier=self._earlier is not None,
         )
+        self._trouble = None
+        return await self.push_screen_wait(screen)
 
     @property
     def _kind(self) -> str:
@@ -143,7 +171,3 @@ class Wizard(App[Ended]):
 
 def _told(trouble: AssaydError | None) -> str:
     return "" if trouble is None else trouble.message
-
-
-def _known(attempt_id: str) -> Chain:
-    return Chain(id=attempt_id, form="attempt")

@@ -50,7 +50,7 @@ def test_databases_of_a_folder_are_listed_with_their_tables(tmp_path: Path) -> N
         ("context.database", "database"),
         ("context.stdin", "option"),
         ("provider", "provider"),
-        ("context", None),
+        ("context", "context"),
         ("policy", None),
         (None, None),
     ],
