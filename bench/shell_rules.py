@@ -4,11 +4,11 @@ usage: python -m bench.shell_rules [--real FILE.jsonl[.xz]] [--functions] [--jso
 
 Prints, for each corpus, how many scripts are refused. With --functions, each function of `static/shell` is
 replaced in turn by one that finds nothing; its line says in how many cases of each corpus that changes the
-verdict, and in how many any finding (rule, line, edit). No case needs a function that changes nothing.
---json writes every verdict, to be compared with those of another commit.
+verdict, and in how many it changes any finding (rule, line, edit). No case needs a function that changes
+nothing. --json writes every verdict, to be compared with those of another commit.
 
-The corpora are the tests' evasions and legitimate scripts, and the bash steps of bench/hints, bench/repair and
-bench/generate. The code of public repositories is not in this repository: --real names a file of it (see
+The corpora are the tests' evasions and legitimate scripts, and the bash steps of bench/hints, bench/repair
+and bench/generate. The code of public repositories is not in this repository: --real names a file of it (see
 bench/real).
 """
 

@@ -15,10 +15,10 @@ from assayd.model.policy import CommandPolicy, NetworkPolicy
 from assayd.model.text_limits import FINDINGS
 from assayd.static.shell.parse import source
 from assayd.static.shell.parse.nodes import Node
-from assayd.static.shell.parse.resolve import invocations, name_of_function, script_arguments
+from assayd.static.shell.parse.resolve import invocations, script_arguments
 from assayd.static.shell.parse.script import ParsedScript
 from assayd.static.shell.parse.source import ShellSource
-from assayd.static.shell.parse.words import How, Known, Setting, find_settings, literal
+from assayd.static.shell.parse.words import FunctionScopes, How, Known, Setting, find_settings, literal
 from assayd.static.shell.rules.assignments import check_declaration, check_expansion, check_setting
 from assayd.static.shell.rules.builtins import action_of, at_trap, names_set
 from assayd.static.shell.rules.commands import check_background, check_function, check_invocation
@@ -76,23 +76,23 @@ def check_script(text: str, commands: CommandPolicy, *, network: NetworkPolicy =
 
 def _judge(parsed: ShellSource, commands: CommandPolicy, network: NetworkPolicy) -> ParsedScript:
     settings = find_settings(parsed.nodes)
-    written = invocations(parsed, Known())
+    scopes = FunctionScopes(parsed.nodes)
+    written = invocations(parsed, Known(), scopes)
     by_builtin = (
         Setting(name=name.partition("[")[0], how=How.BUILTIN, node=call.call)
         for call in written
         for word in names_set(call)
         if (name := literal(word)) is not None
     )
-    arguments, functions = script_arguments(parsed)
-    known = Known([*settings, *by_builtin], arguments, functions)
+    known = Known([*settings, *by_builtin], script_arguments(parsed, scopes), scopes)
     script = ParsedScript(
         source=parsed,
         commands=commands,
         network=network,
-        calls=invocations(parsed, known),
+        calls=invocations(parsed, known, scopes),
         settings=settings,
         known=known,
-        functions=frozenset(map(name_of_function, functions)),
+        functions=scopes.names,
     )
     _check_all(script)
     _check_traps(script)
@@ -112,12 +112,15 @@ def _check_traps(script: ParsedScript) -> None:
     """Judge the text of each trap as a script with the same functions and variables."""
     actions = [(call.word, literal(word)) for call in script.calls if (word := action_of(call)) is not None]
     texts = {text: place for place, text in actions if text is not None and text.strip() and text != "-"}
-    for text, place in list(texts.items())[:MOST_TRAPS]:
+    for number, (text, place) in enumerate(texts.items()):
+        if number == MOST_TRAPS:
+            script.findings.append(at_trap(script, place, source.too_deep()))
+            return
         parsed = source.parse(text)
         inner = replace(
             script,
             source=parsed,
-            calls=invocations(parsed, script.known),
+            calls=invocations(parsed, script.known, FunctionScopes(parsed.nodes)),
             settings=find_settings(parsed.nodes),
             findings=list(parsed.findings),
         )

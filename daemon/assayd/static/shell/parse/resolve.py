@@ -17,6 +17,7 @@ $x f                            command.dynamic
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -24,7 +25,15 @@ from enum import StrEnum
 from assayd.static.shell.parse.nodes import Node, walk
 from assayd.static.shell.parse.options import Syntax
 from assayd.static.shell.parse.source import ShellSource
-from assayd.static.shell.parse.words import Argument, Known, arguments_of, is_known, literal, pieces_of
+from assayd.static.shell.parse.words import (
+    Argument,
+    FunctionScopes,
+    Known,
+    arguments_of,
+    is_known,
+    literal,
+    pieces_of,
+)
 
 TOOLS = "/usr/lib/assayd/tools"
 """The only folder on PATH in the shell image."""
@@ -94,12 +103,12 @@ PREFIXES: Mapping[str, Prefix] = {
 }
 
 
-def invocations(source: ShellSource, known: Known) -> list[Invocation]:
+def invocations(source: ShellSource, known: Known, scopes: FunctionScopes) -> list[Invocation]:
     """Return every command of a script, wherever it is, in no order."""
     written = [
         (node, words) for node in source.nodes if node.kind == "CallExpr" and (words := node.nodes("Args"))
     ]
-    runners = _Runners(source, [words for _, words in written])
+    runners = _Runners(source, [words for _, words in written], scopes)
     found: list[Invocation] = []
     for node, words in written:
         if runners.is_called_from(words[0]):
@@ -203,15 +212,6 @@ _ONE = re.compile(r'"?\$\{?([1-9])\}?"?')
 _BRANCHES = frozenset(("BinaryCmd", "CaseClause", "ForClause", "IfClause", "WhileClause"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Scope:
-    """A function, or the script outside of all functions (without a name)."""
-
-    name: str
-    start: int
-    end: int
-
-
 class _Runners:
     """The functions that run what they are passed: ``run() { shift; "$@"; }``.
 
@@ -219,15 +219,15 @@ class _Runners:
     depends on a branch or a loop is not followed.
     """
 
-    def __init__(self, source: ShellSource, calls: Sequence[Sequence[Node]]) -> None:
-        self._source = source
-        self._branches = [(node.start, node.end) for node in source.nodes if node.kind in _BRANCHES]
-        functions = [node for node in source.nodes if node.kind == "FuncDecl"]
-        self._scopes = [_Scope(name="", start=-1, end=len(source.raw))]
-        self._scopes += [
-            _Scope(name=name_of_function(node), start=node.start, end=node.end) for node in functions
-        ]
-        self._shifts = [words for words in calls if literal(words[0]) == "shift"]
+    def __init__(self, source: ShellSource, calls: Sequence[Sequence[Node]], scopes: FunctionScopes) -> None:
+        self._source, self._scopes = source, scopes
+        branches = [(node.start, node.end) for node in source.nodes if node.kind in _BRANCHES]
+        self._shifts: defaultdict[str, list[tuple[int, int | None]]] = defaultdict(list)
+        for words in calls:
+            if literal(words[0]) == "shift":
+                place = words[0].start
+                count = self._count(words, branches)
+                self._shifts[scopes.name_at(place)].append((place, count))
         self._called = {literal(words[0]) for words in calls}
         self._passed_to_script = any(_set_words(words) for words in calls)
         self._runs: dict[str, set[int]] = {}
@@ -235,18 +235,26 @@ class _Runners:
             for words in calls:
                 self._note(words)
 
+    def _count(self, words: Sequence[Node], branches: Sequence[tuple[int, int]]) -> int | None:
+        """Return by how much a call of ``shift`` shifts; None if that is not certain."""
+        count = literal(words[1]) if len(words) > 1 else "1"
+        around = self._scopes.at(words[0].start)
+        begin = around.start if around is not None else -1
+        in_branch = any(begin < start <= words[0].start < end for start, end in branches)
+        return None if in_branch or count is None or not count.isdecimal() else int(count)
+
     def is_called_from(self, word: Node) -> bool:
         """Return whether what a word runs is judged at the calls of the function around it."""
-        scope = self._scope_at(word)
         if self._passed_at(word) is None:
             return False
-        called = scope.name in self._called if scope.name else self._passed_to_script
+        name = self._scopes.name_at(word.start)
+        called = name in self._called if name else self._passed_to_script
         return called or self._source.written(word) in _ALL
 
     def passed_on(self, call: Invocation) -> list[Sequence[Node]]:
         """Return the commands that a function runs because this call passes them."""
         name, words = call.name, call.arguments
-        if call.name == "set" and not self._scope_at(call.word).name:
+        if call.name == "set" and not self._scopes.name_at(call.word.start):
             name, words = "", _set_words([call.word, *words])
         elif not name:
             return []
@@ -260,7 +268,7 @@ class _Runners:
         for word in [words[place] for place in places if place < len(words)]:
             passed = self._passed_at(word)
             if passed is not None:
-                self._runs.setdefault(self._scope_at(word).name, set()).add(passed)
+                self._runs.setdefault(self._scopes.name_at(word.start), set()).add(passed)
 
     def _passed_at(self, word: Node) -> int | None:
         """Return the index of the argument that a word is; None if it is none, or not a certain one."""
@@ -268,20 +276,11 @@ class _Runners:
         one = _ONE.fullmatch(written)
         if one is None and written not in _ALL:
             return None
-        scope, gone = self._scope_at(word), 0
-        for shift in self._shifts:
-            if self._scope_at(shift[0]) is not scope or shift[0].start > word.start:
-                continue
-            count = literal(shift[1]) if len(shift) > 1 else "1"
-            in_branch = any(scope.start < start <= shift[0].start < end for start, end in self._branches)
-            if in_branch or count is None or not count.isdecimal():
-                return None
-            gone += int(count)
-        return gone + (int(one[1]) - 1 if one is not None else 0)
-
-    def _scope_at(self, word: Node) -> _Scope:
-        around = [scope for scope in self._scopes if scope.start <= word.start < scope.end]
-        return max(around, key=lambda scope: scope.start, default=self._scopes[0])
+        shifts = self._shifts.get(self._scopes.name_at(word.start), ())
+        counts = [count for place, count in shifts if place < word.start]
+        known = [count for count in counts if count is not None]
+        before = int(one[1]) - 1 if one is not None else 0
+        return before + sum(known) if len(known) == len(counts) else None
 
 
 def _set_words(words: Sequence[Node]) -> Sequence[Node]:
@@ -290,23 +289,12 @@ def _set_words(words: Sequence[Node]) -> Sequence[Node]:
     return words[texts.index("--") + 1 :] if texts[:1] == ["set"] and "--" in texts else ()
 
 
-def name_of_function(node: Node) -> str:
-    """Return the name of a function."""
-    name = node.node("Name")
-    return name.text("Value") if name is not None else ""
-
-
-def script_arguments(source: ShellSource) -> tuple[Sequence[Node], list[Node]]:
-    """Return the script's own arguments, as the only ``set --`` makes them, and the functions.
+def script_arguments(source: ShellSource, scopes: FunctionScopes) -> Sequence[Node]:
+    """Return the script's own arguments, as the only ``set --`` makes them.
 
     There are no certain arguments if the script shifts them, or sets them twice.
     """
-    functions = [node for node in source.nodes if node.kind == "FuncDecl"]
     calls = (words for node in source.nodes if node.kind == "CallExpr" and (words := node.nodes("Args")))
-    changes = [
-        words
-        for words in calls
-        if (literal(words[0]) == "shift" or _set_words(words))
-        and not any(function.start <= words[0].start < function.end for function in functions)
-    ]
-    return (_set_words(changes[0]) if len(changes) == 1 else ()), functions
+    changes = [words for words in calls if literal(words[0]) == "shift" or _set_words(words)]
+    changes = [words for words in changes if scopes.at(words[0].start) is None]
+    return _set_words(changes[0]) if len(changes) == 1 else ()

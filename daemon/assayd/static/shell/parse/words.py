@@ -9,6 +9,7 @@ functions, and values that are read or computed, are unknown: at run time the co
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -79,23 +80,59 @@ class Argument:
     loose: bool = False
 
 
+class FunctionScopes:
+    """The functions of a script; finds the one around a place without a search through all of them."""
+
+    def __init__(self, nodes: Iterable[Node] = ()) -> None:
+        self._functions = sorted(
+            (node for node in nodes if node.kind == "FuncDecl"), key=lambda each: each.start
+        )
+        self._starts = [function.start for function in self._functions]
+        self._parents: list[int] = []
+        for index, start in enumerate(self._starts):
+            self._parents.append(self._around(start, index - 1))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the names of the functions."""
+        return frozenset(_value(function, "Name") for function in self._functions)
+
+    def at(self, offset: int) -> Node | None:
+        """Return the innermost function around a place, or None."""
+        index = self._around(offset, bisect_right(self._starts, offset) - 1)
+        return self._functions[index] if index >= 0 else None
+
+    def name_at(self, offset: int) -> str:
+        """Return the name of the innermost function around a place; an empty name outside of all."""
+        function = self.at(offset)
+        return _value(function, "Name") if function is not None else ""
+
+    def _around(self, offset: int, index: int) -> int:
+        while index >= 0 and self._functions[index].end <= offset:
+            index = self._parents[index]
+        return index
+
+
 class Known:
     """The values of a script's variables.
 
     Args:
         settings: the places where variables are set.
         arguments: what ``set -- …`` makes of ``$1``, ``$2`` …, if that is certain.
-        functions: the functions of the script, in which ``$1`` is unknown.
+        scopes: the functions of the script, in which ``$1`` is unknown.
     """
 
     def __init__(
-        self, settings: Iterable[Setting] = (), arguments: Sequence[Node] = (), functions: Sequence[Node] = ()
+        self,
+        settings: Iterable[Setting] = (),
+        arguments: Sequence[Node] = (),
+        scopes: FunctionScopes | None = None,
     ) -> None:
         self._settings: defaultdict[str, list[Setting]] = defaultdict(list)
         for setting in settings:
             if setting.how is not How.PREFIX:
                 self._settings[setting.name].append(setting)
-        self._arguments, self._functions = arguments, functions
+        self._arguments, self._scopes = arguments, scopes or FunctionScopes()
         self._values: dict[str, tuple[str, ...]] = {}
         self._elements: dict[str, tuple[str, ...] | None] = {}
 
@@ -139,8 +176,7 @@ class Known:
 
     def argument(self, number: int, offset: int) -> tuple[str, ...]:
         """Return the values of ``$1``, ``$2`` … at a place."""
-        inside = any(function.start <= offset < function.end for function in self._functions)
-        if inside or not 1 <= number <= len(self._arguments):
+        if not 1 <= number <= len(self._arguments) or self._scopes.at(offset) is not None:
             return (ANY,)
         return values_of(self._arguments[number - 1], self)
 

@@ -18,7 +18,7 @@ import difflib
 import re
 
 from assayd.static.shell.parse.nodes import Node
-from assayd.static.shell.parse.resolve import TOOLS, Invocation, WordForm, name_of_function
+from assayd.static.shell.parse.resolve import TOOLS, Invocation, WordForm
 from assayd.static.shell.parse.script import ParsedScript
 from assayd.static.shell.rules.builtins import check_builtin, takes_options
 from assayd.static.shell.rules.operands import check_tool
@@ -144,7 +144,8 @@ def _allowed(script: ParsedScript) -> str:
 
 def check_function(script: ParsedScript, node: Node) -> None:
     """Judge the name of a function; its body is judged like all other commands."""
-    name, commands = name_of_function(node), script.commands
+    name_node, commands = node.node("Name"), script.commands
+    name = name_node.text("Value") if name_node is not None else ""
     hidden = (commands.blocked | BUILTINS) - _FREE_NAMES
     if name in hidden or (name in commands.allowed and name in BUILTINS and name not in _FREE_NAMES):
         message = f"The function {name} hides the command of that name."

@@ -83,18 +83,16 @@ def _check_options(
 
 def _refuse(script: ParsedScript, name: str, option: ShellOption) -> None:
     message = f"{name} may not be used with {option.name}."
-    suggestion = _INSTEAD.get((name, option.name.lstrip("-")), f"Use {name} without {option.name}.")
+    suggestion = _INSTEAD.get(
+        (name, option.name.lstrip("-")[:1].lower()), f"Use {name} without {option.name}."
+    )
     script.error(option.node, "option.refused", message, suggestion)
 
 
 _INSTEAD = {
     ("awk", "f"): "Give the program in single quotes: awk '{ … }' file.",
-    ("awk", "file"): "Give the program in single quotes: awk '{ … }' file.",
     ("sed", "f"): "Give the commands in single quotes: sed -e '…' -e '…' file.",
-    ("sed", "file"): "Give the commands in single quotes: sed -e '…' -e '…' file.",
     ("tail", "f"): "It never ends. Use tail -n.",
-    ("tail", "F"): "It never ends. Use tail -n.",
-    ("tail", "follow"): "It never ends. Use tail -n.",
 }
 
 

@@ -259,6 +259,8 @@ def test_any_program_text_is_judged(policy: ExecutionPolicy, program: str, tool:
         "cat " + " ".join(f"$x{n % 7}" for n in range(500)) + "; for x1 in {1..9}; do :; done",
         "curl " + "-d @" * 5_000,
         "sort " + "-" * 12_000,
+        "".join(f'f{n}() {{ "$@"; }}; ' for n in range(500)) + "f1 cat x; " * 500,
+        "f() { " + "shift; " * 500 + '"$@"; ' * 500 + "}; f a",
     ],
     ids=lambda script: script[:12],
 )
