@@ -44,6 +44,7 @@ GOOD = {
 SLEEPS = {"kind": "script", "policy": "script", "payload": {"code": "import time\ntime.sleep(5)"}}
 SLOW_S = 0.05
 HOLD_S = 3.0
+ONLY = os.environ.get("ONLY", "")
 
 
 @dataclass
@@ -54,6 +55,7 @@ class Client:
     routes: list[tuple[str, str]]
     chance: random.Random
     done: Counter[str]
+    only: str = ""
 
     async def live(self) -> None:
         """Do one thing after the other."""
@@ -71,7 +73,7 @@ class Client:
             self.submit,
         ]
         while True:
-            act = self.chance.choice(acts)
+            act = self.chance.choice([each for each in acts if self.only in {"", each.__name__}])
             self.done[act.__name__] += 1
             try:
                 async with asyncio.timeout(2 * HOLD_S):
@@ -147,7 +149,8 @@ def ask(path: str, method: str, target: str, body: bytes = b"") -> tuple[int, by
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(120)
         connection.connect(path)
-        head = f"{method} {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"{method} {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+        head += f"Content-Length: {len(body)}\r\n\r\n"
         connection.sendall(head.encode() + body)
         answer = b"".join(iter(lambda: connection.recv(2**16), b""))
     return int(answer.split(b" ", 2)[1]), answer.partition(b"\r\n\r\n")[2]
@@ -204,7 +207,7 @@ async def crowd(path: str, clients: int, seed: int, routes: list[tuple[str, str]
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: (show(done), os._exit(0)))
     async with asyncio.TaskGroup() as group:
         for number in range(clients):
-            group.create_task(Client(path, routes, random.Random(seed + number), done).live())
+            group.create_task(Client(path, routes, random.Random(seed + number), done, ONLY).live())
 
 
 def show(done: Counter[str]) -> None:
