@@ -1,6 +1,6 @@
 """A hundred clients of one user do their worst over every route while another user validates.
 
-    deploy/dev/oci.sh run python tests/crowd.py [--seconds 60] [--clients 100] [--seed N]
+    deploy/dev/oci.sh run python tests/crowd.py [--seconds 60] [--clients 100] [--seed N] [--only ACT]
 
 As root, on the OCI engine. Prints latencies of the other user and the daemon's memory, quiet and crowded; the
 exit code is 1 if a goal was missed. The crowd's own processor time isn't the daemon's: its process is nice.
@@ -54,6 +54,7 @@ class Client:
     routes: list[tuple[str, str]]
     chance: random.Random
     done: Counter[str]
+    only: str | None = None
 
     async def live(self) -> None:
         """Do one thing after the other."""
@@ -71,7 +72,7 @@ class Client:
             self.submit,
         ]
         while True:
-            act = self.chance.choice(acts)
+            act = self.chance.choice([each for each in acts if self.only in {None, each.__name__}])
             self.done[act.__name__] += 1
             try:
                 async with asyncio.timeout(2 * HOLD_S):
@@ -160,14 +161,19 @@ class Seen:
 
     validations: list[float] = field(default_factory=list)
     health: list[float] = field(default_factory=list)
+    slowest: str = ""
     wrong: Counter[str] = field(default_factory=Counter)
 
     def look(self, path: str) -> None:
         """Validate once and ask for the daemon's health once."""
         began = time.monotonic()
         status, answer = ask(path, "POST", "/v1/attempts?wait_s=60", json.dumps(GOOD).encode())
-        self.validations.append(time.monotonic() - began)
-        verdict = json.loads(answer).get("verdict") if status == 200 else None
+        took = time.monotonic() - began
+        attempt = json.loads(answer) if status == 200 else {}
+        if took > max(self.validations, default=0):
+            self.slowest = f"{took:.2f} s, of which {attempt.get('timings_ms')} ms"
+        self.validations.append(took)
+        verdict = attempt.get("verdict")
         if verdict != "validated":
             self.wrong[f"{status} {verdict}"] += 1
         began = time.monotonic()
@@ -188,7 +194,7 @@ def memory_mb(pid: int) -> float:
     return int(line.split()[1]) / 1024
 
 
-def start_crowd(path: str, clients: int, seed: int, routes: list[tuple[str, str]]) -> int:
+def start_crowd(path: str, how: argparse.Namespace, routes: list[tuple[str, str]]) -> int:
     """Start the crowd as a process of its user, and return its number."""
     pid = os.fork()
     if pid:
@@ -196,16 +202,16 @@ def start_crowd(path: str, clients: int, seed: int, routes: list[tuple[str, str]
     os.setgid(CROWD_UID)
     os.setuid(CROWD_UID)
     os.nice(19)
-    asyncio.run(crowd(path, clients, seed, routes))
+    asyncio.run(crowd(path, how, routes))
     os._exit(0)
 
 
-async def crowd(path: str, clients: int, seed: int, routes: list[tuple[str, str]]) -> None:
+async def crowd(path: str, how: argparse.Namespace, routes: list[tuple[str, str]]) -> None:
     done: Counter[str] = Counter()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: (show(done), os._exit(0)))
     async with asyncio.TaskGroup() as group:
-        for number in range(clients):
-            group.create_task(Client(path, routes, random.Random(seed + number), done).live())
+        for number in range(how.clients):
+            group.create_task(Client(path, routes, random.Random(how.seed + number), done, how.only).live())
 
 
 def show(done: Counter[str]) -> None:
@@ -221,7 +227,7 @@ def all_routes(path: str) -> list[tuple[str, str]]:
     return [(method, target.replace("{", "").replace("}", "")) for method, target in named]
 
 
-def measure(daemon: DaemonProcess, seconds: float, clients: int, seed: int) -> int:
+def measure(daemon: DaemonProcess, how: argparse.Namespace) -> int:
     path = str(daemon.socket)
     pid = daemon.process.pid if daemon.process else 0
     routes = all_routes(path)
@@ -232,10 +238,10 @@ def measure(daemon: DaemonProcess, seconds: float, clients: int, seed: int) -> i
         quiet.look(path)
     os.seteuid(0)
     os.setegid(0)
-    attackers = start_crowd(path, clients, seed, routes)
+    attackers = start_crowd(path, how, routes)
     os.setegid(OTHER_UID)
     os.seteuid(OTHER_UID)
-    end = time.monotonic() + seconds
+    end = time.monotonic() + how.seconds
     while time.monotonic() < end:
         crowded.look(path)
         memory.append(memory_mb(pid))
@@ -253,6 +259,7 @@ def report(quiet: Seen, crowded: Seen, memory: list[float]) -> int:
     for percent in (50, 95):
         alone, among = percentile(quiet.validations, percent), percentile(crowded.validations, percent)
         print(f"validate p{percent}  quiet {alone * 1000:.0f} ms, crowded {among * 1000:.0f} ms")
+    print(f"slowest       {crowded.slowest}")
     print(f"/healthz      p95 {health * 1000:.0f} ms, worst {max(crowded.health) * 1000:.0f} ms")
     print(f"memory        quiet {memory[0]:.0f} MB, most {max(memory):.0f} MB")
     missed = [f"{count} answers were {what}" for what, count in (quiet.wrong + crowded.wrong).items()]
@@ -272,13 +279,16 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--only", help="The one act that all clients do, as pipeline or submit. Default: all."
+    )
     chosen = parser.parse_args()
     daemon = DaemonProcess("oci", settings={"LOG__LEVEL": "info"})
     try:
         daemon.start()
         daemon.home.chmod(0o755)
         daemon.socket.chmod(0o666)
-        return measure(daemon, chosen.seconds, chosen.clients, chosen.seed)
+        return measure(daemon, chosen)
     finally:
         with suppress(ProcessLookupError):
             daemon.dispose()

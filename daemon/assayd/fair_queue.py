@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -40,6 +40,13 @@ class FairQueue(Generic[T]):
             for items in flows.values():
                 return self.serve(next(iter(items)))
         raise KeyError("the queue is empty")
+
+    def pop_of_another(self, users: Container[int]) -> T | None:
+        """Take the item whose turn it is among those of other users; None when there is none."""
+        for user, flows in self._users.items():
+            if user not in users:
+                return self.serve(next(iter(next(iter(flows.values())))))
+        return None
 
     def serve(self, key: str) -> T:
         """Take this item, as if it were its turn. Raises: KeyError when it does not wait."""

@@ -19,6 +19,7 @@ from assayd.api import repairs as repair_routes
 from assayd.api import summary as summary_routes
 from assayd.api.call import ApiLimits, raw_json
 from assayd.api.errors import install_errors
+from assayd.api.few_at_once import FewAtOnce
 from assayd.api.kept_answers import KeptAnswers
 from assayd.api.large_answers import LargeAnswers
 from assayd.api.peer import PeerGate, SocketAccess, protocol_for
@@ -103,6 +104,7 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
     name_operations(app.router.routes)
     app.add_route("/openapi.json", _reference, include_in_schema=False)
     install_errors(app)
+    app.add_middleware(FewAtOnce)
     app.add_middleware(PeerGate, access=access)
     # The last one added is the first to be asked.
     app.add_middleware(RequestIds, metrics=metrics or Metrics())
