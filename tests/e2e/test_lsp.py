@@ -247,7 +247,7 @@ async def test_diagnostics_name_the_version_of_the_text_that_was_validated(daemo
 
 
 async def test_validation_that_takes_long_shows_its_progress(daemon, root) -> None:
-    slow = "def extract(path: str) -> dict:\n    while path:  # until its time is up\n        pass\n    return {}\n"
+    slow = "def extract(path: str) -> dict:\n    while path:\n        pass\n    return {}\n"
     (root / "slow_extractor.py").write_text(slow)
     async with editing(daemon, root) as editor:
         await editor.open("slow_extractor.py")
