@@ -61,14 +61,14 @@ day: images ## long batches while daemon and engine go away; writes docs/operati
 	@$(WITH_DOCKER) $(BIN)/python tests/day.py lines
 
 test-fast: setup ## unit tests without a container or a database server, for the edit loop
-	@$(BIN)/pytest -q -n auto -k "not postgresql" tests/unit
+	@$(BIN)/pytest -q -n $$(nproc) -k "not postgresql" tests/unit
 
 check: setup ## format, lint, types, import directions, unit tests
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/pytest -q -n auto tests/unit
+	@$(BIN)/pytest -q -n $$(nproc) tests/unit
 
 bench: images images-oci ## measure both engines, as root; write bench/results and docs/performance.md (QUICK=1: at most ten minutes)
 	@-command -v bwrap >/dev/null || deploy/dev/packages.sh bubblewrap
