@@ -10,15 +10,17 @@ import pytest
 from pydantic import ValidationError
 
 from assayd.analysis.messages import Patching
+from assayd.analysis.shfmt import read_shell
 from assayd.analysis.sqlite_catalog import describe_sqlite
-from assayd.analysis.worker import brief, patch
+from assayd.analysis.worker import brief, patch, run_stages
 from assayd.kinds import registry as validators
 from assayd.package_data import share
 from assayd.policies import load_policies
 from assayd.ports.generatable import Generatable, Proposal
 from assayd.ports.validator import Validator
-from assayd.repairs.reply import read_reply
+from assayd.static.shell.parse import reader
 from assayd.static.sql import catalog
+from support.texts.examples import example_submission
 
 POLICIES = load_policies([share("policies")])
 KINDS = list(validators.load(()).values())
@@ -32,20 +34,32 @@ CONTEXTS: Mapping[str, Mapping[str, object]] = {
 }  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def _reader() -> None:
+    reader.install(read_shell)
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
-def test_example_that_a_model_is_shown_becomes_a_submission(kind: Validator) -> None:
+def test_every_kind_has_a_task_rules_and_an_example_in_its_own_form(kind: Validator) -> None:
     assert isinstance(kind, Generatable)
     context = json.dumps(CONTEXTS[kind.kind]).encode()
     briefed = brief(kind, context, POLICIES.get(kind.default_policy))
     assert briefed.briefing.task
     assert briefed.briefing.rules
-    example = read_reply(briefed.briefing.example)
-    proposal = Proposal(code=example.code, files=example.files, steps=example.steps)
+    proposal = briefed.briefing.example.answer
     assert proposal.form in kind.forms
     assert proposal.form in briefed.briefing.schema["required"]
-    patched = patch(kind, Patching(payload=briefed.base, passage="", proposal=proposal))
-    assert patched.problem is None
-    kind.payload.model_validate_json(json.dumps(patched.payload))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
+def test_example_is_accepted_by_every_static_stage_under_the_default_profile(kind: Validator) -> None:
+    policy = POLICIES.get(kind.default_policy)
+    submission = example_submission(kind)
+    payload = kind.payload.model_validate_json(json.dumps(submission["payload"]))
+    stages = run_stages(kind, payload, policy)
+    assert {stage.name: [found.rule for found in stage.findings if found.is_error] for stage in stages} == {
+        stage.name: [] for stage in stages
+    }
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)

@@ -18,10 +18,13 @@ from assayd.cli.generate import Given
 from assayd.cli.screens.session import Asked, Session
 from assayd.cli.screens.wizard import Wizard
 from assayd.client import ClientError, Document, PlainClient
+from assayd.kinds import registry
+from assayd.ports.generatable import Generatable
 from support.daemons.chosen import new_daemon
 from support.daemons.daemon_process import BIN
 from support.daemons.terminal import Terminal
 from support.texts import guide
+from support.texts.examples import example_submission
 
 pytestmark = pytest.mark.engine
 
@@ -93,6 +96,16 @@ def client(play: Play) -> Iterator[PlainClient]:
 
 def code(text: str) -> Document:
     return {"code": text, "reason": "As asked."}
+
+
+@pytest.mark.parametrize("kind", registry.own_kinds())
+def test_example_that_a_prompt_shows_is_validated_under_the_default_profile(
+    client: PlainClient, kind: str
+) -> None:
+    validator = registry.find(kind)
+    assert isinstance(validator, Generatable)
+    attempt = client.submit(example_submission(validator), wait_s=60)
+    assert attempt["verdict"] == "validated", attempt["report"]["findings"]
 
 
 def test_words_and_sample_paths_come_to_an_approved_extractor(

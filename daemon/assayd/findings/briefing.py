@@ -1,12 +1,11 @@
-"""What kinds share when a submission is to be written from words: schemas of answers, and good examples."""
+"""What kinds share when a model writes a submission: schemas of answers, and examples."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
 from assayd.model.submission import Sample
-from assayd.ports.generatable import Briefing, Document, Proposal
+from assayd.ports.generatable import Briefing, Document, Example, Proposal
 from assayd.ports.repairable import Surrounding
 
 _REASON = {"type": "string", "description": "What it does, in a sentence or two."}
@@ -37,20 +36,21 @@ def answer_schema(form: str) -> Document:
     }
 
 
-def example_answer(form: str, value: object) -> str:
-    """Return one good answer, as it would be written."""
-    return json.dumps({form: value, "reason": "It does what was asked, with all cases in mind."}, indent=1)
+def code_example(sample: Sample, *, request: str, reason: str) -> Example:
+    """Make an example of a validated sample whose payload is `code` and a context."""
+    context = {name: value for name, value in sample.payload.items() if name != "code"}
+    code = str(sample.payload["code"]).strip() + "\n"
+    return Example(request=request, context=context, answer=Proposal(code=code), reason=reason)
 
 
 def code_briefing(
-    task: str, *, rules: Sequence[str], samples: Sequence[Sample], around: Sequence[Surrounding]
+    task: str, *, rules: Sequence[str], example: Example, around: Sequence[Surrounding]
 ) -> Briefing:
-    """Brief a model on a kind that is one text; the example is its first sample that is validated."""
-    good = next(sample for sample in samples if sample.verdict == "validated")
+    """Return the briefing of a kind whose answers are one text."""
     return Briefing(
         task=task,
         rules=tuple(rules),
-        example=example_answer("code", str(good.payload["code"]).strip() + "\n"),
+        example=example,
         schema=answer_schema("code"),
         surroundings=tuple(around),
     )

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from assayd.ports.generatable import Briefing
+from assayd.ports.generatable import Briefing, Example
 from assayd.repairs.prompt import (
     HINT_CHARS,
     PASSAGE_CHARS,
@@ -48,10 +48,34 @@ def build_request(
     lines += _revised(revision)
     lines += told_earlier(earlier)
     lines += told_around(briefing.surroundings)
-    lines += ["", "EXAMPLE OF A GOOD ANSWER TO ANOTHER REQUEST", briefing.example]
+    lines += ["", *_example(briefing.example)]
     lines += ["", "RULES", *(f"- {rule}" for rule in briefing.rules)]
     schema = json.dumps(briefing.schema, sort_keys=True)
     return Prompt(system=_SYSTEM + schema, user="\n".join(lines) + "\n")
+
+
+def _example(example: Example) -> Iterator[str]:
+    """Show another request and its answer: the texts as they are, then the form of the answer."""
+    yield from ("EXAMPLE: ANOTHER REQUEST AND ITS ANSWER", f"Request: {example.request}")
+    answer, form = example.answer, example.answer.form
+    if form == "code":
+        yield from ("Code:", answer.code.rstrip())
+        given: object = _begun(answer.code)
+    elif form == "files":
+        for name, text in answer.files.items():
+            yield from (f"File {name}:", text.rstrip())
+        given = {name: _begun(text) for name, text in answer.files.items()}
+    else:
+        for number, step in enumerate(answer.steps, 1):
+            yield from (f"Step {number}, {step['type']}, {step['name']}:", str(step["content"]).rstrip())
+        given = [{**step, "content": _begun(str(step["content"]))} for step in answer.steps]
+    yield "The form of this answer (each text shortened after its first line):"
+    yield json.dumps({form: given, "reason": example.reason}, ensure_ascii=False)
+
+
+def _begun(text: str) -> str:
+    """Return the first line of a text, as it begins in JSON."""
+    return text.partition("\n")[0] + "\n…"
 
 
 def _revised(revision: Revision | None) -> Iterator[str]:

@@ -34,16 +34,26 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Briefing:
-    """What a model is told before it writes.
+class Example:
+    """Another request, its context as a `generation_context` document, and an answer that is validated."""
 
-    `task` is the contract of the kind, `rules` are what the effective policy allows and what to keep in mind,
-    `example` is one good answer: all three are ours. `schema` is the JSON Schema of the answer.
+    request: str
+    context: Document
+    answer: Proposal
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Briefing:
+    """The parts of a prompt that a kind supplies.
+
+    `task` is the contract of the kind, `rules` state what the effective policy allows and how the answer is
+    judged; `task`, `rules` and `example` are our own words. `schema` is the JSON Schema of the answer.
     """
 
     task: str
     rules: tuple[str, ...]
-    example: str
+    example: Example
     schema: Document
     surroundings: tuple[Surrounding, ...] = ()
 

@@ -199,7 +199,9 @@ class Code:
     def brief(self, context: CodeContext, policy: ExecutionPolicy) -> Briefing:
         """Return what a model is told before it writes."""
         rules = (*_REMINDERS, *allowances(policy, offer="Python's standard library"))
-        return code_briefing(generating.TASK, rules=rules, samples=SAMPLES, around=generating.around(context))
+        return code_briefing(
+            generating.TASK, rules=rules, example=generating.EXAMPLE, around=generating.around(context)
+        )
 
     def base(self, context: CodeContext) -> Mapping[str, object]:
         """Return the payload without the code."""

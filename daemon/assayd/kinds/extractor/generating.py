@@ -6,8 +6,10 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from assayd.findings.briefing import code_example
 from assayd.findings.expected import CASES, cases_told
 from assayd.kinds.extractor.payload import ExtractorCase, SamplePath
+from assayd.kinds.extractor.samples import SAMPLES
 from assayd.model.text_limits import SAMPLE_PATHS
 from assayd.ports.generatable import Document
 from assayd.ports.repairable import Surrounding
@@ -17,6 +19,12 @@ TASK = (
     "Write an extractor: one file of Python with the function extract(path: str) -> dict, which takes a file "
     "path apart and returns a plain dict of the fields that it says. It gets the path as text; there is no "
     "file to open."
+)
+
+EXAMPLE = code_example(
+    SAMPLES[0],
+    request="Extract client, year, quarter, the first month of the quarter, and the file name.",
+    reason="Reads client, year and quarter by one pattern and computes the month; other paths give {}.",
 )
 
 

@@ -207,7 +207,9 @@ class Extractor:
     def brief(self, context: ExtractorContext, policy: ExecutionPolicy) -> Briefing:
         """Return what a model is told before it writes."""
         rules = (*_REMINDERS, *allowances(policy))
-        return code_briefing(generating.TASK, rules=rules, samples=SAMPLES, around=generating.around(context))
+        return code_briefing(
+            generating.TASK, rules=rules, example=generating.EXAMPLE, around=generating.around(context)
+        )
 
     def base(self, context: ExtractorContext) -> Mapping[str, object]:
         """Return the payload without the code."""

@@ -7,14 +7,22 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
+from assayd.findings.briefing import code_example
 from assayd.findings.expected import CASES, cases_told
 from assayd.kinds.fifth.payload import MOST_FILES, FifthCase, Label, Name, Path
+from assayd.kinds.fifth.samples import SAMPLES
 from assayd.ports.generatable import Document
 from assayd.ports.repairable import Surrounding
 
 TASK = (
     "Write a program in Fifth, a Forth dialect: words between blanks, definitions before their use, and a "
     "stack comment ( before -- after ) in every definition."
+)
+
+EXAMPLE = code_example(
+    SAMPLES[0],
+    request="Print a number and its double.",
+    reason="Defines double and a word that prints both numbers, then calls it with 5.",
 )
 
 

@@ -159,7 +159,9 @@ class Fifth:
         """Return what a model is told before it writes."""
         lens = advice.lens_of(context.model_source or "", context.task_type or "", language())
         rules = (_WRITE, *lens)
-        return code_briefing(generating.TASK, rules=rules, samples=SAMPLES, around=generating.around(context))
+        return code_briefing(
+            generating.TASK, rules=rules, example=generating.EXAMPLE, around=generating.around(context)
+        )
 
     def base(self, context: FifthContext) -> Mapping[str, object]:
         """Return the payload without the code."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assayd.findings.briefing import answer_schema, example_answer
+from assayd.findings.briefing import answer_schema
 from assayd.kinds.pipeline.payload import Database
-from assayd.ports.generatable import Briefing, Document, Proposal
+from assayd.ports.generatable import Briefing, Document, Example, Proposal
 from assayd.ports.repairable import Surrounding
 from assayd.static.work_files import FileContent, content_of
 
@@ -17,22 +17,37 @@ _TASK = (
     "Write a pipeline: steps of bash or SQL (SQLite) that run in order in one directory with the files, and "
     "on the database where there is one. Each step has a name, its type and its content."
 )
-_EXAMPLE = [
-    {
-        "name": "drop negative amounts",
-        "type": "bash",
-        "content": "awk -F, 'NR == 1 || $2 >= 0' data/sales.csv > tmp/cleaned.csv\n",
+EXAMPLE = Example(
+    request="Total the amounts of data/sales.csv by region into the table totals and data/totals.csv.",
+    context={
+        "files": {"data/sales.csv": 'region,amount\n"central, upper",10\nnorth,2.5\nnorth,\n'},
+        "database": {"schema_sql": "CREATE TABLE totals (region TEXT PRIMARY KEY, total REAL NOT NULL);"},
     },
-    {
-        "name": "total by region",
-        "type": "sql",
-        "content": (
-            "CREATE TABLE IF NOT EXISTS totals (region TEXT PRIMARY KEY, total REAL);\n"
-            "INSERT OR REPLACE INTO totals\n"
-            'SELECT region, sum(amount) FROM "tmp/cleaned.csv" GROUP BY region;\n'
-        ),
-    },
-]
+    answer=Proposal(
+        steps=(
+            {
+                "name": "total by region",
+                "type": "sql",
+                "content": (
+                    "INSERT INTO totals\n"
+                    "SELECT region, sum(CAST(amount AS REAL))\n"
+                    "FROM \"data/sales.csv\" WHERE amount <> '' GROUP BY region\n"
+                    "ON CONFLICT (region) DO UPDATE SET total = excluded.total;\n"
+                    "SELECT region, total FROM totals ORDER BY region;\n"
+                ),
+            },
+            {
+                "name": "write totals.csv",
+                "type": "bash",
+                "content": (
+                    "set -euo pipefail\n"
+                    "jq -R -r 'split(\"\\t\") | @csv' logs/01_total_by_region.out > data/totals.csv\n"
+                ),
+            },
+        )
+    ),
+    reason="SQL reads the CSV, skips empty amounts and upserts totals; jq writes the selected rows as CSV.",
+)
 
 
 class PipelineContext(BaseModel):
@@ -54,7 +69,7 @@ def brief(context: PipelineContext, rules: tuple[str, ...], tables: str | None) 
     return Briefing(
         task=_TASK,
         rules=rules,
-        example=example_answer("steps", _EXAMPLE),
+        example=EXAMPLE,
         schema=answer_schema("steps"),
         surroundings=tuple(around),
     )

@@ -7,8 +7,10 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from assayd.findings.briefing import code_example
 from assayd.findings.expected import CASES, cases_told
 from assayd.kinds.script.payload import ScriptCase
+from assayd.kinds.script.samples import SAMPLES
 from assayd.ports.generatable import Document
 from assayd.ports.repairable import Surrounding
 from assayd.static.work_files import FileContent, content_of
@@ -17,6 +19,12 @@ _HEAD_BYTES = 2048
 TASK = (
     "Write a script: one file of Python that reads standard input and the files beside it, prints what is "
     "asked for, and ends by itself with exit code 0."
+)
+
+EXAMPLE = code_example(
+    SAMPLES[0],
+    request="Write the words of each input line as a row of out.csv, and print the number of rows.",
+    reason="Splits each line of standard input, writes the rows with the csv module and prints their count.",
 )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from assayd.findings import python_failures, runs
-from assayd.findings.briefing import answer_schema, example_answer
+from assayd.findings.briefing import answer_schema
 from assayd.findings.repair_context import context_of, without_layout
 from assayd.findings.retry_context import retry_context
 from assayd.model.finding import Finding, Rule
@@ -17,7 +17,7 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Judgement
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import Sample
-from assayd.ports.generatable import Briefing, Proposal
+from assayd.ports.generatable import Briefing, Example, Proposal
 from assayd.ports.repairable import Passage, RepairContext, Surrounding
 from assayd.ports.validator import Cap, FileOptions, Stage, Validator
 from assayd_ini import judging, syntax
@@ -113,7 +113,12 @@ class Ini:
         return Briefing(
             task="Write an INI file: [section], and key = value below it.",
             rules=("Give every declared field a value of its type.",),
-            example=example_answer("code", good.payload["text"]),
+            example=Example(
+                request="An INI file with these fields.",
+                context={"fields": good.payload["fields"]},
+                answer=Proposal(code=str(good.payload["text"])),
+                reason="Gives every field a value of its type.",
+            ),
             schema=answer_schema("code"),
             surroundings=(Surrounding(title="fields", text=fields),),
         )
