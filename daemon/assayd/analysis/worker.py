@@ -95,10 +95,10 @@ def run_stages(validator: Validator, payload: BaseModel, policy: ExecutionPolicy
     return tuple(reports)
 
 
-def describe(validator: Validator, request: Failed) -> Described:
+def describe(validator: Validator, request: Failed, policy: ExecutionPolicy) -> Described:
     """Return what a fix of a failed submission is asked for with."""
     kind, payload = _repairable(validator), validator.payload.model_validate_json(json.dumps(request.payload))
-    return Described(context=kind.context(payload, request.report), digest=_digest(kind, payload))
+    return Described(context=kind.context(payload, request.report, policy), digest=_digest(kind, payload))
 
 
 def patch(validator: Validator, request: Patching) -> Patched:
@@ -212,7 +212,8 @@ def _answer(
 ) -> bytes:
     match header["type"]:
         case "describe":
-            return DESCRIBED.dump_json(describe(kind, FAILED.validate_json(body)))
+            failed = FAILED.validate_json(body)
+            return DESCRIBED.dump_json(describe(kind, failed, policies[str(header["policy"])]))
         case "patch":
             return PATCHED.dump_json(patch(kind, PATCHING.validate_json(body)))
         case "taken":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from assayd.findings.retry_context import without_reminders
 from assayd.model.finding import Edit
 from assayd.ports.repairable import EditedPassage, Passage, RepairContext, Surrounding, Worth
 
@@ -31,7 +32,7 @@ def context_of(  # noqa: PLR0913  (each says another thing of the request)
     """
     return RepairContext(
         passage=passage,
-        failure=str(report.get("retry_context") or "It was refused."),
+        failure=without_reminders(str(report.get("retry_context") or "It was refused.")),
         instructions=tuple(instructions),
         surroundings=(*_said(report), *surroundings),
         worth=Worth.MEDIUM if report.get("stage_reached") in runtime_stages else Worth.HIGH,

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from assayd.model.finding import Edit
+from assayd.model.policy import ExecutionPolicy
 from assayd.ports.validator import P_contra
 
 Document = Mapping[str, object]
@@ -74,8 +75,10 @@ class RepairContext:
 class Repairable(Protocol[P_contra]):
     """A kind whose failed submissions can be repaired."""
 
-    def context(self, payload: P_contra, report: Document) -> RepairContext:
-        """Return what is to be fixed, given the submitted payload and its failed report."""
+    def context(
+        self, payload: P_contra, report: Document, policy: ExecutionPolicy | None = None
+    ) -> RepairContext:
+        """Return what is to be fixed, given the submitted payload, its failed report and effective policy."""
         ...
 
     def patch(self, payload: P_contra, passage: str, code: str) -> Mapping[str, object]:

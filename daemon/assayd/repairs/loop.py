@@ -258,7 +258,8 @@ class Course:
     async def _described(self, subject: Subject) -> Described:
         failed = Failed(payload=_payload(subject), report=dict(subject.report))
         kind = self._deps.kinds[self.repair.kind]
-        described = await self._deps.analyst.describe(kind, failed, flow=subject.attempt.flow)
+        policy = await self._deps.attempts.policy(subject.submission)
+        described = await self._deps.analyst.describe(kind, failed, policy, flow=subject.attempt.flow)
         if not described.context.passage.name:
             raise FixUnusable("there is no text in the submission that could be fixed")
         return described

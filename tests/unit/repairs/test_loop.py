@@ -15,6 +15,7 @@ from assayd.ids import SystemClock, Ulids
 from assayd.kinds import registry as validators
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
+from assayd.model.policy import ExecutionPolicy
 from assayd.model.repair import Repair, RepairOutcome, Strategy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
@@ -69,6 +70,9 @@ class Attempts:
     async def submit(self, attempt_id: str, submission: Document, *, parent: Attempt) -> None:
         self.submitted.append(attempt_id)
         self._add(attempt_id, submission, parent.attempt_number + 1)
+
+    async def policy(self, submission: Document) -> ExecutionPolicy:
+        return ExecutionPolicy(name="policy")
 
     async def finished(self, attempt_id: str) -> Subject:
         if self.endless and attempt_id != FIRST:

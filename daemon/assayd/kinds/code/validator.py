@@ -170,10 +170,11 @@ class Code:
     ) -> str:
         """Word a failed stage for a model."""
         headline = _HEADLINES.get(stage, "The code was refused:")
-        said = allowances(policy, offer="Python's standard library")
-        return retry_context(findings, headline=headline, reminders=(*_REMINDERS, *said))
+        return retry_context(findings, headline=headline, reminders=_instructions(policy))
 
-    def context(self, payload: CodePayload, report: Mapping[str, object]) -> RepairContext:
+    def context(
+        self, payload: CodePayload, report: Mapping[str, object], policy: ExecutionPolicy | None = None
+    ) -> RepairContext:
         """Ask for the code again, with what its report says and the inputs that it gets."""
         inputs = ", ".join(f"{name}: {type(value).__name__}" for name, value in _inputs(payload).items())
         around = [Surrounding(title="inputs", text=inputs or "none")]
@@ -183,7 +184,7 @@ class Code:
         return context_of(
             Passage(name="code", language="python", text=model_answer.clean(payload.code).text),
             report,
-            instructions=_REMINDERS,
+            instructions=_instructions(policy),
             runtime_stages=self.runtime_stages,
             surroundings=around,
         )
@@ -198,9 +199,11 @@ class Code:
 
     def brief(self, context: CodeContext, policy: ExecutionPolicy) -> Briefing:
         """Return what a model is told before it writes."""
-        rules = (*_REMINDERS, *allowances(policy, offer="Python's standard library"))
         return code_briefing(
-            generating.TASK, rules=rules, example=generating.EXAMPLE, around=generating.around(context)
+            generating.TASK,
+            rules=_instructions(policy),
+            example=generating.EXAMPLE,
+            around=generating.around(context),
         )
 
     def base(self, context: CodeContext) -> Mapping[str, object]:
@@ -210,6 +213,10 @@ class Code:
     def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
         """Return a payload with the text that was proposed."""
         return with_code(base, proposal)
+
+
+def _instructions(policy: ExecutionPolicy | None) -> tuple[str, ...]:
+    return (*_REMINDERS, *allowances(policy, offer="Python's standard library"))
 
 
 def _inputs(payload: CodePayload) -> Mapping[str, JsonValue]:

@@ -44,7 +44,7 @@ from assayd.static.python import source as python_source
 from assayd.static.python.import_edits import MAIN_RULE, PACKAGE_RULE, with_import_edits
 from assayd.static.python.inferred_names import check_meant
 from assayd.static.python.mentioned import mentioned
-from assayd.static.python.names import PACKAGE_NAMES
+from assayd.static.python.names import BUILTINS, PACKAGE_NAMES
 from assayd.static.python.signature import ExpectedFunction, check_signature
 from assayd.static.python.source import PythonSource
 
@@ -82,6 +82,10 @@ _REMINDERS = (
     f"Write one file of Python that defines: {EXPECTED.template}",
     "Its argument is the path as text; there is no file to open.",
     "Return a plain dict of field names and JSON values; a path without anything to extract gives {}.",
+)
+_REFUSED = (
+    f"Not allowed: {', '.join(BUILTINS)}; type() with three arguments, getattr() with a computed name, and "
+    "special attributes such as x.__class__."
 )
 
 _RULES = (
@@ -179,9 +183,11 @@ class Extractor:
     ) -> str:
         """Word a failed stage for a model."""
         headline = _HEADLINES.get(stage, "The extractor was refused:")
-        return retry_context(findings, headline=headline, reminders=(*_REMINDERS, *allowances(policy)))
+        return retry_context(findings, headline=headline, reminders=_instructions(policy))
 
-    def context(self, payload: ExtractorPayload, report: Mapping[str, object]) -> RepairContext:
+    def context(
+        self, payload: ExtractorPayload, report: Mapping[str, object], policy: ExecutionPolicy | None = None
+    ) -> RepairContext:
         """Ask for the whole function again, with what its report says and the paths that it is tried on."""
         paths = "\n".join(payload.sample_paths[:_PATHS_TOLD])
         around = [Surrounding(title="sample paths", text=paths)]
@@ -191,7 +197,7 @@ class Extractor:
         return context_of(
             Passage(name=FILENAME, language="python", text=_source(payload).text),
             report,
-            instructions=_REMINDERS,
+            instructions=_instructions(policy),
             runtime_stages=self.runtime_stages,
             surroundings=around,
         )
@@ -206,9 +212,11 @@ class Extractor:
 
     def brief(self, context: ExtractorContext, policy: ExecutionPolicy) -> Briefing:
         """Return what a model is told before it writes."""
-        rules = (*_REMINDERS, *allowances(policy))
         return code_briefing(
-            generating.TASK, rules=rules, example=generating.EXAMPLE, around=generating.around(context)
+            generating.TASK,
+            rules=_instructions(policy),
+            example=generating.EXAMPLE,
+            around=generating.around(context),
         )
 
     def base(self, context: ExtractorContext) -> Mapping[str, object]:
@@ -223,6 +231,10 @@ class Extractor:
         """Return the sample paths, and the fields of the dict that extract() returns."""
         fields = taken_fields(_source(payload).text, EXPECTED.function)
         return Taken(texts=payload.sample_paths, fields=fields)
+
+
+def _instructions(policy: ExecutionPolicy | None) -> tuple[str, ...]:
+    return (*_REMINDERS, _REFUSED, *allowances(policy))
 
 
 def _source(payload: ExtractorPayload) -> model_answer.AnswerCode:

@@ -134,7 +134,9 @@ class Fifth:
         headline = "The program failed when it ran:" if ran else "The program is not valid Fifth:"
         return retry_context(findings, headline=headline, reminders=reminders)
 
-    def context(self, payload: FifthPayload, report: Mapping[str, object]) -> RepairContext:
+    def context(
+        self, payload: FifthPayload, report: Mapping[str, object], policy: ExecutionPolicy | None = None
+    ) -> RepairContext:
         """Ask for the program again, with what its report says and the libraries that it has."""
         libraries = Surrounding(
             title="libraries that are loaded", text=", ".join(payload.libraries) or "none"

@@ -15,7 +15,6 @@ from itertools import islice
 from types import MappingProxyType
 
 from assayd.findings import runs as run_findings
-from assayd.findings.allowances import allowances
 from assayd.findings.repair_context import context_of, errors_of
 from assayd.findings.retry_context import retry_context
 from assayd.kinds.module import adapter_unit, generating, pytest_unit
@@ -29,6 +28,7 @@ from assayd.kinds.module.expected_tests import ExpectedTests
 from assayd.kinds.module.files import adapter_file, files_of_tests, is_python, module_name, own_modules
 from assayd.kinds.module.generating import ModuleContext
 from assayd.kinds.module.imports import Own, check_module_imports
+from assayd.kinds.module.instructions import MANIFEST, TESTS_STAY, instructions
 from assayd.kinds.module.payload import ModulePayload, PreparedModule
 from assayd.kinds.module.samples import SAMPLES
 from assayd.kinds.module.submission import read_files
@@ -62,14 +62,6 @@ _HEADLINES = {
     "paths": "The files of the module are not as they may be:",
     "sandbox": "The module failed when it ran:",
 }
-_REMINDERS = (
-    "A module has a manifest, adapter.py and tests (test_*.py); files import one another by name.",
-    "The adapter's class has @register_adapter above it, and defines fetch_raw, transform and get_schema.",
-    "Tests run with pytest: give the adapter made-up answers, by httpx.MockTransport or mock.patch.",
-)
-
-_TESTS_STAY = "The tests stay as they are: correct the code, so that it does what they expect."
-
 _RULES = (
     *python_source.RULES,
     *python_meant.NAME_RULES,
@@ -202,9 +194,11 @@ class Module:
     ) -> str:
         """Word a failed stage for a model."""
         headline = _HEADLINES.get(stage, "The module was refused:")
-        return retry_context(findings, headline=headline, reminders=(*_REMINDERS, *allowances(policy)))
+        return retry_context(findings, headline=headline, reminders=instructions(policy))
 
-    def context(self, payload: ModulePayload, report: Mapping[str, object]) -> RepairContext:
+    def context(
+        self, payload: ModulePayload, report: Mapping[str, object], policy: ExecutionPolicy | None = None
+    ) -> RepairContext:
         """Ask for the file that is at fault again, with what the report says and the other files."""
         errors = errors_of(report)
         name = module_blame.faulty_file(errors, payload.files, _adapter(payload))
@@ -215,9 +209,9 @@ class Module:
             Passage(name=name, language="python", text=_texts(payload).get(name, "")),
             report,
             instructions=(
-                *_REMINDERS,
+                *instructions(policy),
                 _MORE_FILES,
-                *([_TESTS_STAY] if module_blame.has_failed_test(errors) else []),
+                *([TESTS_STAY] if module_blame.has_failed_test(errors) else []),
             ),
             runtime_stages=self.runtime_stages,
             surroundings=(
@@ -240,7 +234,8 @@ class Module:
 
     def brief(self, context: ModuleContext, policy: ExecutionPolicy) -> Briefing:
         """Return what a model is told before it writes."""
-        return generating.brief(context, policy.adapter, (*_REMINDERS, *allowances(policy)))
+        manifest = () if context.manifest is not None else (MANIFEST,)
+        return generating.brief(context, policy.adapter, (*instructions(policy), *manifest))
 
     def base(self, context: ModuleContext) -> Mapping[str, object]:
         """Return the payload without what the answer gives."""

@@ -36,6 +36,17 @@ def faulty(submitted: PipelinePayload, report: Mapping[str, object]) -> StepText
     return steps[0] if steps else StepText(number=1, name="", program=Writer.BASH, content="")
 
 
+def types_in(submitted: PipelinePayload, report: Mapping[str, object]) -> frozenset[Writer]:
+    """Return the types of the steps that have errors; that of the first step without any."""
+    found = {
+        step.program
+        for finding in errors_of(report)
+        for step in step_texts(submitted)
+        if str(finding.get("message")).startswith(f"{step.label}:")
+    }
+    return frozenset(found or {faulty(submitted, report).program})
+
+
 def around(submitted: PipelinePayload, step: StepText) -> Iterator[Surrounding]:
     """Return what a fix has to fit into: the schema, the heads of the files, the steps before it."""
     if (tables := tables_of(submitted.database)) is not None:

@@ -26,9 +26,10 @@ from assayd.kinds.pipeline.errors import ErrorClass
 from assayd.kinds.pipeline.errors import ErrorSource as Writer
 from assayd.kinds.pipeline.from_files import from_files
 from assayd.kinds.pipeline.generating import PipelineContext
+from assayd.kinds.pipeline.instructions import BOTH, instructions
 from assayd.kinds.pipeline.judging import BASH, StepText, judge_database, judge_outputs, judge_step
 from assayd.kinds.pipeline.payload import Database, PipelinePayload, Step
-from assayd.kinds.pipeline.repair import around, faulty, normal, step_texts, tables_of
+from assayd.kinds.pipeline.repair import around, faulty, normal, step_texts, tables_of, types_in
 from assayd.kinds.pipeline.samples import SAMPLES
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import SQL_RULES, ExecutionPolicy, SqlPolicy
@@ -81,27 +82,10 @@ _HEADLINES = {
     "sql": "SQL steps do what they may not do:",
     "sandbox": "The pipeline ran and failed:",
 }
+_WRITTEN = {"commands": frozenset({Writer.BASH}), "sql": frozenset({Writer.SQL})}
+"""The types of the steps that a stage refuses."""
 _MADE_TOLD = 10
 """Files that earlier steps made, with a finding of one that is not there."""
-_ORDER = "Steps run in order in one directory that holds data/, tmp/, scripts/ and logs/; use relative paths."
-_TOOLS = (
-    "Bash steps may use the usual text tools (awk, which is gawk, bc, cat, cut, date, find, grep, head, "
-    "join, jq, paste, sed, seq, sort, tail, tee, tr, uniq, wc, xargs, …) and builtins such as printf."
-)
-_STRICT = (
-    "Begin bash steps with `set -euo pipefail`: a step is judged by its exit code, which is else its last "
-    "command's alone."
-)
-_SQL = 'SQL steps are SQLite; FROM "data/x.csv" reads a CSV file as a table'
-_SQL_NEEDS = {
-    "CREATE needs IF NOT EXISTS": {"sql.if_not_exists"},
-    "UPDATE and DELETE need WHERE": {"sql.update_without_where", "sql.delete_without_where"},
-    "nothing may be dropped": {"sql.drop"},
-}
-_DATABASE = (
-    "Bash steps cannot reach the database; what a step prints is in logs/NN_name.out for the steps after it."
-)
-
 _PRELOAD = ("csv", "sqlite3")
 
 
@@ -192,15 +176,19 @@ class Pipeline:
         """Word a failed stage for a model."""
         headline = _HEADLINES.get(stage, "The pipeline was refused:")
         findings = [replace(finding, file=None) for finding in findings]  # messages name the step
-        return retry_context(findings, headline=headline, reminders=_reminders(policy))
+        return retry_context(
+            findings, headline=headline, reminders=instructions(policy, _WRITTEN.get(stage, BOTH))
+        )
 
-    def context(self, payload: PipelinePayload, report: Mapping[str, object]) -> RepairContext:
+    def context(
+        self, payload: PipelinePayload, report: Mapping[str, object], policy: ExecutionPolicy | None = None
+    ) -> RepairContext:
         """Ask for the step that failed again, with what is around it."""
         step = faulty(payload, report)
         return context_of(
             _passage(step),
             report,
-            instructions=(*_reminders(None), _MORE_STEPS),
+            instructions=(*instructions(policy, types_in(payload, report)), _MORE_STEPS),
             runtime_stages=self.runtime_stages,
             surroundings=tuple(around(payload, step)),
             about=partial(_is_about, step),
@@ -224,7 +212,7 @@ class Pipeline:
 
     def brief(self, context: PipelineContext, policy: ExecutionPolicy) -> Briefing:
         """Return what a model is told before it writes."""
-        return generating.brief(context, _reminders(policy), tables_of(context.database))
+        return generating.brief(context, instructions(policy), tables_of(context.database))
 
     def base(self, context: PipelineContext) -> Mapping[str, object]:
         """Return the payload without the steps."""
@@ -257,18 +245,6 @@ def _passage(step: StepText) -> Passage:
 def _is_about(step: StepText, hint: Mapping[str, object]) -> bool:
     """Return whether a hint is about a step: its message begins with the step's name."""
     return str(hint.get("message")).startswith(f"{step.label}:")
-
-
-def _reminders(policy: ExecutionPolicy | None) -> tuple[str, ...]:
-    """Say how steps are written, by the effective policy; without one, as the shipped profile has it."""
-    commands = sorted(policy.commands.allowed - policy.commands.blocked) if policy is not None else []
-    tools = f"Bash steps may run these commands and no others: {', '.join(commands)}." if commands else _TOOLS
-    needs = [
-        words
-        for words, rules in _SQL_NEEDS.items()
-        if policy is None or not any(map(policy.sql.admits, rules))
-    ]
-    return (_ORDER, tools, _STRICT, f"{'; '.join([_SQL, *needs])}.", _DATABASE)
 
 
 def _check_parse(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:

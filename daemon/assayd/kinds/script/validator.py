@@ -140,12 +140,12 @@ class Script:
     ) -> str:
         """Word a failed stage for a model."""
         headline = {"syntax": "The script cannot be run:", "sandbox": "The script ran and failed:"}
-        said = allowances(policy, offer="Python's standard library")
-        return retry_context(
-            findings, headline=headline.get(stage, "It failed:"), reminders=(*_REMINDERS, *said)
-        )
+        headline_of = headline.get(stage, "It failed:")
+        return retry_context(findings, headline=headline_of, reminders=_instructions(policy))
 
-    def context(self, payload: ScriptPayload, report: Mapping[str, object]) -> RepairContext:
+    def context(
+        self, payload: ScriptPayload, report: Mapping[str, object], policy: ExecutionPolicy | None = None
+    ) -> RepairContext:
         """Ask for the code again, or for the file that is run, with what the report says."""
         name, text = _main_text(payload)
         python = payload.code is not None or name.endswith(".py")
@@ -159,7 +159,7 @@ class Script:
         return context_of(
             Passage(name=name, language="python" if python else "text", text=text),
             report,
-            instructions=_REMINDERS if python else (),
+            instructions=_instructions(policy) if python else tuple(allowances(policy)),
             runtime_stages=self.runtime_stages,
             surroundings=around,
         )
@@ -179,9 +179,11 @@ class Script:
 
     def brief(self, context: ScriptContext, policy: ExecutionPolicy) -> Briefing:
         """Return what a model is told before it writes."""
-        rules = (*_REMINDERS, *allowances(policy, offer="Python's standard library"))
         return code_briefing(
-            generating.TASK, rules=rules, example=generating.EXAMPLE, around=generating.around(context)
+            generating.TASK,
+            rules=_instructions(policy),
+            example=generating.EXAMPLE,
+            around=generating.around(context),
         )
 
     def base(self, context: ScriptContext) -> Mapping[str, object]:
@@ -191,6 +193,10 @@ class Script:
     def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
         """Return a payload with the text that was proposed."""
         return with_code(base, proposal)
+
+
+def _instructions(policy: ExecutionPolicy | None) -> tuple[str, ...]:
+    return (*_REMINDERS, *allowances(policy, offer="Python's standard library"))
 
 
 def _main_text(submitted: ScriptPayload) -> tuple[str, str]:

@@ -89,7 +89,9 @@ class Ini:
         """Word a failed stage for a model."""
         return retry_context(findings, headline=f"The INI file failed at {stage}:")
 
-    def context(self, payload: IniPayload, report: Mapping[str, object]) -> RepairContext:
+    def context(
+        self, payload: IniPayload, report: Mapping[str, object], policy: ExecutionPolicy | None = None
+    ) -> RepairContext:
         """Ask for the file again, with what its report says."""
         return context_of(
             Passage(name="text", language="ini", text=payload.text),
