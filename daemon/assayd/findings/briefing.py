@@ -59,3 +59,9 @@ def code_briefing(
 def with_code(base: Document, proposal: Proposal) -> Document:
     """Return a payload with the text that was proposed."""
     return {**base, "code": proposal.code}
+
+
+def file_head(path: str, content: bytes, most: int) -> Surrounding:
+    """Show the beginning of a file under its path in the sandbox, and say how much of it that is."""
+    size = f"{len(content)} bytes" if len(content) <= most else f"first {most} of {len(content)} bytes"
+    return Surrounding(title=f"file {path} ({size})", text=content[:most].decode("utf-8", "replace"))

@@ -21,9 +21,9 @@ class Worth(StrEnum):
     """How far another try is likely to help, by the stage that failed."""
 
     HIGH = "high"
-    """A small and well-described fault."""
+    """A small and well-described fault: the smallest change is asked for."""
     MEDIUM = "medium"
-    """The approach itself may be wrong."""
+    """A wrong result or a limit: the approach itself may be wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +60,8 @@ class RepairContext:
 
     `failure` words what failed, findings included. `instructions` are ours, all else may hold guest text.
     `edits` are replacements in the passage that are certain to be right, `others` the same of other passages.
+    `title` names the passage for a reader; default: its name. `other_forms` are our words on further forms
+    of an answer, and when to use them.
     """
 
     passage: Passage
@@ -69,6 +71,8 @@ class RepairContext:
     worth: Worth = Worth.HIGH
     edits: tuple[Edit, ...] = ()
     others: tuple[EditedPassage, ...] = ()
+    title: str = ""
+    other_forms: tuple[str, ...] = ()
 
 
 @runtime_checkable

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -32,9 +32,10 @@ from assayd.ports.repairs import Attempts, RepairStore, Subject
 from assayd.ports.validator import Validator
 from assayd.repairs.asking import ask
 from assayd.repairs.decide import Stop, decide
+from assayd.repairs.earlier import earlier_answers
 from assayd.repairs.fingerprint import fingerprint
 from assayd.repairs.offering import offer_rules
-from assayd.repairs.prompt import EarlierAnswer, build_prompt, cut
+from assayd.repairs.prompt import build_prompt, cut
 
 log = structlog.get_logger()
 
@@ -215,7 +216,9 @@ class Course:
             strategy,
             hint=self.repair.hint,
             intent=intent,
-            earlier=earlier_answers(self.repair.fixes, context.failure),
+            earlier=earlier_answers(
+                self.repair.fixes, context.failure, name=context.passage.name, text=context.passage.text
+            ),
         )
         return FixRequest(
             system=prompt.system,
@@ -278,15 +281,6 @@ class Course:
         await self._deps.repairs.save(repair)
         self.repair = repair
         self._deps.publish(repair)
-
-
-def earlier_answers(fixes: Sequence[Fix], failure: str) -> list[EarlierAnswer]:
-    """Return the answers so far, each with what was found after it; `failure` is the newest."""
-    found = [*(fix.error for fix in fixes[1:]), failure]
-    return [
-        EarlierAnswer(number=fix.number, text=fix.patched_code, reason=fix.reason, failure=what)
-        for fix, what in zip(fixes, found, strict=False)  # without fixes, there is a failure all the same
-    ]
 
 
 def proposal_of(fix: Fix) -> Proposal:

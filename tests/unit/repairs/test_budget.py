@@ -19,7 +19,8 @@ from assayd.model.repair import Fix, Repair, RepairOutcome, Strategy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer, RepairWish
 from assayd.ports.repairs import RepairTerms, Subject
-from assayd.repairs.loop import RepairDependencies, earlier_answers
+from assayd.repairs.earlier import earlier_answers
+from assayd.repairs.loop import RepairDependencies
 from assayd.repairs.repairs import DaemonRepairs, RepairLimits, budget_left
 from assayd.repairs.requests import RecordedRequests
 

@@ -277,12 +277,13 @@ async def test_request_holds_the_words_the_findings_and_what_failed_before(analy
     bench.attempts._add(FIRST, submission, 1)
     await bench.run()
     first, second = bench.provider.asked
-    assert first.user.startswith("WHAT THE CODE IS FOR")
+    assert "REQUEST\n" in first.user
     assert "take the quarter apart" in first.user
     assert (first.kind, first.attempt, first.intent) == ("extractor", 1, "take the quarter apart")
     assert first.findings[0]["rule"] == "sandbox.raised"
     assert "DO NOT REPEAT THEM" in second.user
-    assert "x = a" in second.user.partition("DO NOT REPEAT THEM")[2]
+    assert "Answer 1 is the PASSAGE below" in second.user
+    assert second.user.count("x = a") == 1
 
 
 @pytest.mark.parametrize(

@@ -90,9 +90,9 @@ _RULES = (
 )
 
 
-_MORE_FILES = (
-    'Where several files have to change, answer with "files" in the place of "patched_code": {name: '
-    "whole text} of each that changes."
+_OTHER_FORMS = (
+    'If several files must change, answer {"files": {"<name>": "<its whole text>"}, "reason": "…"} with each '
+    "file that changes.",
 )
 
 
@@ -210,10 +210,10 @@ class Module:
             report,
             instructions=(
                 *instructions(policy),
-                _MORE_FILES,
                 *([TESTS_STAY] if module_blame.has_failed_test(errors) else []),
             ),
             runtime_stages=self.runtime_stages,
+            other_forms=_OTHER_FORMS,
             surroundings=(
                 Surrounding(title="manifest", text=manifest),
                 *(Surrounding(title=other, text=payload.files[other]) for other in others),

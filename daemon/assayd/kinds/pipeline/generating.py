@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assayd.findings.briefing import answer_schema
+from assayd.findings.briefing import answer_schema, file_head
 from assayd.kinds.pipeline.payload import Database
 from assayd.ports.generatable import Briefing, Document, Example, Proposal
 from assayd.ports.repairable import Surrounding
@@ -63,9 +63,7 @@ def brief(context: PipelineContext, rules: tuple[str, ...], tables: str | None) 
     """Return what a model is told; `tables` describes the database."""
     around = [Surrounding(title="tables and columns", text=tables)] if tables else []
     for path, given in sorted(context.files.items()):
-        content = content_of(given)
-        head = content[:_HEAD_BYTES].decode("utf-8", "replace")
-        around.append(Surrounding(title=f"file {path}, {len(content)} bytes, its beginning", text=head))
+        around.append(file_head(path, content_of(given), _HEAD_BYTES))
     return Briefing(
         task=_TASK,
         rules=rules,

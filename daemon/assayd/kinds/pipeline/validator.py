@@ -21,7 +21,7 @@ from assayd.findings.retry_context import retry_context
 from assayd.findings.runs import cause_finding
 from assayd.kinds.pipeline import generating
 from assayd.kinds.pipeline import judging as pipeline_run
-from assayd.kinds.pipeline.advice import advice_on_path
+from assayd.kinds.pipeline.advice import advice_on_path, steps_with_path
 from assayd.kinds.pipeline.errors import ErrorClass
 from assayd.kinds.pipeline.errors import ErrorSource as Writer
 from assayd.kinds.pipeline.from_files import from_files
@@ -89,9 +89,11 @@ _MADE_TOLD = 10
 _PRELOAD = ("csv", "sqlite3")
 
 
-_MORE_STEPS = (
-    'Where another step has to change, or one is missing, answer with "steps" in the place of '
-    '"patched_code": all steps in order, each {name, type, content}.'
+_OTHER_FORMS = (
+    'If other steps must change as well, answer {"files": {"<number of a step>": "<its whole text>"}, '
+    '"reason": "…"} with each step that changes.',
+    'If a step is missing, answer {"steps": [{"name": "…", "type": "bash or sql", "content": "…"}], '
+    '"reason": "…"} with all steps in order.',
 )
 
 
@@ -175,7 +177,7 @@ class Pipeline:
     ) -> str:
         """Word a failed stage for a model."""
         headline = _HEADLINES.get(stage, "The pipeline was refused:")
-        findings = [replace(finding, file=None) for finding in findings]  # messages name the step
+        findings = [_without_step(finding) for finding in findings]  # messages name the step
         return retry_context(
             findings, headline=headline, reminders=instructions(policy, _WRITTEN.get(stage, BOTH))
         )
@@ -188,9 +190,11 @@ class Pipeline:
         return context_of(
             _passage(step),
             report,
-            instructions=(*instructions(policy, types_in(payload, report)), _MORE_STEPS),
+            instructions=instructions(policy, types_in(payload, report)),
             runtime_stages=self.runtime_stages,
-            surroundings=tuple(around(payload, step)),
+            surroundings=tuple(around(payload, step, str(report.get("retry_context")))),
+            title=step.label,
+            other_forms=_OTHER_FORMS,
             about=partial(_is_about, step),
             others=[
                 (_passage(other), partial(_is_about, other))
@@ -231,11 +235,22 @@ def _with_path(finding: Finding, payload: PipelinePayload, result: RunResult) ->
     others = [*payload.files, *(output.name for output in made), *(step.content for step in payload.steps)]
     told = ", ".join(f"{one.name} ({len(one.content)} bytes)" for one in made[:_MADE_TOLD])
     context = f"{finding.context or ''}{'; ' if finding.context else ''}made before: {told}" if told else None
+    suggestion = advice_on_path(finding.message, others) or finding.suggestion
+    having = steps_with_path(finding.message, [step.content for step in payload.steps])
+    if len(having) > 1:
+        suggestion = f"{suggestion or ''} Steps with this path: {', '.join(map(str, having))}.".lstrip()
     return replace(
         finding,
-        suggestion=advice_on_path(finding.message, others) or finding.suggestion,
+        suggestion=suggestion,
         context=context or finding.context,
     )
+
+
+def _without_step(finding: Finding) -> Finding:
+    """Return a finding without the step's name beside the message, which begins with it."""
+    label = finding.message.partition(": ")[0]
+    context = (finding.context or "").removeprefix(label).removeprefix("; ")
+    return replace(finding, file=None, context=context or None)
 
 
 def _passage(step: StepText) -> Passage:

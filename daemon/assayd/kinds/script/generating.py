@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assayd.findings.briefing import code_example
+from assayd.findings.briefing import code_example, file_head
 from assayd.findings.expected import CASES, cases_told
 from assayd.kinds.script.payload import ScriptCase
 from assayd.kinds.script.samples import SAMPLES
@@ -48,9 +48,7 @@ def around(context: ScriptContext) -> list[Surrounding]:
     """Return what the code has to fit."""
     found = []
     for path, given in sorted(context.files.items()):
-        content = content_of(given)
-        head = content[:_HEAD_BYTES].decode("utf-8", "replace")
-        found.append(Surrounding(title=f"file {path}, {len(content)} bytes, its beginning", text=head))
+        found.append(file_head(path, content_of(given), _HEAD_BYTES))
     if context.stdin:
         found.append(Surrounding(title="standard input", text=context.stdin))
     if context.collect:

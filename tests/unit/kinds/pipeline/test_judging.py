@@ -242,6 +242,14 @@ def test_file_that_is_not_there_is_told_with_those_that_steps_made() -> None:
     assert (finding.context or "").endswith("made before: data/cleaned.csv (4 bytes)")
 
 
+def test_file_that_is_missing_is_reported_with_all_steps_that_name_it() -> None:
+    twice = payload({**BASH, "content": "wc -l data/gone.csv"}, {**BASH, "content": "cat data/gone.csv"})
+    judgement = judge(twice, failed("clean up", stderr="wc: data/gone.csv: No such file or directory\n"))
+
+    (finding,) = sandbox(judgement)
+    assert (finding.suggestion or "").endswith("Steps with this path: 1, 2.")
+
+
 def test_other_failures_say_nothing_of_files() -> None:
     made = (Output(name="data/cleaned.csv", content=b"a,b\n"),)
     judgement = judge(payload(SQL), failed("load", record=sql_failure("no such table: x")), outputs=made)
