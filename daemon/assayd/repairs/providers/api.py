@@ -67,7 +67,8 @@ class ApiProvider:
         call_s = min(timeout_s, account.timeout_s)
         try:
             async with asyncio.timeout(call_s):
-                found = await read(account.type, await self._api.ask(request, timeout_s=call_s))
+                answer = await self._api.ask(request, timeout_s=call_s)
+                found = await read(account.type, answer, request.passage.language)
         except TimeoutError as problem:
             raise failures.late(account, call_s) from problem
         except ProviderError:

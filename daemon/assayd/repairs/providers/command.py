@@ -58,7 +58,7 @@ class CommandProvider:
         printed = await run(
             self._argv, _document(request), timeout_s=timeout_s, environment=self._environment
         )
-        found = await read(TEXT, printed)
+        found = await read(TEXT, printed, request.passage.language)
         return found.reply()
 
 
