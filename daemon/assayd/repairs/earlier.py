@@ -7,13 +7,16 @@ fault is named in a line with the rules that it cleared: its change is part of t
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from assayd.model.repair import Fix
 
 _RULE = re.compile(r"^\d+\. .*\[([a-z_]+(?:\.[a-z_]+)+)\]$", re.MULTILINE)
 """The rule at the end of a finding's first line, as findings/retry_context.py writes it."""
+
+NO_PROBLEMS: Mapping[int, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +37,34 @@ class EarlierAnswer:
 
 
 def earlier_answers(
-    fixes: Sequence[Fix], failure: str, *, name: str = "", text: str = ""
+    fixes: Sequence[Fix],
+    failure: str,
+    *,
+    name: str = "",
+    text: str = "",
+    problems: Mapping[int, str] = NO_PROBLEMS,
 ) -> list[EarlierAnswer]:
-    """Return the answers so far; `failure` is the newest, `name` and `text` are those of the passage."""
+    """Return the answers so far.
+
+    Args:
+        fixes: the fixes so far.
+        failure: the newest failure.
+        name: the passage in question.
+        text: its text.
+        problems: why fixes could not be used, by number.
+    """
     found = [*(fix.error for fix in fixes), failure]
-    return [_earlier(fix, found[n], found[n + 1], name, text) for n, fix in enumerate(fixes)]
+    return [
+        _unusable(fix, problems[fix.number])
+        if fix.number in problems
+        else _earlier(fix, found[n], found[n + 1], name, text)
+        for n, fix in enumerate(fixes)
+    ]
+
+
+def _unusable(fix: Fix, problem: str) -> EarlierAnswer:
+    failure = f"The answer could not be used: {problem}"
+    return EarlierAnswer(number=fix.number, text=fix.patched_code, reason=fix.reason, failure=failure)
 
 
 def _earlier(fix: Fix, before: str, after: str, name: str, text: str) -> EarlierAnswer:

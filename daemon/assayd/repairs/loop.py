@@ -11,6 +11,7 @@ that was kept is not asked for again, and its attempt has its id before it is su
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ import structlog
 from assayd.analysis.analyst import Analyst, WorkerDied
 from assayd.analysis.messages import Described, Failed, Patched, Patching
 from assayd.errors import ProviderError, RequestError
-from assayd.model.repair import Fix, Repair, RepairOutcome, Strategy
+from assayd.model.repair import UNUSABLE, Fix, Repair, RepairOutcome, Strategy
 from assayd.model.report import Verdict
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.driving import ALONE, Driving
@@ -127,6 +128,7 @@ class Course:
         """Take a person's code for the first fix."""
         subject = await self._deps.attempts.finished(self.repair.last_attempt_id)
         described = await self._described(subject)
+        _fitting(await self._patched(subject, described.context.passage.name, Proposal(code=code)))
         await self._add(
             Strategy.FIX, self._deps.clock.now(), subject, described, Reply(code=code, reason=reason)
         )
@@ -137,7 +139,8 @@ class Course:
             await self._catch_up()
             step = decide(self.repair, self._deps.clock.now())
             if isinstance(step, Stop):
-                return step.outcome, None
+                problem = (await self._problems()).get(len(self.repair.fixes))
+                return step.outcome, f"the last fix cannot be used: {problem}" if problem else None
             await self._fix(step.strategy)
 
     async def end(self, outcome: RepairOutcome, detail: str | None) -> Repair:
@@ -181,7 +184,7 @@ class Course:
         """Submit a fix that is on record. The daemon knows an id that it has seen before."""
         before = replace(self.repair, fixes=self.repair.fixes[:-1])
         parent = await self._deps.attempts.finished(before.last_attempt_id)
-        patched = await self._patched(parent, fix.passage, proposal_of(fix))
+        patched = _fitting(await self._patched(parent, fix.passage, proposal_of(fix)))
         submission = {**parent.submission, "payload": patched.payload}
         await self._deps.attempts.submit(attempt_id, submission, parent=parent.attempt)
 
@@ -193,7 +196,7 @@ class Course:
         number = len(self.repair.fixes) + 1
         step = await deps.repairs.step(self.repair.id, number)
         if step is None:
-            request = self._request(strategy, number, subject, described)
+            request = self._request(strategy, number, subject, described, await self._problems())
             left_s = (self.repair.ends_at - began).total_seconds()
             provider = deps.providers[self.repair.provider]
             reply = await ask(provider, request, timeout_s=left_s, clock=deps.clock)
@@ -208,7 +211,14 @@ class Course:
             await deps.repairs.save_step(self.repair.id, step)
         await self._add(strategy, step.asked_at, subject, described, step.reply)
 
-    def _request(self, strategy: Strategy, number: int, subject: Subject, described: Described) -> FixRequest:
+    def _request(
+        self,
+        strategy: Strategy,
+        number: int,
+        subject: Subject,
+        described: Described,
+        problems: Mapping[int, str],
+    ) -> FixRequest:
         """Word what the provider is asked, and give it what it may need of that in data."""
         intent, context = _intent(subject), described.context
         prompt = build_prompt(
@@ -217,7 +227,11 @@ class Course:
             hint=self.repair.hint,
             intent=intent,
             earlier=earlier_answers(
-                self.repair.fixes, context.failure, name=context.passage.name, text=context.passage.text
+                self.repair.fixes,
+                context.failure,
+                name=context.passage.name,
+                text=context.passage.text,
+                problems=problems,
             ),
         )
         return FixRequest(
@@ -236,23 +250,26 @@ class Course:
     async def _add(
         self, strategy: Strategy, began: datetime, subject: Subject, described: Described, reply: Reply
     ) -> None:
-        """Put a fix on record, with the id that its attempt will have; a duplicate gets none."""
+        """Put a fix on record, with the id that its attempt will have; one that is not run gets none."""
         deps, name = self._deps, described.context.passage.name
         proposal = reply.proposal
         patched = await self._patched(subject, name, proposal)
-        duplicate = patched.digest in self.repair.digests
+        digest = patched.digest or hashlib.sha256(_text_of(proposal).encode()).hexdigest()
+        duplicate = digest in self.repair.digests
+        unusable = patched.problem is not None and not duplicate
         fix = Fix(
             number=len(self.repair.fixes) + 1,
             strategy=strategy,
             asked_at=began,
             error=cut(described.context.failure, ERROR_CHARS),
-            digest=patched.digest,
+            digest=digest,
             reason=reply.reason,
             passage=name if proposal.form == "code" else _named(proposal),
             patched_code=_text_of(proposal),
             form=proposal.form,
             duplicate=duplicate,
-            attempt_id=None if duplicate else deps.ids.new(),
+            attempt_id=None if duplicate or unusable else deps.ids.new(),
+            cause=UNUSABLE if unusable else None,
             usage=replace(reply.usage, took_s=(deps.clock.now() - began).total_seconds()),
         )
         log.info("repair.fix_received", repair_id=self.repair.id, number=fix.number, duplicate=duplicate)
@@ -269,18 +286,35 @@ class Course:
 
     async def _patched(self, subject: Subject, passage: str, proposal: Proposal) -> Patched:
         if len(_text_of(proposal).encode()) > self._deps.source_bytes:
-            raise FixUnusable(f"it is larger than {self._deps.source_bytes} bytes")
+            problem = f"it is larger than {self._deps.source_bytes} bytes"
+            return Patched(payload={}, digest="", problem=problem)
         patching = Patching(payload=_payload(subject), passage=passage, proposal=proposal)
         kind = self._deps.kinds[self.repair.kind]
-        patched = await self._deps.analyst.patch(kind, patching, flow=subject.attempt.flow)
-        if patched.problem is not None:
-            raise FixUnusable(patched.problem)
-        return patched
+        return await self._deps.analyst.patch(kind, patching, flow=subject.attempt.flow)
+
+    async def _problems(self) -> Mapping[int, str]:
+        """Return why fixes could not be used, by number."""
+        unusable = [fix for fix in self.repair.fixes if fix.unusable]
+        if not unusable:
+            return {}
+        subject = await self._deps.attempts.finished(self.repair.last_attempt_id)
+        passage = (await self._described(subject)).context.passage.name
+        found = {
+            fix.number: (await self._patched(subject, passage, proposal_of(fix))).problem for fix in unusable
+        }
+        return {number: problem for number, problem in found.items() if problem is not None}
 
     async def _keep(self, repair: Repair) -> None:
         await self._deps.repairs.save(repair)
         self.repair = repair
         self._deps.publish(repair)
+
+
+def _fitting(patched: Patched) -> Patched:
+    """Return a patched submission. Raises: FixUnusable, when the fix does not fit into it."""
+    if patched.problem is not None:
+        raise FixUnusable(patched.problem)
+    return patched
 
 
 def proposal_of(fix: Fix) -> Proposal:

@@ -127,7 +127,7 @@ class Scripted:
 
     name = "scripted"
 
-    def __init__(self, words: Iterable[str | Exception]) -> None:
+    def __init__(self, words: Iterable[str | Exception | Reply]) -> None:
         self._words = iter(words)
         self.asked: list[FixRequest] = []
 
@@ -136,6 +136,8 @@ class Scripted:
         word = next(self._words)
         if isinstance(word, Exception):
             raise word
+        if isinstance(word, Reply):
+            return word
         return Reply(code=f"x = {word}\n", reason=f"now {word}")
 
 
@@ -151,7 +153,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 class Bench:
     """Everything that one repair needs."""
 
-    def __init__(self, analyst: Analyst, *words: str | Exception) -> None:
+    def __init__(self, analyst: Analyst, *words: str | Exception | Reply) -> None:
         self.attempts, self.store, self.provider = Attempts(), Store(), Scripted(words)
         now = datetime.now(UTC)
         self.repair = Repair(
@@ -284,6 +286,22 @@ async def test_request_holds_the_words_the_findings_and_what_failed_before(analy
     assert "DO NOT REPEAT THEM" in second.user
     assert "Answer 1 is the PASSAGE below" in second.user
     assert second.user.count("x = a") == 1
+
+
+async def test_fix_that_does_not_fit_counts_and_the_next_request_says_why(analyst: Analyst) -> None:
+    bench = Bench(analyst, Reply(files={"a.py": "x"}, reason="files"), "good")
+    ended = await bench.run()
+    assert ended.outcome is RepairOutcome.REPAIRED
+    unusable, good = ended.fixes
+    assert (unusable.unusable, unusable.attempt_id, good.unusable) == (True, None, False)
+    assert "takes no answer in the form of files" in bench.provider.asked[1].user
+
+
+async def test_last_fix_that_does_not_fit_ends_the_repair_with_why(analyst: Analyst) -> None:
+    broken = [Reply(files={name: "x"}, reason="files") for name in "abc"]
+    ended = await Bench(analyst, *broken).run()
+    assert ended.outcome is RepairOutcome.EXHAUSTED
+    assert "takes no answer in the form of files" in (ended.detail or "")
 
 
 @pytest.mark.parametrize(
