@@ -62,6 +62,24 @@ def test_example_is_accepted_by_every_static_stage_under_the_default_profile(kin
     }
 
 
+@pytest.mark.parametrize("name", ["pipeline", "script"])
+def test_file_is_shown_under_its_path_with_how_much_of_it_that_is(name: str) -> None:
+    files = {"data/long.csv": "a\n" * 2500, "data/short.csv": "a\n"}
+    kind = validators.find(name)
+    briefed = brief(kind, json.dumps({"files": files}).encode(), POLICIES.get(kind.default_policy))
+    assert [around.title for around in briefed.briefing.surroundings] == [
+        "file data/long.csv (first 2048 of 5000 bytes)",
+        "file data/short.csv (2 bytes)",
+    ]
+
+
+def test_comparison_of_cases_is_stated_where_there_are_cases() -> None:
+    kind, policy = validators.find("code"), POLICIES.get("code")
+    with_cases = {"cases": [{"name": "none", "inputs": {}, "expected": 10}]}
+    told = [brief(kind, json.dumps(one).encode(), policy).briefing.rules for one in ({}, with_cases)]
+    assert ["10 equals 10.0" in "\n".join(rules) for rules in told] == [False, True]
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
 def test_context_of_another_kind_is_refused(kind: Validator) -> None:
     assert isinstance(kind, Generatable)

@@ -16,7 +16,7 @@ from assayd.findings import python_failures
 from assayd.findings import runs as run_findings
 from assayd.findings.allowances import allowances
 from assayd.findings.briefing import code_briefing, with_code
-from assayd.findings.expected import cases_told
+from assayd.findings.expected import VALUES_COMPARED, cases_told, told_comparison
 from assayd.findings.python_failures import IMAGE_MODULES
 from assayd.findings.repair_context import context_of
 from assayd.findings.retry_context import retry_context
@@ -69,6 +69,7 @@ _REMINDERS = (
     "Declare every input on a line of its own at the top, without a value: data: list",
     "Assign the result with its type, at module level: result: dict = {…}",
     "Types are checked by their outer part: list[dict] asks for a list; T | None is fine.",
+    "Helper functions are allowed.",
 )
 _RULES = (
     *model_answer.RULES,
@@ -184,7 +185,7 @@ class Code:
         return context_of(
             Passage(name="code", language="python", text=model_answer.clean(payload.code).text),
             report,
-            instructions=_instructions(policy),
+            instructions=(*_instructions(policy), *told_comparison(payload.cases, VALUES_COMPARED)),
             runtime_stages=self.runtime_stages,
             surroundings=around,
         )
@@ -199,9 +200,10 @@ class Code:
 
     def brief(self, context: CodeContext, policy: ExecutionPolicy) -> Briefing:
         """Return what a model is told before it writes."""
+        rules = (*_instructions(policy), *told_comparison(context.cases, VALUES_COMPARED))
         return code_briefing(
             generating.TASK,
-            rules=_instructions(policy),
+            rules=rules,
             example=generating.EXAMPLE,
             around=generating.around(context),
         )

@@ -15,7 +15,7 @@ from assayd.findings import runs as run_findings
 from assayd.findings.allowances import allowances
 from assayd.findings.briefing import code_briefing, with_code
 from assayd.findings.call_unit import Tried, judge_call
-from assayd.findings.expected import cases_told, judge_value
+from assayd.findings.expected import VALUES_COMPARED, cases_told, judge_value, told_comparison
 from assayd.findings.repair_context import context_of
 from assayd.findings.retry_context import retry_context
 from assayd.findings.runs import cause_finding, grouped
@@ -80,7 +80,7 @@ _HEADLINES = {
 }
 _REMINDERS = (
     f"Write one file of Python that defines: {EXPECTED.template}",
-    "Its argument is the path as text; there is no file to open.",
+    "Its argument is the path as text; there is no file to open. Helper functions are allowed.",
     "Return a plain dict of field names and JSON values; a path without anything to extract gives {}.",
 )
 _REFUSED = (
@@ -197,7 +197,7 @@ class Extractor:
         return context_of(
             Passage(name=FILENAME, language="python", text=_source(payload).text),
             report,
-            instructions=_instructions(policy),
+            instructions=(*_instructions(policy), *told_comparison(payload.cases, VALUES_COMPARED)),
             runtime_stages=self.runtime_stages,
             surroundings=around,
         )
@@ -212,9 +212,10 @@ class Extractor:
 
     def brief(self, context: ExtractorContext, policy: ExecutionPolicy) -> Briefing:
         """Return what a model is told before it writes."""
+        rules = (*_instructions(policy), *told_comparison(context.cases, VALUES_COMPARED))
         return code_briefing(
             generating.TASK,
-            rules=_instructions(policy),
+            rules=rules,
             example=generating.EXAMPLE,
             around=generating.around(context),
         )

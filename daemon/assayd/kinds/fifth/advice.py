@@ -85,6 +85,12 @@ def lens_of(model_source: str, task_type: str, about: Language) -> tuple[str, ..
     return (*told_sections(names, about), *(f"Seen before of such models: {text}." for text in slips))
 
 
+def sections_for(task_type: str, about: Language) -> tuple[str, ...]:
+    """Return the sections of the guide that a kind of task needs."""
+    tasks = (t for t in about.rules.tasks if _names(task_type, t.match))
+    return tuple(section for task in tasks for section in task.sections)
+
+
 def _list(feedback: Mapping[str, object], name: str) -> list[object]:
     found = feedback.get(name)
     return found if isinstance(found, list) else []

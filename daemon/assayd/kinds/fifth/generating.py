@@ -7,11 +7,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
-from assayd.findings.briefing import code_example
 from assayd.findings.expected import CASES, cases_told
 from assayd.kinds.fifth.payload import MOST_FILES, FifthCase, Label, Name, Path
-from assayd.kinds.fifth.samples import SAMPLES
-from assayd.ports.generatable import Document
+from assayd.ports.generatable import Document, Example, Proposal
 from assayd.ports.repairable import Surrounding
 
 TASK = (
@@ -19,10 +17,26 @@ TASK = (
     "stack comment ( before -- after ) in every definition."
 )
 
-EXAMPLE = code_example(
-    SAMPLES[0],
-    request="Print a number and its double.",
-    reason="Defines double and a word that prints both numbers, then calls it with 5.",
+EXAMPLE = Example(
+    request="A page with a heading, the number of items, and a link to items.html.",
+    context={"libraries": ["core"]},
+    answer=Proposal(
+        code="""\
+require lib/core.fs
+
+: amount ( n -- )
+  <p> s" Items: " text n>str text </p> ;
+
+: page ( title$ -- )
+  2dup html-head html-body h1.
+  3 amount
+  s" All items" s" items.html" a.
+  html-end ;
+
+html>stdout s" Inventory" page
+"""
+    ),
+    reason="page writes the title, the number as text and the link; html>stdout prints the page.",
 )
 
 

@@ -26,6 +26,7 @@ from assayd.kinds.fifth.language import language, use_tables
 from assayd.kinds.fifth.payload import FifthPayload
 from assayd.kinds.fifth.run import PROGRAM_FILE
 from assayd.kinds.fifth.samples import SAMPLES
+from assayd.kinds.fifth.word_lists import READING, told_words
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Judgement, Rating
@@ -160,7 +161,10 @@ class Fifth:
     def brief(self, context: FifthContext, policy: ExecutionPolicy) -> Briefing:
         """Return what a model is told before it writes."""
         lens = advice.lens_of(context.model_source or "", context.task_type or "", language())
-        rules = (_WRITE, *lens)
+        sections = advice.sections_for(context.task_type or "", language())
+        words = told_words(language(), context.libraries, sections)
+        compared = expected_results.told_comparison(context.cases, expected_results.TEXTS_COMPARED)
+        rules = (_WRITE, *lens, READING, *words, *compared)
         return code_briefing(
             generating.TASK, rules=rules, example=generating.EXAMPLE, around=generating.around(context)
         )

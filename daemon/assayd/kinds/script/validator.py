@@ -17,7 +17,7 @@ from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
 from assayd.findings.allowances import allowances
 from assayd.findings.briefing import code_briefing, with_code
-from assayd.findings.expected import cases_told
+from assayd.findings.expected import TEXTS_COMPARED, cases_told, told_comparison
 from assayd.findings.python_failures import IMAGE_MODULES
 from assayd.findings.repair_context import context_of, without_layout
 from assayd.findings.retry_context import retry_context
@@ -149,6 +149,7 @@ class Script:
         """Ask for the code again, or for the file that is run, with what the report says."""
         name, text = _main_text(payload)
         python = payload.code is not None or name.endswith(".py")
+        said = _instructions(policy) if python else tuple(allowances(policy))
         around = []
         if payload.collect:
             wanted = "\n".join(payload.collect)
@@ -159,7 +160,7 @@ class Script:
         return context_of(
             Passage(name=name, language="python" if python else "text", text=text),
             report,
-            instructions=_instructions(policy) if python else tuple(allowances(policy)),
+            instructions=(*said, *told_comparison(payload.cases, TEXTS_COMPARED)),
             runtime_stages=self.runtime_stages,
             surroundings=around,
         )
@@ -179,9 +180,10 @@ class Script:
 
     def brief(self, context: ScriptContext, policy: ExecutionPolicy) -> Briefing:
         """Return what a model is told before it writes."""
+        rules = (*_instructions(policy), *told_comparison(context.cases, TEXTS_COMPARED))
         return code_briefing(
             generating.TASK,
-            rules=_instructions(policy),
+            rules=rules,
             example=generating.EXAMPLE,
             around=generating.around(context),
         )
