@@ -15,10 +15,7 @@ from assayd.ports.generatable import Document
 from assayd.ports.repairable import Surrounding
 
 _SHOWN_CHARS = 2000
-TASK = (
-    "Write a code node: Python that declares its inputs by annotations without a value, and assigns one "
-    "value to `result` with its type. The inputs are given as variables; nothing else is called."
-)
+TASK = "Write a code node: Python that computes `result` from its inputs, which are given as variables."
 
 EXAMPLE = code_example(
     SAMPLES[0],

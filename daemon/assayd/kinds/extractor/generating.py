@@ -15,11 +15,7 @@ from assayd.ports.generatable import Document
 from assayd.ports.repairable import Surrounding
 
 PATHS_TOLD = 100
-TASK = (
-    "Write an extractor: one file of Python with the function extract(path: str) -> dict, which takes a file "
-    "path apart and returns a plain dict of the fields that it says. It gets the path as text; there is no "
-    "file to open."
-)
+TASK = "Write an extractor, which takes a file path apart and returns the fields that it names."
 
 EXAMPLE = code_example(
     SAMPLES[0],

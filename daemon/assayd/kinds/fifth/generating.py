@@ -12,10 +12,7 @@ from assayd.kinds.fifth.payload import MOST_FILES, FifthCase, Label, Name, Path
 from assayd.ports.generatable import Document, Example, Proposal
 from assayd.ports.repairable import Surrounding
 
-TASK = (
-    "Write a program in Fifth, a Forth dialect: words between blanks, definitions before their use, and a "
-    "stack comment ( before -- after ) in every definition."
-)
+TASK = "Write a program in Fifth, a Forth dialect."
 
 EXAMPLE = Example(
     request="A page with a heading, the number of items, and a link to items.html.",

@@ -9,15 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from assayd.findings.briefing import answer_schema
 from assayd.kinds.module.files import is_test
 from assayd.kinds.module.samples import ADAPTER, MANIFEST, TESTS
-from assayd.model.policy import AdapterContract
 from assayd.ports.generatable import Briefing, Document, Example, Proposal
 from assayd.ports.repairable import Surrounding
 
 MANIFEST_FILE = "manifest.json"
-_TASK = (
-    "Write an adapter module: adapter.py with one class that a decorator ({decorators}) registers and that "
-    "has the methods {methods}; test_adapter.py with tests of it that reach no network; and manifest.json."
-)
+_TASK = "Write an adapter module: adapter.py, test_adapter.py with tests of it, and manifest.json."
 
 EXAMPLE = Example(
     request="The current temperature and wind of a place from Open-Meteo.",
@@ -42,14 +38,13 @@ class ModuleContext(BaseModel):
     files: dict[str, str] = Field(default_factory=dict, max_length=100)
 
 
-def brief(context: ModuleContext, contract: AdapterContract, rules: tuple[str, ...]) -> Briefing:
+def brief(context: ModuleContext, rules: tuple[str, ...]) -> Briefing:
     """Return what a model is told."""
-    task = _TASK.format(decorators=", ".join(contract.decorators), methods=", ".join(contract.methods))
     around = [Surrounding(title=f"file {name}", text=text) for name, text in sorted(context.files.items())]
     if context.manifest is not None:
         around.insert(0, Surrounding(title="manifest", text=json.dumps(context.manifest, indent=1)))
     return Briefing(
-        task=task,
+        task=_TASK,
         rules=rules,
         example=EXAMPLE,
         schema=answer_schema("files"),

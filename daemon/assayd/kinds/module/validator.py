@@ -235,7 +235,7 @@ class Module:
     def brief(self, context: ModuleContext, policy: ExecutionPolicy) -> Briefing:
         """Return what a model is told before it writes."""
         manifest = () if context.manifest is not None else (MANIFEST,)
-        return generating.brief(context, policy.adapter, (*instructions(policy), *manifest))
+        return generating.brief(context, (*instructions(policy), *manifest))
 
     def base(self, context: ModuleContext) -> Mapping[str, object]:
         """Return the payload without what the answer gives."""

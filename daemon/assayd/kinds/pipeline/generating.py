@@ -13,10 +13,7 @@ from assayd.ports.repairable import Surrounding
 from assayd.static.work_files import FileContent, content_of
 
 _HEAD_BYTES = 2048
-_TASK = (
-    "Write a pipeline: steps of bash or SQL (SQLite) that run in order in one directory with the files, and "
-    "on the database where there is one. Each step has a name, its type and its content."
-)
+_TASK = "Write a pipeline: steps of bash or SQL, each with a name, a type and a content."
 EXAMPLE = Example(
     request="Total the amounts of data/sales.csv by region into the table totals and data/totals.csv.",
     context={
