@@ -63,11 +63,12 @@ def feedback(
 
 
 def told(said: object, about: Language) -> tuple[str, ...]:
-    """Return what the next prompt holds of feedback: warnings, and the guide's sections in full."""
+    """Return the parts of feedback for the next prompt: what to stress, warnings, the guide's sections."""
     feedback = said if isinstance(said, Mapping) else {}
     sections = [str(name) for name in _list(feedback, "expand_sections") if name in about.guide]
     warned = [f"Seen before of such answers: {text}." for text in _list(feedback, "lens_warnings")]
-    return (*warned, *told_sections(sections, about))
+    stressed = [str(text) for text in _list(feedback, "add_emphasis")]
+    return (*stressed, *warned, *told_sections(sections, about))
 
 
 def told_sections(names: Iterable[str], about: Language) -> tuple[str, ...]:
