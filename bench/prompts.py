@@ -21,7 +21,6 @@ from assayd.model.repair import Strategy
 from assayd.model.report import StageStatus
 from assayd.package_data import share
 from assayd.policies import load_policies
-from assayd.ports.repairable import Repairable
 from assayd.repairs.prompt import Prompt, build_prompt
 from assayd.static.shell.parse import reader
 from bench.generate import intents
@@ -45,7 +44,6 @@ def repairs() -> Iterator[Sized]:
     for case in cases.load():
         submission = case.submission(case.broken)
         kind = registry.find(str(submission["kind"]))
-        assert isinstance(kind, Repairable)
         policy = POLICIES.get(kind.default_policy)
         payload = kind.payload.model_validate_json(json.dumps(submission["payload"]))
         failed = [one for one in run_stages(kind, payload, policy) if one.status is StageStatus.FAILED]

@@ -38,6 +38,7 @@ EXITS = (
     (exits.UNREACHABLE, "The daemon does not answer."),
     (exits.CANCELLED, "The attempt was cancelled."),
     (exits.INTERRUPTED, "Interrupted by the keyboard, with nothing to cancel."),
+    (exits.READER_GONE, "Nobody reads the output any more, as after `| head`."),
 )
 CLIENT_ENVIRONMENT = (
     ("ASSAY_SOCKET", "The daemon's socket, unless --socket names one."),

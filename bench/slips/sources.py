@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from assayd.kinds import registry as validators
-from assayd.ports.validator import FileOptions
+from assayd.cli.kinds import from_files_of
+from assayd.ports.command_line import FileOptions
 
 ROOT = Path(__file__).parents[2]
 REAL = Path(os.environ.get("BENCH_REAL", ROOT.parent / "shared" / "real"))
@@ -42,7 +42,7 @@ def examples() -> Iterator[Source]:
                     input=given,
                     extra=_options(listed.get("options", [])),
                 )
-                payload = validators.find(kind).from_files({name: (folder / name).read_bytes()}, options)
+                payload = from_files_of(kind)({name: (folder / name).read_bytes()}, options)
                 yield from _of_payload(kind, f"examples/{name}", payload)
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
-from typing import TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
 
 T = TypeVar("T")
 
@@ -127,6 +130,11 @@ def back_off_s(failures: int) -> float:
     return min(BACK_OFF_S * 2.0 ** min(failures - 1, 10) + jitter_s, MOST_BACK_OFF_S)
 
 
+def back_off(state: RetryCallState) -> float:
+    """Return the same as tenacity's `wait`: seconds before the next try, by the number of tries so far."""
+    return back_off_s(state.attempt_number)
+
+
 @asynccontextmanager
 async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
     """Return a TaskGroup that lets an error of its body through as it is, after its tasks have ended.
@@ -169,3 +177,24 @@ async def finish(work: Coroutine[object, object, T], *, timeout_s: float) -> T:
     if cancelled is not None:
         raise cancelled
     return task.result()
+
+
+async def first_that_opens(
+    places: Sequence[str], open_one: Callable[[str], Awaitable[T]], *, until: float
+) -> T:
+    """Open the first of several places that can be opened; each has its share of the time that is left.
+
+    Args:
+        places: at least one.
+        open_one: opens a place. Any error but an OSError ends the search.
+        until: when the time is over, by the clock of the event loop.
+
+    Raises: OSError, TimeoutError: what the last place failed with.
+    """
+    now = asyncio.get_running_loop().time
+    for left in range(len(places), 1, -1):
+        with suppress(OSError):
+            async with asyncio.timeout((until - now()) / left):
+                return await open_one(places[-left])
+    async with asyncio.timeout_at(until):
+        return await open_one(places[-1])

@@ -7,11 +7,13 @@ end the API, empty the pool, sweep, close the store. A second signal skips the d
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import gc
 import os
 import signal
 import socket
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import (
@@ -108,16 +110,34 @@ def state_lock(state_dir: Path) -> Iterator[None]:
     """Hold the state directory for this process alone."""
     try:
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(state_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        _require_own(state_dir)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        handle = os.open(state_dir / "lock", flags, 0o600)
     except OSError as problem:
+        if problem.errno == errno.ELOOP:
+            message = f"{state_dir / 'lock'} is a symbolic link; remove it, and find out who made it"
+            raise ConfigError("state.unusable", message) from problem
         raise ConfigError("state.unusable", f"cannot use {state_dir}: {problem.strerror}") from problem
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError as problem:
-        raise ConfigError("state.taken", f"another daemon uses {state_dir}") from problem
+        message = f"another daemon uses {state_dir}; stop it, or set another state_dir"
+        raise ConfigError("state.taken", message, retryable=True) from problem
     finally:
         os.close(handle)
+
+
+def _require_own(state_dir: Path) -> None:
+    """See that other users can't write to a directory. Raises: ConfigError ``state.unusable``; OSError."""
+    facts = state_dir.stat()
+    mode = stat.S_IMODE(facts.st_mode)
+    if facts.st_uid not in {0, os.geteuid()} or mode & 0o022:
+        message = (
+            f"{state_dir} (mode {mode:04o}, owner {facts.st_uid}) must belong to the daemon's user and be "
+            "writable for that user only: chown it, chmod 0700"
+        )
+        raise ConfigError("state.unusable", message)
 
 
 class Daemon:
@@ -154,8 +174,10 @@ class Daemon:
             removing = tasks.create_task(self._parts.retention.keep_sweeping(), name="retention")
             preparing = tasks.create_task(self._prepare(), name="prepare")
             saying = tasks.create_task(self._say_ready(), name="say-ready")
+            looking = tasks.create_task(self._parts.acceptance.keep_looking(), name="acceptance")
             await self._stop.wait()
             log.info("daemon.stopping")
+            self._parts.acceptance.stop()
             self._notifier.stopping()
             preparing.cancel()
             self._parts.batches.stop()
@@ -164,7 +186,7 @@ class Daemon:
             for server, _ in served:
                 server.should_exit = True
             await asyncio.wait(serving)
-            for task in (sweeping, removing, saying):
+            for task in (sweeping, removing, saying, looking):
                 task.cancel()
 
     async def _say_ready(self) -> None:
@@ -178,7 +200,7 @@ class Daemon:
 
     def _status(self) -> str:
         """Describe in one line how the daemon is."""
-        ready, problem = self._parts.readiness.ready()
+        ready, problem = self._parts.acceptance.now()
         if self._stop.is_set():
             return f"stopping; {self._parts.scheduler.active} attempts under way"
         if not ready:

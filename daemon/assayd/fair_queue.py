@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -40,6 +40,13 @@ class FairQueue(Generic[T]):
             for items in flows.values():
                 return self.serve(next(iter(items)))
         raise KeyError("the queue is empty")
+
+    def pop_of_another(self, users: Container[int]) -> T | None:
+        """Take the item whose turn it is among those of other users; None when there is none."""
+        for user, flows in self._users.items():
+            if user not in users:
+                return self.serve(next(iter(next(iter(flows.values())))))
+        return None
 
     def serve(self, key: str) -> T:
         """Take this item, as if it were its turn. Raises: KeyError when it does not wait."""
@@ -90,14 +97,13 @@ class _Waiter:
 class FairSemaphore:
     """So many slots, which those who wait get in turn.
 
-    Of four or more (or of `reserve_from`), the last is reserved for a user who has none; while one user has
-    all others, for an idle flow of it, unless `users_only`.
+    Of four or more (or of `reserve_from`), the last is reserved for a user who has none. Another flow of a
+    user who has some isn't enough: each process that a user starts is a flow.
     """
 
-    def __init__(self, count: int, *, reserve_from: int = 4, users_only: bool = False) -> None:
+    def __init__(self, count: int, *, reserve_from: int = 4) -> None:
         self._free = count
         self._reserved = 1 if count >= reserve_from else 0
-        self._users_only = users_only
         self._held: Counter[tuple[int, str]] = Counter()
         self._waiting: FairQueue[_Waiter] = FairQueue()
 
@@ -136,14 +142,11 @@ class FairSemaphore:
                 break
             if waiter.turn.done():  # its task was cancelled, and is just about to notice
                 self._waiting.remove(waiter.key)
-            elif self._free > (0 if self._is_idle(waiter) else self._reserved):
+            elif self._free > (0 if self._has_none(waiter) else self._reserved):
                 self._waiting.serve(waiter.key)
                 self._free -= 1
                 self._held[waiter.flow] += 1
                 waiter.turn.set_result(None)
 
-    def _is_idle(self, waiter: _Waiter) -> bool:
-        users = {user for user, _ in self._held}
-        if waiter.flow[0] not in users:
-            return True
-        return not self._users_only and len(users) == 1 and waiter.flow not in self._held
+    def _has_none(self, waiter: _Waiter) -> bool:
+        return all(user != waiter.flow[0] for user, _ in self._held)

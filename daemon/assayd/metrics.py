@@ -32,7 +32,10 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(namespace="assayd", registry=self.registry)
         self._gauge("build_info", "The version that runs.", "version").labels(__version__).set(1)
-        self.ready = self._gauge("ready", "1 while attempts are served.")
+        self.policies_stale = self._gauge(
+            "policies_stale", "1 while the files of the policies can't be loaded, and older ones are used."
+        )
+        self.ready = self._gauge("ready", "1 while attempts are accepted.")
         self._attempts()
         self._containers()
         self._surroundings()
@@ -92,6 +95,9 @@ class Metrics:
 
     def _surroundings(self) -> None:
         self.requests = self._counter("requests", "Requests answered.", "method", "route", "status")
+        self.refused_connections = self._counter(
+            "refused_connections", "Connections to the socket turned away: too many of one user or of all."
+        )
         self.disk_free = self._gauge("disk_free_bytes", "Room where state and artifacts are.")
         self.disk_size = self._gauge("disk_size_bytes", "Size of the file system of state and artifacts.")
         self.database_bytes = self._gauge("database_bytes", "Size of the database's files.")

@@ -9,12 +9,12 @@ from assayd.errors import AssaydError, ConfigError
 
 
 def exit_code(program: str, run: Callable[[], int]) -> int:
-    """Run a program; return its exit code: 2 where settings are wrong, 3 for what else ends it."""
+    """Run a program; return its exit code: 2 if settings are wrong, 3 for all that may pass by itself."""
     try:
         return run()
     except ConfigError as error:
         print(f"{program}: {error.message}", file=sys.stderr)
-        return 2
+        return 3 if error.retryable else 2
     except AssaydError as error:
         print(f"{program}: {error.code}: {error.message}", file=sys.stderr)
         return 3

@@ -74,7 +74,8 @@ def _clear(path: Path) -> None:
         except ConnectionRefusedError:
             path.unlink()
             return
-    raise ConfigError("socket.taken", f"another daemon answers on {path}; stop it, or set another socket")
+    message = f"another daemon answers on {path}; stop it, or set another socket"
+    raise ConfigError("socket.taken", message, retryable=True)
 
 
 def _bind(path: Path, mode: int, group: str | None) -> socket.socket:

@@ -5,7 +5,6 @@ Decides how problems in a file are found and worded. What the keys mean is the m
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from assayd import did_you_mean
 from assayd.errors import ConfigError
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -149,12 +149,6 @@ def sentence(message: str) -> str:
     return message[:1].lower() + message[1:]
 
 
-def nearest(name: str, known: Sequence[str]) -> str:
-    """Return `` (did you mean …?)`` when a known name is close, else nothing."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    return f" (did you mean {close[0]}?)" if close else ""
-
-
 def _statements(text: str) -> Iterator[tuple[int, str]]:
     """Cut a TOML text at the newlines that end a statement, with the line on which each begins."""
     start, line, begun, depth = 0, 1, 1, 0
@@ -194,7 +188,7 @@ def _problems(file: TomlFile, model: type[BaseModel], error: ValidationError) ->
         key = entry["loc"]
         if entry["type"] == "extra_forbidden":
             known = _fields_at(model, key[:-1])
-            yield file.problem(key, f"unknown key{nearest(str(key[-1]), known)}")
+            yield file.problem(key, f"unknown key{did_you_mean.hint(str(key[-1]), known)}")
         else:
             yield file.problem(key, sentence(entry["msg"]))
 

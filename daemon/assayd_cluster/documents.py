@@ -34,6 +34,8 @@ MOST_SEQ = 10**6
 MOST_NAME = 8192
 MOST_OUTPUT = 512 * 2**10
 
+NODES_VALUES = 1_000_000
+"""Values of one document of a node: a report holds results, which may have more than a submission."""
 MOST_TEXT = 2000
 """Characters kept of the words of an internal error."""
 MOST_RULES = 50

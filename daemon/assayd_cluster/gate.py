@@ -36,6 +36,8 @@ POLICY_VIOLATION = 1008
 """Of RFC 6455."""
 STATE = "token"
 """Under which the token's record lies in the state of a request."""
+SHOWN = "token_shown"
+"""Under which a connection says what to call with the record of a good token."""
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="assayd"'}
 
 
@@ -98,6 +100,8 @@ class TokenGate:
             raise RequestError("token.missing", f"{message} with `assay token create`")
         address = client_address(scope)
         record = await self._verifier.verify(secret, address)
+        if (shown := scope["state"].get(SHOWN)) is not None:
+            shown(record)
         require_scope(record, scope["method"], scope["path"])
         scope["state"] |= {"caller": _caller(record), STATE: record}
         if self._of_tenant[record.tenant_id] >= self._most_of_one and record.node is None:

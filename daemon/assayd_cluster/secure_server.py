@@ -10,7 +10,7 @@ import asyncio
 import socket
 import ssl
 import time
-from collections import Counter
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -19,9 +19,11 @@ from typing import cast
 import structlog
 import uvicorn
 
-from assayd.api.peer import OTHERS_SHARE
+from assayd.api.peer import PeerHttpTools
+from assayd.api.places import Places
 from assayd.errors import ConfigError
-from assayd_cluster.gate import counted_address
+from assayd_cluster.gate import SHOWN, counted_address
+from assayd_cluster.tokens import Scope, TokenRecord
 
 log = structlog.get_logger()
 
@@ -31,6 +33,10 @@ LOOK_S = 5.0
 ACCEPT_S = 1.0
 """How long nothing is accepted after the system could not."""
 CONNECTIONS = 256
+TOKEN_S = 10.0
+"""How long a connection may take, from its handshake on, to show a good token."""
+MOST_REMEMBERED = 256
+"""Addresses that have shown an operator's token, and may use the places that are kept."""
 
 
 class CertificateFiles:
@@ -81,10 +87,13 @@ class CertificateFiles:
 class SecureServer(uvicorn.Server):
     """uvicorn behind TLS, without signal handlers of its own."""
 
-    def __init__(self, config: uvicorn.Config, files: CertificateFiles) -> None:
+    def __init__(
+        self, config: uvicorn.Config, files: CertificateFiles, *, connections: int = CONNECTIONS
+    ) -> None:
         super().__init__(config)
         self._files = files
-        self._open: Counter[str] = Counter()
+        self._places = Places(connections)
+        self._operators: OrderedDict[str, None] = OrderedDict()
         self._accepting: set[asyncio.Task[None]] = set()
         self._securing: set[asyncio.Task[None]] = set()
         self._counted: type[asyncio.Protocol]
@@ -97,7 +106,7 @@ class SecureServer(uvicorn.Server):
         """Accept on these sockets."""
         await self.lifespan.startup()
         spoken = self.config.http_protocol_class
-        self._counted = type("CountedHttp", (_Counted, spoken), {})
+        self._counted = type("CountedHttp", (_Counted, spoken), {"places": None})
         loop = asyncio.get_running_loop()
         self._accepting = {loop.create_task(self._accept(each), name="accept") for each in sockets or []}
         self.servers = []
@@ -113,7 +122,7 @@ class SecureServer(uvicorn.Server):
     @property
     def open(self) -> int:
         """Return how many connections there are, those before and in their handshake included."""
-        return self._open.total()
+        return self._places.total
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -127,7 +136,7 @@ class SecureServer(uvicorn.Server):
                 await asyncio.sleep(ACCEPT_S)
                 continue
             address = counted_address(peer[0])
-            if not self._takes(address):
+            if not self._places.take(address, is_operator=address in self._operators):
                 connected.close()
                 continue
             self._files.refresh()
@@ -137,7 +146,7 @@ class SecureServer(uvicorn.Server):
 
     async def _secure(self, connected: socket.socket, address: str) -> None:
         """Hand a connection on when its handshake is done; it is counted until its end."""
-        count = _Count(self._open, address)
+        count = _Count(self._places, address, self._remember)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: self._protocol(count),
@@ -152,47 +161,71 @@ class SecureServer(uvicorn.Server):
             count.end()
             raise
 
+    def _remember(self, address: str) -> None:
+        self._operators[address] = None
+        self._operators.move_to_end(address)
+        if len(self._operators) > MOST_REMEMBERED:
+            self._operators.popitem(last=False)
+
     def _protocol(self, count: _Count) -> asyncio.Protocol:
         make = cast("Callable[..., _Counted]", self._counted)
         made = make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
         made.count = count
         return made
 
-    def _takes(self, address: str) -> bool:
-        """Count a connection; False for one too many, of this address or of all."""
-        most = self.config.limit_concurrency or CONNECTIONS
-        kept = most // OTHERS_SHARE
-        if self._open.total() >= most - kept or self._open[address] >= most - 2 * kept:
-            return False
-        self._open[address] += 1
-        return True
-
 
 class _Count:
-    """One connection in the count of its address, taken out once."""
+    """One connection's place, given back once."""
 
-    def __init__(self, counts: Counter[str], address: str) -> None:
-        self._counts = counts
+    def __init__(self, places: Places, address: str, remember: Callable[[str], None]) -> None:
+        self._places = places
         self._address: str | None = address
+        self._remember = remember
+
+    def shown_by_operator(self) -> None:
+        """Let further connections of this address use the places that are kept for operators."""
+        if self._address is not None:
+            self._remember(self._address)
 
     def end(self) -> None:
         """Count it no more. Safe to call twice."""
         address, self._address = self._address, None
         if address is not None:
-            self._counts[address] -= 1
-            if not self._counts[address]:
-                del self._counts[address]
+            self._places.give_back(address)
 
 
-class _Counted(asyncio.Protocol):
-    """What speaks HTTP, and says when its connection has ended."""
+class _Counted(PeerHttpTools):
+    """What speaks HTTP, and says when its connection has ended, and with it the last request."""
 
     count: _Count
+    _token_due: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the time within which a good token must be shown."""
+        super().connection_made(transport)
+        self.app_state = {**self.app_state, SHOWN: self._shown}
+        self._token_due = self.loop.call_later(TOKEN_S, self.transport.close)
+
+    def _shown(self, record: TokenRecord) -> None:
+        """Let a connection stay, now that it has shown a good token."""
+        self._forget_token()
+        if record.may(Scope.OPERATE):
+            self.count.shown_by_operator()
+
+    def _forget_token(self) -> None:
+        if self._token_due is not None:
+            self._token_due.cancel()
+            self._token_due = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count the connection no more."""
-        self.count.end()
+        """Expect no token any more."""
+        self._forget_token()
         super().connection_lost(exc)
+
+    def ended(self) -> None:
+        """Count the connection no more."""
+        if self.is_lost and self.task is None:
+            self.count.end()
 
 
 def listen_tcp(address: str) -> socket.socket:

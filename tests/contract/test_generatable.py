@@ -13,11 +13,11 @@ from assayd.analysis.messages import Patching
 from assayd.analysis.shfmt import read_shell
 from assayd.analysis.sqlite_catalog import describe_sqlite
 from assayd.analysis.worker import brief, patch, run_stages
+from assayd.kind import Kind
 from assayd.kinds import registry as validators
+from assayd.model.prompting import Proposal
 from assayd.package_data import share
 from assayd.policies import load_policies
-from assayd.ports.generatable import Generatable, Proposal
-from assayd.ports.validator import Validator
 from assayd.static.shell.parse import reader
 from assayd.static.sql import catalog
 from support.texts.examples import example_submission
@@ -39,10 +39,9 @@ def _reader() -> None:
     reader.install(read_shell)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
-def test_every_kind_has_a_task_rules_and_an_example_in_its_own_form(kind: Validator) -> None:
-    assert isinstance(kind, Generatable)
-    context = json.dumps(CONTEXTS[kind.kind]).encode()
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_every_kind_has_a_task_rules_and_an_example_in_its_own_form(kind: Kind) -> None:
+    context = json.dumps(CONTEXTS[kind.name]).encode()
     briefed = brief(kind, context, POLICIES.get(kind.default_policy))
     assert briefed.briefing.task
     assert briefed.briefing.rules
@@ -51,8 +50,8 @@ def test_every_kind_has_a_task_rules_and_an_example_in_its_own_form(kind: Valida
     assert proposal.form in briefed.briefing.schema["required"]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
-def test_example_is_accepted_by_every_static_stage_under_the_default_profile(kind: Validator) -> None:
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_example_is_accepted_by_every_static_stage_under_the_default_profile(kind: Kind) -> None:
     policy = POLICIES.get(kind.default_policy)
     submission = example_submission(kind)
     payload = kind.payload.model_validate_json(json.dumps(submission["payload"]))
@@ -80,11 +79,11 @@ def test_comparison_of_cases_is_stated_where_there_are_cases() -> None:
     assert ["10 equals 10.0" in "\n".join(rules) for rules in told] == [False, True]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
-def test_context_of_another_kind_is_refused(kind: Validator) -> None:
-    assert isinstance(kind, Generatable)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_context_of_another_kind_is_refused(kind: Kind) -> None:
+    assert kind.generation_context is not None
     with pytest.raises(ValidationError, match="no_such"):
-        kind.generation_context.model_validate_json(json.dumps({**CONTEXTS[kind.kind], "no_such": 1}))
+        kind.generation_context.model_validate_json(json.dumps({**CONTEXTS[kind.name], "no_such": 1}))
 
 
 @pytest.mark.parametrize(
@@ -202,13 +201,13 @@ def test_fix_of_a_module_and_of_a_pipeline_has_the_certain_edits_of_every_place(
     module = validators.find("module")
     payload = module.payload.model_validate({"manifest": {}, "files": files})
     hints = [{"file": "other.py", "message": "m", "edit": edit}]
-    context = module.context(payload, {"fix_hints": hints, "findings": []})  # type: ignore[attr-defined]
+    context = module.context(payload, {"fix_hints": hints, "findings": []})
     assert [one.passage.name for one in context.others] == ["other.py"]
 
     steps = [{"name": name, "type": "sql", "content": "SELECT 1"} for name in ("a", "b")]
     pipeline = validators.find("pipeline")
     hints = [{"message": f"Step {number} ({name}): m", "edit": edit} for number, name in ((1, "a"), (2, "b"))]
     submitted = pipeline.payload.model_validate({"steps": steps})
-    context = pipeline.context(submitted, {"fix_hints": hints, "findings": []})  # type: ignore[attr-defined]
+    context = pipeline.context(submitted, {"fix_hints": hints, "findings": []})
     assert [one.passage.name for one in context.others] == ["2"]
     assert len(context.edits) == 1

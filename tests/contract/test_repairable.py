@@ -8,10 +8,9 @@ import pytest
 
 from assayd.analysis.shfmt import read_shell
 from assayd.documents import canonical
+from assayd.kind import Kind
 from assayd.kinds import registry as validators
 from assayd.model.submission import Sample
-from assayd.ports.repairable import Repairable
-from assayd.ports.validator import Validator
 from assayd.static.shell.parse import reader
 
 KINDS = list(validators.load(()).values())
@@ -28,28 +27,22 @@ def _reader() -> None:
     reader.install(read_shell)
 
 
-def failing() -> Iterator[tuple[Validator, Sample]]:
+def failing() -> Iterator[tuple[Kind, Sample]]:
     for kind in KINDS:
         yield from ((kind, sample) for sample in kind.samples if sample.verdict == "failed")
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
-def test_every_kind_can_be_repaired(kind: Validator) -> None:
-    assert isinstance(kind, Repairable)
-
-
 @pytest.mark.parametrize(
-    ("kind", "sample"), [pytest.param(k, s, id=f"{k.kind}-{s.name}") for k, s in failing()]
+    ("kind", "sample"), [pytest.param(k, s, id=f"{k.name}-{s.name}") for k, s in failing()]
 )
 def test_a_failed_submission_tells_its_passage_and_takes_another_text_for_it(
-    kind: Validator, sample: Sample
+    kind: Kind, sample: Sample
 ) -> None:
-    assert isinstance(kind, Repairable)
     payload = kind.payload.model_validate_json(canonical(sample.payload))
     context = kind.context(payload, REPORT)
     assert context.failure == "It failed."
     if not context.passage.name:
-        assert kind.kind == "script"
+        assert kind.name == "script"
         assert not payload.files
         return
 

@@ -11,17 +11,17 @@ from assayd.analysis.analyst import AnalysisLimits, Analyst
 from assayd.attempts.selftest import SelfTest
 from assayd.attempts.service import limits_of
 from assayd.engines.docker import DockerEngine
+from assayd.kind import Kind
 from assayd.kinds import registry as validators
 from assayd.model.run import Limits
 from assayd.model.submission import Sample
 from assayd.package_data import share
 from assayd.policies import load_policies
-from assayd.ports.validator import Validator
 from support.engines.sandboxes import sandbox_on
 
 KINDS = validators.load(())
 SAMPLES = [
-    pytest.param(validator, sample, id=f"{validator.kind}-{sample.name}".replace(" ", "-"))
+    pytest.param(validator, sample, id=f"{validator.name}-{sample.name}".replace(" ", "-"))
     for validator in KINDS.values()
     for sample in validator.samples
 ]
@@ -41,9 +41,7 @@ async def selftest(docker_host: str) -> AsyncIterator[SelfTest]:
 @pytest.mark.engine
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(("validator", "sample"), SAMPLES)
-async def test_each_sample_gets_its_verdict_and_rules(
-    selftest: SelfTest, validator: Validator, sample: Sample
-):
+async def test_each_sample_gets_its_verdict_and_rules(selftest: SelfTest, validator: Kind, sample: Sample):
     policy = load_policies([share("policies")]).get(validator.default_policy)
     limits = limits_of(policy, CAPS)
     complaints = await selftest.complaints(validator, sample, policy=policy, limits=limits)
@@ -51,13 +49,13 @@ async def test_each_sample_gets_its_verdict_and_rules(
 
 
 @pytest.mark.parametrize("validator", KINDS.values(), ids=KINDS)
-def test_each_kind_proves_itself_by_good_and_bad_samples(validator: Validator):
+def test_each_kind_proves_itself_by_good_and_bad_samples(validator: Kind):
     verdicts = {sample.verdict for sample in validator.samples}
     assert verdicts >= {"validated", "failed"}
 
 
 @pytest.mark.parametrize("validator", KINDS.values(), ids=KINDS)
-def test_rules_are_told_apart_and_explained(validator: Validator):
+def test_rules_are_told_apart_and_explained(validator: Kind):
     ids = [rule.id for rule in validator.rules]
     assert len(ids) == len(set(ids))
     assert all(rule.title and "." in rule.id for rule in validator.rules)
@@ -65,6 +63,6 @@ def test_rules_are_told_apart_and_explained(validator: Validator):
 
 
 @pytest.mark.parametrize("validator", KINDS.values(), ids=KINDS)
-def test_stage_names_are_distinct(validator: Validator):
+def test_stage_names_are_distinct(validator: Kind):
     names = [*(stage.name for stage in validator.stages), *validator.runtime_stages]
     assert len(names) == len(set(names))

@@ -93,8 +93,10 @@ def test_what_is_too_much_is_removed_when_asked(make_daemon: MakeDaemon) -> None
     daemon.start()
     with daemon.client() as client:
         old, new = (client.submit(extractor(PROCESSES), wait_s=60) for _ in range(2))
-        assert daemon.assay("gc", "--dry-run").stdout.startswith("1 attempt and 0 stray bundles would be")
-        assert daemon.assay("gc").stdout.startswith("1 attempt and 0 stray bundles removed")
+        assert daemon.assay("gc", "--dry-run").stdout.startswith(
+            "1 attempt and 0 bundles of attempts that stay would be"
+        )
+        assert daemon.assay("gc").stdout.startswith("1 attempt and 0 bundles of attempts that stay removed")
         assert not daemon.bundle(old).exists()
         assert daemon.bundle(new).is_dir()
         assert [each["id"] for each in client.attempts()["attempts"]] == [new["id"]]

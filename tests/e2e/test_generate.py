@@ -19,7 +19,6 @@ from assayd.cli.screens.session import Asked, Session
 from assayd.cli.screens.wizard import Wizard
 from assayd.client import ClientError, Document, PlainClient
 from assayd.kinds import registry
-from assayd.ports.generatable import Generatable
 from support.daemons.chosen import new_daemon
 from support.daemons.daemon_process import BIN
 from support.daemons.terminal import Terminal
@@ -102,9 +101,7 @@ def code(text: str) -> Document:
 def test_example_that_a_prompt_shows_is_validated_under_the_default_profile(
     client: PlainClient, kind: str
 ) -> None:
-    validator = registry.find(kind)
-    assert isinstance(validator, Generatable)
-    attempt = client.submit(example_submission(validator), wait_s=60)
+    attempt = client.submit(example_submission(registry.find(kind)), wait_s=60)
     assert attempt["verdict"] == "validated", attempt["report"]["findings"]
 
 
@@ -242,6 +239,10 @@ def test_next_version_is_listed_compared_and_exported(
     assert play.daemon.assay("library", "export", "quarters@1", "--out", out).returncode == 0
     assert out.read_text() == versions[0]
     assert play.daemon.assay("library", "show", "gone").returncode == 2
+    assert play.daemon.assay("library", "remove", "quarters@1").stdout == "Removed: quarters@1\n"
+    assert play.daemon.assay("library", "show", "quarters@1").returncode == 2
+    assert play.daemon.assay("library", "remove", "quarters").stdout == "Removed: quarters@2\n"
+    assert play.daemon.assay("library", "remove", "quarters").returncode == 2
 
 
 def test_what_failed_is_not_approved(play: Play, client: PlainClient, tmp_path: Path) -> None:

@@ -44,6 +44,12 @@ kind = "module"
 EXTRACTOR = (
     'def extract(path: str) -> dict:\n    return {"year": int(re.search(r"/(20[0-9]{2})/", path)[1])}\n'
 )
+CAPABILITIES = types.ClientCapabilities(
+    workspace=types.WorkspaceClientCapabilities(
+        workspace_edit=types.WorkspaceEditClientCapabilities(document_changes=True)
+    ),
+    window=types.WindowClientCapabilities(work_done_progress=True),
+)
 BROKEN = {
     "years_extractor.py": EXTRACTOR,
     "double_node.py": "a: int\nresult: int = aa * 2\n",
@@ -71,18 +77,34 @@ class Editor:
         self._client = LanguageClient("editor", "1")
         self._published: asyncio.Queue[Any] = asyncio.Queue()
         self.transcript: list[str] = []
-        heard = self._published
+        self.messages: list[Any] = []
+        self.progress: list[Any] = []
+        self.versions: list[int | None] = []
+        """Of the texts that diagnostics were published for."""
+        heard, messages, progress = self._published, self.messages, self.progress
 
         def hear(params: Any) -> None:
             heard.put_nowait(params)
 
+        def read(params: Any) -> None:
+            messages.append(params)
+
+        def see(params: Any) -> None:
+            progress.append(params.value)
+
+        def allow(_: Any) -> None:
+            """Let the server show progress."""
+
         self._client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(hear)
+        self._client.feature(types.WINDOW_SHOW_MESSAGE)(read)
+        self._client.feature(types.PROGRESS)(see)
+        self._client.feature(types.WINDOW_WORK_DONE_PROGRESS_CREATE)(allow)
 
     async def start(self, daemon: DaemonProcess) -> None:
         environment = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
         command = [str(BIN / "assay"), "--socket", str(daemon.socket), "lsp"]
         await self._client.start_io(*command, env=environment)
-        asked = types.InitializeParams(capabilities=types.ClientCapabilities(), root_uri=self._root.as_uri())
+        asked = types.InitializeParams(capabilities=CAPABILITIES, root_uri=self._root.as_uri())
         await self._client.initialize_async(asked)
         self._client.initialized(types.InitializedParams())
 
@@ -97,13 +119,17 @@ class Editor:
         self._client.text_document_did_open(types.DidOpenTextDocumentParams(text_document=item))
         return await self._hear(name, "open")
 
-    async def save(self, name: str, text: str) -> list[Any]:
-        (self._root / name).write_text(text)
-        document = types.VersionedTextDocumentIdentifier(version=2, uri=self.uri(name))
+    def type(self, name: str, text: str, version: int = 2) -> None:
+        """Change an open text without a save."""
+        document = types.VersionedTextDocumentIdentifier(version=version, uri=self.uri(name))
         change = types.TextDocumentContentChangeWholeDocument(text=text)
         self._client.text_document_did_change(
             types.DidChangeTextDocumentParams(text_document=document, content_changes=[change])
         )
+
+    async def save(self, name: str, text: str) -> list[Any]:
+        (self._root / name).write_text(text)
+        self.type(name, text)
         identifier = types.TextDocumentIdentifier(uri=self.uri(name))
         self._client.text_document_did_save(types.DidSaveTextDocumentParams(text_document=identifier))
         return await self._hear(name, "save")
@@ -128,7 +154,15 @@ class Editor:
             f"  line {each.range.start.line + 1}: [{each.code}] {each.message.splitlines()[0]}"
             for each in published.diagnostics
         ]
+        self.versions.append(published.version)
         return list(published.diagnostics)
+
+    async def heard(self, name: str, until: str | None = None) -> list[Any]:
+        """Return what is published next; with a rule, the first that names it."""
+        found = await self._hear(name, "heard")
+        while until is not None and until not in {each.code for each in found}:
+            found = await self._hear(name, "heard")
+        return found
 
     def uri(self, name: str) -> str:
         return (self._root / name).as_uri()
@@ -157,7 +191,8 @@ async def test_every_kind_has_its_findings_and_a_fix_makes_them_go(daemon, root,
         found = {name: await editor.open(name) for name in BROKEN}
         first = found["years_extractor.py"][0]
         (fix, *_) = await editor.fixes("years_extractor.py", first.range)
-        edits = fix.edit.changes[editor.uri("years_extractor.py")]
+        (change,) = fix.edit.document_changes
+        edits = change.edits
         left = await editor.save("years_extractor.py", applied(EXTRACTOR, edits))
     with capsys.disabled():
         print("\n" + "\n".join(editor.transcript))
@@ -168,12 +203,53 @@ async def test_every_kind_has_its_findings_and_a_fix_makes_them_go(daemon, root,
     assert [each for each in left if each.severity == types.DiagnosticSeverity.Error] == []
 
 
-async def test_daemon_that_does_not_answer_is_said_in_the_editor(daemon, root) -> None:
-    class Nowhere:
-        socket = root / "none"
+async def test_fix_after_an_unsaved_change_is_for_the_lines_that_it_was_made_for(daemon, root) -> None:
+    name, above = "colon_extractor.py", "# one\n# two\n"
+    text = "def extract(path: str) -> dict\n    return {}\n"
+    (root / name).write_text(text)
+    async with editing(daemon, root) as editor:
+        (found,) = await editor.open(name)
+        (before,) = await editor.fixes(name, found.range)
+        editor.type(name, above + text, version=2)
+        (moved,) = await editor.fixes(name, types.Range(types.Position(2, 0), types.Position(2, 1)))
+        editor.type(name, f"import re\n{text.replace('dict', 'dict[str, str]')}", version=3)
+        changed = await editor.fixes(name, types.Range(types.Position(0, 0), types.Position(2, 0)))
 
-    async with editing(Nowhere(), root) as editor:
+    (change,) = moved.edit.document_changes
+    assert (before.title, moved.title) == ("Add ':' at the end of line 1", "Add ':' at the end of line 3")
+    assert change.text_document.version == 2
+    assert applied(above + text, change.edits) == above + text.replace("dict", "dict:")
+    assert changed == []
+
+
+async def test_editor_warns_once_of_a_daemon_that_does_not_answer_and_asks_again(daemon, root) -> None:
+    class Away:
+        socket = root / "s"
+
+    async with editing(Away(), root) as editor:
         (told,) = await editor.open("years_extractor.py")
+        (again,) = await editor.heard("years_extractor.py")
+        Away.socket.symlink_to(daemon.socket)
+        found = await editor.heard("years_extractor.py", until="name.not_imported")
 
-    assert told.severity == types.DiagnosticSeverity.Information
+    assert (told.severity, told.range) == (types.DiagnosticSeverity.Warning, again.range)
+    assert told.range == types.Range(types.Position(0, 0), types.Position(1, 0))
     assert "the daemon does not answer" in told.message
+    assert [said.message for said in editor.messages] == [told.message]
+    assert found
+
+
+async def test_diagnostics_name_the_version_of_the_text_that_was_validated(daemon, root) -> None:
+    async with editing(daemon, root) as editor:
+        await editor.open("years_extractor.py")
+        await editor.save("years_extractor.py", EXTRACTOR)
+    assert editor.versions == [1, 2]
+
+
+async def test_validation_that_takes_long_shows_its_progress(daemon, root) -> None:
+    slow = "def extract(path: str) -> dict:\n    while path:\n        pass\n    return {}\n"
+    (root / "slow_extractor.py").write_text(slow)
+    async with editing(daemon, root) as editor:
+        await editor.open("slow_extractor.py")
+    assert [each["kind"] for each in editor.progress] == ["begin", "end"]
+    assert editor.progress[0]["title"] == "assayd: validating slow_extractor.py"

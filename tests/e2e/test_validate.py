@@ -144,3 +144,33 @@ def test_client_without_a_daemon_says_so(daemon: DaemonProcess, tmp_path: Path) 
 
     assert done.returncode == 4
     assert str(tmp_path / "none") in done.stderr
+
+
+MISSING_COLON = "def extract(path: str) -> dict\n    return {'path': path}\n"
+WITH_COLON = MISSING_COLON.replace("dict", "dict:")
+
+
+def test_repaired_code_is_written_to_the_file_that_was_named(daemon: DaemonProcess, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(MISSING_COLON)
+    line = ["validate", "extractor", file, "--sample-path", PATH, "--repair", "rules", "--in-place"]
+
+    done = daemon.assay(*line)
+
+    assert (done.returncode, file.read_text()) == (0, WITH_COLON)
+    assert done.stderr == f"assay: the validated code is in {file}\n"
+    attempt = next(each for each in done.stdout.splitlines() if "policy extractor" in each).split()[0]
+    assert daemon.assay("show", attempt, "--code").stdout == WITH_COLON
+
+
+def test_repaired_code_is_written_to_another_file_and_failed_code_is_not(
+    daemon: DaemonProcess, tmp_path: Path
+) -> None:
+    file, new = tmp_path / "mine.py", tmp_path / "new.py"
+    file.write_text(MISSING_COLON)
+    line = ["validate", "extractor", file, "--sample-path", PATH, "--out", new]
+
+    assert daemon.assay(*line).returncode == 1
+    assert not new.exists()
+    assert daemon.assay(*line, "--repair", "rules").returncode == 0
+    assert (file.read_text(), new.read_text()) == (MISSING_COLON, WITH_COLON)

@@ -76,6 +76,17 @@ FLAGS: Mapping[str, Flag] = {
         taken={"NetworkMode": "host", "Sysctls": {}},  # they cannot be set for the host
         fires=lambda seen: set(seen) >= {"lo"} and len(seen) > 1,
     ),
+    "name servers": Flag(
+        probe="name_servers",
+        holds=lambda seen: seen == ["127.0.0.1"],
+        taken={"Dns": [], "DnsSearch": []},
+        fires=lambda seen: "127.0.0.1" not in seen,
+    ),
+    "search domains": Flag(
+        probe="search_domains",
+        holds=lambda seen: seen == [],
+        taken={"DnsSearch": ["internal.example"]},
+    ),
     "read-only root": Flag(
         probe="root_is_writable", holds=lambda seen: seen is False, taken={"ReadonlyRootfs": False}
     ),
@@ -149,6 +160,11 @@ FLAGS: Mapping[str, Flag] = {
         probe="connection_bytes", holds=lambda seen: seen < MIB // 4, taken={"Sysctls": {}}
     ),
     "message queues": Flag(probe="queue_bytes", holds=lambda seen: seen == 0, taken=ulimits("msgqueue")),
+    "pending signals": Flag(
+        probe="pending_signals",
+        holds=lambda seen: seen is False,
+        taken=ulimits("sigpending"),
+    ),
     "open files": Flag(
         probe="open_files",
         holds=lambda seen: seen == 128,

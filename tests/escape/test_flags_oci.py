@@ -190,7 +190,7 @@ WALLS: Mapping[str, Wall] = {
         probe="processes",
         holds=lambda seen: seen == 14,
         limits={"pids/pids.max": "max"},
-        fires=lambda seen: seen == 64,
+        fires=lambda seen: seen > 14,  # up to what its user may have
         said="pids.max is",
     ),
     "processor": Wall(
@@ -214,6 +214,18 @@ WALLS: Mapping[str, Wall] = {
         holds=lambda seen: seen == 0,
         taken=without_limit("RLIMIT_MSGQUEUE"),
         said="limit msgqueue",
+    ),
+    "pending signals": Wall(
+        probe="pending_signals",
+        holds=lambda seen: seen is False,
+        taken=without_limit("RLIMIT_SIGPENDING"),
+        said="limit sigpending",
+    ),
+    "processes of the user": Wall(
+        probe="processes_of_the_user",
+        holds=lambda seen: seen == 24,
+        taken=without_limit("RLIMIT_NPROC"),
+        said="limit nproc",
     ),
     "open files": Wall(
         probe="open_files",

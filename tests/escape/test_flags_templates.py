@@ -99,6 +99,18 @@ WALLS: Mapping[str, Wall] = {
         probe="open_files",
         holds=128,
     ),
+    "pending signals": Wall(
+        change=('in request["limits"].items():', "in ():"),
+        said="limit sigpending",
+        probe="pending_signals",
+        holds=False,
+    ),
+    "processes of the user": Wall(
+        change=('in request["limits"].items():', "in ():"),
+        said="limit nproc",
+        probe="processes_of_the_user",
+        holds=24,
+    ),
     "work directory's size": Wall(change=("{request['work']},", ""), said="/sandbox: size"),
     "work directory's files": Wall(change=("{request['work']},", ""), said="/sandbox: nr_inodes"),
     "work directory without programs": Wall(

@@ -19,14 +19,19 @@ pytestmark = pytest.mark.engine
 PROGRAMS = Path(__file__).parent / "programs"
 SEEING = (
     "kernel/filter_with_a_listener",
+    "kernel/filters_of_sockets",
+    "kernel/filters_stacked",
     "kernel/limits_of_the_runner",
+    "kernel/locks_without_end",
     "kernel/namespaces_made",
     "kernel/objects_that_outlive_a_process",
     "kernel/usual_ways_in",
+    "kernel/watches_of_an_image",
     "proc/environment",
     "proc/program_started_by_hand",
     "proc/runner_read",
     "proc/runner_read_by_a_dumpable_child",
+    "resources/disk_kept_busy",
     "signals/every_signal_to_the_runner",
     "sockets/every_family",
     "sockets/internet_refused",
@@ -39,6 +44,7 @@ def hit(*ignored):
     print("ESCAPED the first process was hit", flush=True)
     os._exit(0)
 
+signal.signal(signal.SIGINT, hit)  # the interpreter's own handler would end it without a word
 signal.signal(signal.SIGTERM, hit)
 if (child := os.fork()) == 0:
     signal.alarm(10)

@@ -49,6 +49,15 @@ def test_members_of_the_group_are_served_and_others_are_not(machine: Machine) ->
     assert "you may not open it; join the group that owns it" in refused.stderr
 
 
+def test_report_is_shown_to_a_user_who_cannot_enter_the_daemons_state(machine: Machine) -> None:
+    attempt = validate(machine, "alice")
+
+    shown = machine.run("assay", "show", attempt, user="alice")
+
+    assert f"Bundle: assay artifacts {attempt} --extract DIR" in shown.stdout
+    assert shown.stderr == ""
+
+
 def test_daemon_runs_as_its_own_user_and_keeps_its_state_to_itself(machine: Machine) -> None:
     pid = machine.show("assayd.service", "MainPID")
     status = machine.sh(f"grep -E '^(Uid|CapEff|NoNewPrivs|Seccomp):' /proc/{pid}/status").stdout.split()

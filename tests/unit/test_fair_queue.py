@@ -70,25 +70,23 @@ async def test_slots_are_given_in_turn() -> None:
     assert order == ["a0", "a1", "b0", "a2"]
 
 
-@pytest.mark.parametrize(("count", "for_one_lane"), [(1, 1), (3, 3), (4, 3), (8, 7)])
-async def test_last_of_four_slots_or_more_is_for_newcomers(count: int, for_one_lane: int) -> None:
+@pytest.mark.parametrize(("count", "for_one_user"), [(1, 1), (3, 3), (4, 3), (8, 7)])
+async def test_last_of_four_slots_or_more_is_for_another_user(count: int, for_one_user: int) -> None:
     slots, inside, go_on = FairSemaphore(count), [], asyncio.Event()
-    async with slots.hold(1, "single", "s0"):
-        pass
 
-    async def work(owner: int, lane: str, key: str) -> None:
-        async with slots.hold(owner, lane, key):
-            inside.append(key)
+    async def work(user: int, flow: str) -> None:
+        async with slots.hold(user, flow, f"{user}{flow}"):
+            inside.append(user)
             await go_on.wait()
 
     async with asyncio.TaskGroup() as tasks:
-        for number in range(count + 1):
-            tasks.create_task(work(1, "batch", f"b{number}"))
+        for number in range(count + 1):  # each from a process of its own
+            tasks.create_task(work(1, str(number)))
         await asyncio.sleep(0)
-        assert len(inside) == for_one_lane
-        tasks.create_task(work(1, "single", "s1"))
+        assert len(inside) == for_one_user
+        tasks.create_task(work(2, ""))
         await asyncio.sleep(0)
-        assert ("s1" in inside) == (for_one_lane < count)
+        assert (2 in inside) == (for_one_user < count)
         go_on.set()
     assert len(inside) == count + 2
 
@@ -184,7 +182,7 @@ def test_lane_that_comes_back_again_and_again_does_not_pass_those_who_wait() -> 
 
 
 async def test_slot_reserved_for_users_is_not_for_another_flow_of_one_that_has_some() -> None:
-    slots, go_on, held = FairSemaphore(2, reserve_from=2, users_only=True), asyncio.Event(), []
+    slots, go_on, held = FairSemaphore(2, reserve_from=2), asyncio.Event(), []
 
     async def work(user: int, flow: str) -> None:
         async with slots.hold(user, flow, f"{user} {flow}"):

@@ -22,6 +22,7 @@ def test_two_daemons_in_one_process_count_apart() -> None:
 def test_names_say_what_they_measure() -> None:
     counts = {
         "ready",
+        "policies_stale",
         "build_info",
         "engine_info",
         "queue_depth",

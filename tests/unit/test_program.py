@@ -17,9 +17,10 @@ def test_a_program_that_ends_well_keeps_its_exit_code(capsys) -> None:
     ("error", "code", "told"),
     [
         (ConfigError("setting", "port: say a number"), 2, "assayd: port: say a number\n"),
+        (ConfigError("taken", "another daemon", retryable=True), 3, "assayd: another daemon\n"),
         (EngineError("engine.gone", "no engine"), 3, "assayd: engine.gone: no engine\n"),
     ],
-    ids=["settings", "other"],
+    ids=["settings", "taken", "other"],
 )
 def test_an_error_is_one_line_and_its_exit_code(error, code, told, capsys) -> None:
     assert exit_code("assayd", lambda: refuse(error)) == code

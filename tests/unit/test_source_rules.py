@@ -19,7 +19,7 @@ TESTS = sorted(path for path in (ROOT / "tests").rglob("*.py") if path != Path(_
 SCRIPTS = sorted(path for folder in ("bench", "examples") for path in (ROOT / folder).rglob("*.py"))
 GUEST = [path for path in SOURCES if "guest" in path.relative_to(ROOT / "daemon").parts]
 
-MAX_LINES = 400
+MAX_LINES = 600
 
 
 def offenders(paths: list[Path], pattern: str) -> list[str]:

@@ -45,11 +45,11 @@ from assayd.analysis.messages import (
 from assayd.errors import AssaydError
 from assayd.fair_queue import FairSemaphore
 from assayd.guest import frames
+from assayd.kind import Kind
 from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy
+from assayd.model.prompting import Document, Taken
 from assayd.model.report import StageReport, StageStatus
-from assayd.ports.repairable import Document, Taken
-from assayd.ports.validator import Preparing, Validator, offers
 
 log = structlog.get_logger()
 
@@ -130,7 +130,7 @@ class Analyst:
             {kind: [str(one.absolute()) for one in some] for kind, some in tables.items()}
         )
         self._free: asyncio.Queue[_Worker | None] = asyncio.Queue()
-        self._turns = FairSemaphore(limits.workers, reserve_from=2, users_only=True)
+        self._turns = FairSemaphore(limits.workers, reserve_from=2)
         self._numbers = count()
         self.alive: set[_Worker] = set()
 
@@ -146,7 +146,7 @@ class Analyst:
             await asyncio.gather(*(self._end(w) for w in list(self.alive)))
 
     async def check(
-        self, validator: Validator, payload: BaseModel, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
+        self, validator: Kind, payload: BaseModel, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
     ) -> Checked:
         """Run the static stages of one submission, when it is the turn of its flow.
 
@@ -154,14 +154,14 @@ class Analyst:
         """
         try:
             answer = await self._have(
-                validator.kind, flow, lambda worker: _check(worker, validator, payload, policy)
+                validator.name, flow, lambda worker: _check(worker, validator, payload, policy)
             )
         except WorkerDied:
             return Checked(stages=unanalysable(validator), payload=payload)
         return Checked(stages=answer.stages, payload=_prepared(validator, payload, answer))
 
     async def describe(
-        self, validator: Validator, request: Failed, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
+        self, validator: Kind, request: Failed, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
     ) -> Described:
         """Return what a fix of a failed submission is asked for with.
 
@@ -171,35 +171,35 @@ class Analyst:
 
         async def ask(worker: _Worker) -> Described:
             _send_policy(worker, policy)
-            return await _ask(worker, "describe", validator.kind, body, DESCRIBED, policy=policy.digest)
+            return await _ask(worker, "describe", validator.name, body, DESCRIBED, policy=policy.digest)
 
-        return await self._have(validator.kind, flow, ask)
+        return await self._have(validator.name, flow, ask)
 
-    async def patch(self, validator: Validator, request: Patching, *, flow: Flow = OUR_OWN) -> Patched:
+    async def patch(self, validator: Kind, request: Patching, *, flow: Flow = OUR_OWN) -> Patched:
         """Put a fix into a submission. Raises: as `describe`."""
         body = PATCHING.dump_json(request)
         return await self._have(
-            validator.kind, flow, lambda worker: _ask(worker, "patch", validator.kind, body, PATCHED)
+            validator.name, flow, lambda worker: _ask(worker, "patch", validator.name, body, PATCHED)
         )
 
-    async def taken(self, validator: Validator, payload: Document, *, flow: Flow = OUR_OWN) -> Taken:
+    async def taken(self, validator: Kind, payload: Document, *, flow: Flow = OUR_OWN) -> Taken:
         """Return which fields a submission takes out of which texts. Raises: as `describe`."""
         body = json.dumps(payload).encode()
         return await self._have(
-            validator.kind, flow, lambda worker: _ask(worker, "taken", validator.kind, body, TAKEN)
+            validator.name, flow, lambda worker: _ask(worker, "taken", validator.name, body, TAKEN)
         )
 
     async def brief(
-        self, validator: Validator, context: Document, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
+        self, validator: Kind, context: Document, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
     ) -> Briefed:
         """Return what a model is told before it writes a submission. Raises: as `describe`."""
         body = json.dumps(context).encode()
 
         async def ask(worker: _Worker) -> Briefed:
             _send_policy(worker, policy)
-            return await _ask(worker, "brief", validator.kind, body, BRIEFED, policy=policy.digest)
+            return await _ask(worker, "brief", validator.name, body, BRIEFED, policy=policy.digest)
 
-        return await self._have(validator.kind, flow, ask)
+        return await self._have(validator.name, flow, ask)
 
     async def _have(self, kind: str, flow: Flow, work: Callable[[_Worker], Awaitable[T]]) -> T:
         """Have a worker do something, in turn. Raises: as `_work`."""
@@ -268,11 +268,11 @@ class Analyst:
 
 
 async def _check(
-    worker: _Worker, validator: Validator, payload: BaseModel, policy: ExecutionPolicy
+    worker: _Worker, validator: Kind, payload: BaseModel, policy: ExecutionPolicy
 ) -> WorkerAnswer:
     _send_policy(worker, policy)
     body = payload.model_dump_json().encode()
-    return await _ask(worker, "check", validator.kind, body, ANSWER, policy=policy.digest)
+    return await _ask(worker, "check", validator.name, body, ANSWER, policy=policy.digest)
 
 
 def _send_policy(worker: _Worker, policy: ExecutionPolicy) -> None:
@@ -309,10 +309,10 @@ async def _answer(worker: _Worker, form: TypeAdapter[T]) -> T:
         raise _broken("the answer of an analysis worker has another form") from problem
 
 
-def _prepared(validator: Validator, payload: BaseModel, answer: WorkerAnswer) -> BaseModel:
+def _prepared(validator: Kind, payload: BaseModel, answer: WorkerAnswer) -> BaseModel:
     if answer.prepared is None:
         return payload
-    model = validator.prepared if offers(validator, Preparing) else validator.payload
+    model = validator.prepared or validator.payload
     try:
         return model.model_validate({**dict(payload), **answer.prepared})
     except ValidationError as problem:
@@ -323,7 +323,7 @@ def _broken(message: str) -> AssaydError:
     return AssaydError("analysis.broken", message)
 
 
-def unanalysable(validator: Validator) -> tuple[StageReport, ...]:
+def unanalysable(validator: Kind) -> tuple[StageReport, ...]:
     """Return the stage reports of a source at which a worker died."""
     first, *rest = validator.stages
     finding = Finding(

@@ -11,9 +11,8 @@ from typing import TypeVar
 from pydantic import TypeAdapter
 
 from assayd.model.policy import ExecutionPolicy
+from assayd.model.prompting import Briefing, Proposal, RepairContext, Taken
 from assayd.model.report import StageReport
-from assayd.ports.generatable import Briefing, Proposal
-from assayd.ports.repairable import RepairContext, Taken
 
 T = TypeVar("T")
 

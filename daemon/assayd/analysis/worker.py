@@ -41,14 +41,13 @@ from assayd.analysis.messages import (
 from assayd.analysis.shfmt import read_shell
 from assayd.analysis.sqlite_catalog import describe_sqlite
 from assayd.guest import frames
+from assayd.kind import Kind, OnFail
 from assayd.kinds import registry as validators
 from assayd.model.finding import has_errors, with_bounded_edits
 from assayd.model.merge import status_of
 from assayd.model.policy import ExecutionPolicy
+from assayd.model.prompting import Proposal, Taken
 from assayd.model.report import StageReport, StageStatus
-from assayd.ports.generatable import Generatable, Proposal
-from assayd.ports.repairable import Repairable, Simplifiable, Taken
-from assayd.ports.validator import OnFail, Validator
 from assayd.static.shell.parse import reader
 from assayd.static.sql import catalog
 
@@ -56,7 +55,7 @@ _READ_BYTES = 1 << 16
 _TOLD_CHARS = 500
 
 
-def examine(validator: Validator, payload: BaseModel, policy: ExecutionPolicy) -> WorkerAnswer:
+def examine(validator: Kind, payload: BaseModel, policy: ExecutionPolicy) -> WorkerAnswer:
     """Run the static stages, and prepare the payload when none of them failed."""
     stages = run_stages(validator, payload, policy)
     if any(stage.status is StageStatus.FAILED for stage in stages):
@@ -77,7 +76,7 @@ def _differs(before: object, after: object) -> bool:
     return before is not after and before != after
 
 
-def run_stages(validator: Validator, payload: BaseModel, policy: ExecutionPolicy) -> tuple[StageReport, ...]:
+def run_stages(validator: Kind, payload: BaseModel, policy: ExecutionPolicy) -> tuple[StageReport, ...]:
     """Run the static stages in order; those after a stopping failure are skipped."""
     reports: list[StageReport] = []
     stopped = False
@@ -95,31 +94,32 @@ def run_stages(validator: Validator, payload: BaseModel, policy: ExecutionPolicy
     return tuple(reports)
 
 
-def describe(validator: Validator, request: Failed, policy: ExecutionPolicy) -> Described:
+def describe(validator: Kind, request: Failed, policy: ExecutionPolicy) -> Described:
     """Return what a fix of a failed submission is asked for with."""
-    kind, payload = _repairable(validator), validator.payload.model_validate_json(json.dumps(request.payload))
-    return Described(context=kind.context(payload, request.report, policy), digest=_digest(kind, payload))
+    payload = validator.payload.model_validate_json(json.dumps(request.payload))
+    context = validator.context(payload, request.report, policy)
+    return Described(context=context, digest=_digest(validator, payload))
 
 
-def patch(validator: Validator, request: Patching) -> Patched:
+def patch(validator: Kind, request: Patching) -> Patched:
     """Put a fix into a submission; one of another form than the kind takes is told, not raised."""
-    kind, given = _repairable(validator), request.proposal
+    given = request.proposal
     try:
         if given.form != "code" or not request.passage:
             document = _answered(validator, request.payload, given)
         else:
             payload = validator.payload.model_validate_json(json.dumps(request.payload))
-            document = dict(kind.patch(payload, request.passage, given.code))
+            document = dict(validator.patch(payload, request.passage, given.code))
         patched = validator.payload.model_validate_json(json.dumps(document))
     except ValueError as problem:
         return Patched(payload={}, digest="", problem=_told(problem))
-    return Patched(payload=document, digest=_digest(kind, patched))
+    return Patched(payload=document, digest=_digest(validator, patched))
 
 
-def _answered(validator: Validator, base: Mapping[str, object], given: Proposal) -> dict[str, object]:
+def _answered(validator: Kind, base: Mapping[str, object], given: Proposal) -> dict[str, object]:
     """Return a payload with an answer in it. Raises: ValueError, when the kind takes none of that form."""
-    if not isinstance(validator, Generatable) or given.form not in validator.forms:
-        raise ValueError(f"the kind {validator.kind} takes no answer in the form of {given.form}")
+    if given.form not in validator.forms:
+        raise ValueError(f"the kind {validator.name} takes no answer in the form of {given.form}")
     return dict(validator.answered(base, given))
 
 
@@ -131,28 +131,20 @@ def _told(problem: ValueError) -> str:
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:_TOLD_CHARS]
 
 
-def brief(validator: Validator, context: bytes, policy: ExecutionPolicy) -> Briefed:
+def brief(validator: Kind, context: bytes, policy: ExecutionPolicy) -> Briefed:
     """Return what a model is told before it writes, and the payload without what it gives."""
-    if not isinstance(validator, Generatable):
-        raise TypeError(f"submissions of the kind {validator.kind} cannot be written from words")
+    if validator.generation_context is None:
+        raise TypeError(f"submissions of the kind {validator.name} cannot be written from words")
     read = validator.generation_context.model_validate_json(context)
     return Briefed(briefing=validator.brief(read, policy), base=dict(validator.base(read)))
 
 
-def taken(validator: Validator, body: bytes) -> Taken:
+def taken(validator: Kind, body: bytes) -> Taken:
     """Return which fields a submission takes out of which texts."""
-    if not isinstance(validator, Simplifiable):
-        raise TypeError(f"the kind {validator.kind} has nothing that rules could do")
     return validator.taken(validator.payload.model_validate_json(body))
 
 
-def _repairable(validator: Validator) -> Repairable:
-    if not isinstance(validator, Repairable):
-        raise TypeError(f"the kind {validator.kind} cannot be repaired")
-    return validator
-
-
-def _digest(kind: Repairable, payload: BaseModel) -> str:
+def _digest(kind: Kind, payload: BaseModel) -> str:
     return hashlib.sha256(kind.normal_form(payload)).hexdigest()
 
 
@@ -207,9 +199,7 @@ def _settle() -> None:
     gc.set_threshold(10_000, 10, 5)
 
 
-def _answer(
-    header: frames.Header, body: bytes, kind: Validator, policies: Mapping[str, ExecutionPolicy]
-) -> bytes:
+def _answer(header: frames.Header, body: bytes, kind: Kind, policies: Mapping[str, ExecutionPolicy]) -> bytes:
     match header["type"]:
         case "describe":
             failed = FAILED.validate_json(body)

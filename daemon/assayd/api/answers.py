@@ -173,7 +173,9 @@ GENERATION_EVENTS = _events(
 APPROVED: Responses = {
     200: _json(LibraryEntryDocument, "The entry"),
     409: _json(ErrorDocument, "It is not validated"),
+    429: _json(ErrorDocument, "The library of its user is full"),
 }
+LIBRARY_REMOVED: Responses = {200: _json(LibraryPageDocument, "The entries that were removed")}
 LIBRARY_LIST: Responses = {200: _json(LibraryPageDocument, "Entries")}
 LIBRARY_ENTRY: Responses = {200: _json(LibraryEntryDocument, "The entry")}
 

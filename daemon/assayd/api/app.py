@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import uvicorn
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request
+from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from assayd import __version__
@@ -16,19 +17,23 @@ from assayd.api import generations as generation_routes
 from assayd.api import library as library_routes
 from assayd.api import repairs as repair_routes
 from assayd.api import summary as summary_routes
-from assayd.api.call import ApiLimits
-from assayd.api.dispatch import DirectRoutes
+from assayd.api.call import ApiLimits, raw_json
 from assayd.api.errors import install_errors
+from assayd.api.few_at_once import FewAtOnce
+from assayd.api.kept_answers import KeptAnswers
 from assayd.api.large_answers import LargeAnswers
-from assayd.api.peer import PeerGate, SocketAccess, with_silence
+from assayd.api.peer import PeerGate, SocketAccess, protocol_for
+from assayd.api.places import Places
 from assayd.api.reference import name_operations, reference
 from assayd.api.requests import RequestIds
+from assayd.batches.batches import DaemonBatches
 from assayd.byte_budget import ByteBudget
+from assayd.documents import compact
+from assayd.generations.generations import DaemonGenerations
 from assayd.metrics import Metrics
-from assayd.ports.batches import Batches
-from assayd.ports.generations import Generations, Library
 from assayd.ports.repairs import Repairs
 from assayd.ports.service import Service
+from assayd.store.library import DatabaseLibrary
 
 _USUAL = ApiLimits()
 
@@ -60,11 +65,11 @@ _OWN = (
 
 def create_app(  # noqa: PLR0913  (each is a part of its own)
     service: Service,
-    batches: Batches,
+    batches: DaemonBatches,
     repairs: Repairs,
     *,
-    generations: Generations | None = None,
-    library: Library | None = None,
+    generations: DaemonGenerations | None = None,
+    library: DatabaseLibrary | None = None,
     access: SocketAccess,
     limits: ApiLimits = _USUAL,
     metrics: Metrics | None = None,
@@ -77,16 +82,19 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
         version=__version__,
         docs_url=None,  # their pages load scripts from elsewhere
         redoc_url=None,
+        openapi_url=None,  # a route of its own, which keeps the text
         redirect_slashes=False,
     )
     app.state.service = service
     app.state.batches = batches
     app.state.repairs = repairs
     app.state.generations = generations
+    app.state.writers = generations.writers if generations is not None else ()
     app.state.library = library
     app.state.access = access
     app.state.limits = limits
     app.state.budget = budget or ByteBudget(USUAL_BYTES)
+    app.state.kept = KeptAnswers()
     app.state.large = LargeAnswers(most_s=limits.body_s)
     app.state.examining = False
     app.state.examined = None
@@ -94,21 +102,35 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
     for router in (*(module.router for module in _OWN), *routers):
         app.router.routes.extend(router.routes)
     name_operations(app.router.routes)
-    app.router.middleware_stack = DirectRoutes(app.router.app, app.router.routes)
+    app.add_route("/openapi.json", _reference, include_in_schema=False)
     install_errors(app)
+    app.add_middleware(FewAtOnce)
     app.add_middleware(PeerGate, access=access)
     # The last one added is the first to be asked.
     app.add_middleware(RequestIds, metrics=metrics or Metrics())
     return app
 
 
+async def _reference(request: Request) -> Response:
+    app: Api = request.app
+    return raw_json(app.state.kept.get("reference", lambda: compact(app.openapi()), changes=False))
+
+
 def server_config(
-    app: ASGIApp, access: SocketAccess, *, connections: int = 256, silence_s: float = 30.0
+    app: ASGIApp,
+    access: SocketAccess,
+    *,
+    connections: int = 256,
+    silence_s: float = 30.0,
+    refused: Callable[[], None] | None = None,
 ) -> uvicorn.Config:
-    """Return the server's settings; the daemon binds the socket and handles signals itself."""
+    """Return the server's settings; the daemon binds the socket and handles signals itself.
+
+    `refused` is called for each connection that finds no place.
+    """
     return uvicorn.Config(
         app,
-        http=with_silence(silence_s, access),
+        http=protocol_for(Places(connections), access=access, silence_s=silence_s, refused=refused),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -118,5 +140,4 @@ def server_config(
         date_header=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=GRACE_S,
-        limit_concurrency=connections,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Annotated, cast
@@ -12,18 +12,21 @@ from fastapi import Depends, Request
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
+from assayd.api.kept_answers import KeptAnswers
 from assayd.api.large_answers import LARGE_BYTES, LargeAnswer, LargeAnswers
 from assayd.api.peer import Caller, SocketAccess
+from assayd.batches.batches import DaemonBatches
 from assayd.byte_budget import ByteBudget, Growing
 from assayd.documents import PayloadCaps, attempt_body, compact
 from assayd.errors import RequestError
+from assayd.generations.generations import DaemonGenerations
 from assayd.model.attempt import Attempt, State
 from assayd.model.batch import Batch
 from assayd.model.repair import Repair
-from assayd.ports.batches import Batches
-from assayd.ports.generations import Generations, GenerationView, Library
+from assayd.ports.generations import GenerationView
 from assayd.ports.repairs import Repairs
 from assayd.ports.service import Service
+from assayd.store.library import DatabaseLibrary
 
 LARGE_BODY_BYTES = 64 * 2**10
 """Above this, a body is read in a thread, so that others are served meanwhile."""
@@ -46,14 +49,16 @@ class Call:
     """One request: the daemon that it is for, and the caller that it comes from."""
 
     service: Service
-    batches: Batches
+    batches: DaemonBatches
     repairs: Repairs
-    generations: Generations
-    library: Library
+    generations: DaemonGenerations
+    writers: Sequence[str]
+    library: DatabaseLibrary
     access: SocketAccess
     limits: ApiLimits
     budget: ByteBudget
     large: LargeAnswers
+    kept: KeptAnswers
     caller: Caller
 
     async def attempt(self, attempt_id: str) -> Attempt:
@@ -73,7 +78,8 @@ class Call:
         """
         batch = await self.batches.find(name, uid=self.caller.peer.uid)
         if batch is None or not self.sees(batch):
-            raise RequestError("not_found", f"there is no batch {name[:64]}")
+            message = f"there is no batch {name[:64]}; one that has ended is kept as `retention` says"
+            raise RequestError("not_found", message)
         return batch
 
     async def repair(self, repair_id: str) -> Repair:
@@ -192,11 +198,13 @@ async def get_call(request: Request) -> Call:
         batches=state.batches,
         repairs=state.repairs,
         generations=state.generations,
+        writers=state.writers,
         library=state.library,
         access=state.access,
         limits=state.limits,
         budget=state.budget,
         large=state.large,
+        kept=state.kept,
         caller=request.state.caller,
     )
 

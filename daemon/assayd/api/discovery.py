@@ -10,8 +10,9 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
 from assayd.api import answers
-from assayd.api.call import CallDep, json_response, read_body
+from assayd.api.call import Call, CallDep, json_response, raw_json, read_body
 from assayd.api.events import EventStream, of_all
+from assayd.documents import compact
 from assayd.documents.discovery import (
     KindDocument,
     KindListDocument,
@@ -28,9 +29,10 @@ from assayd.documents.operations import (
     examination_document,
 )
 from assayd.errors import RequestError
+from assayd.kind import Kind
 from assayd.kinds.registry import command_line
 from assayd.metrics import CONTENT_TYPE
-from assayd.ports.validator import Validator
+from assayd.ports.service import Service
 
 POLICY_BYTES = 256 * 2**10
 """A profile that is checked may be this long."""
@@ -41,8 +43,7 @@ router = APIRouter(responses=answers.ERRORS)
 @router.get("/v1/kinds", tags=["discovery"], responses=answers.KIND_LIST)
 async def list_kinds(call: CallDep) -> Response:
     """List the kinds that can be submitted."""
-    kinds = [_kind(validator) for _, validator in sorted(call.service.kinds.items())]
-    return json_response(KindListDocument.model_construct(kinds=kinds))
+    return raw_json(call.kept.get("kinds", lambda: _kinds(call), changes=False))
 
 
 @router.get("/v1/kinds/{kind}", tags=["discovery"], responses=answers.KIND)
@@ -50,15 +51,14 @@ async def get_kind(call: CallDep, kind: str) -> Response:
     """Describe one kind: the JSON Schema of its payload, its stages, its rules."""
     if kind not in call.service.kinds:
         raise RequestError("not_found", f"there is no kind {kind[:64]!r}")
-    return json_response(_kind(call.service.kinds[kind]))
+    validator = call.service.kinds[kind]
+    return raw_json(call.kept.get(f"kind {kind}", lambda: compact(_kind(call, validator)), changes=False))
 
 
 @router.get("/v1/policies", tags=["discovery"], responses=answers.POLICY_LIST)
 async def list_policies(call: CallDep) -> Response:
     """List the profiles with their effective values."""
-    return json_response(
-        PolicyListDocument.model_construct(policies=[dict(each) for each in call.service.policies().values()])
-    )
+    return raw_json(call.kept.get("policies", lambda: _policies(call.service)))
 
 
 @router.post(
@@ -83,7 +83,7 @@ async def check_policy(request: Request, call: CallDep, name: str) -> Response:
 @router.get("/v1/policies/{name}", tags=["discovery"], responses=answers.POLICY)
 async def get_policy(call: CallDep, name: str) -> Response:
     """Return one profile with its effective values."""
-    policies = call.service.policies()
+    policies = call.kept.get("policies by name", call.service.policies)
     if name not in policies:
         known = ", ".join(sorted(policies))
         raise RequestError("not_found", f"there is no policy {name[:64]!r}; known are {known}")
@@ -168,8 +168,19 @@ async def get_readiness(call: CallDep) -> Response:
 async def get_metrics(call: CallDep) -> Response:
     """Return the metrics in Prometheus' text format; from another host for operators."""
     call.require_operator_elsewhere()
-    return Response(call.service.metrics(), media_type=CONTENT_TYPE)
+    return Response(call.kept.get("metrics", call.service.metrics), media_type=CONTENT_TYPE)
 
 
-def _kind(validator: Validator) -> KindDocument:
-    return kind_document(validator, command_line(validator.kind, (validator.kind,)))
+def _kinds(call: Call) -> bytes:
+    kinds = [_kind(call, validator) for _, validator in sorted(call.service.kinds.items())]
+    return compact(KindListDocument.model_construct(kinds=kinds))
+
+
+def _policies(service: Service) -> bytes:
+    policies = [dict(each) for each in service.policies().values()]
+    return compact(PolicyListDocument.model_construct(policies=policies))
+
+
+def _kind(call: Call, validator: Kind) -> KindDocument:
+    shown = command_line(validator.name, (validator.name,))
+    return kind_document(validator, shown, call.writers)

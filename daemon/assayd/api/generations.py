@@ -27,7 +27,7 @@ from assayd.documents.generations import (
     generation_document,
     library_entry_body,
 )
-from assayd.documents.misfits import refuse_misfits
+from assayd.documents.misfits import place_of, refuse_misfits
 from assayd.documents.repairs import step_document
 from assayd.errors import RequestError
 from assayd.ports.generations import GenerationRequest, GenerationView
@@ -96,7 +96,12 @@ async def hint_generation(request: Request, call: CallDep, generation_id: Id) ->
     """Go on with a finished generation: with a person's hint, and a full budget."""
     view = await call.generation(generation_id)
     wanted = await read_model(request, call, HintBody)
-    view = await call.generations.hint(view, wanted.hint, call.caller.peer.uid)
+    attempt = await call.attempt(wanted.attempt_id) if wanted.attempt_id is not None else None
+    whose = view.generation.uid, view.generation.kind
+    if attempt is not None and (attempt.peer.uid, attempt.kind) != whose:
+        message = "the attempt is of another user or another kind than the generation"
+        raise RequestError("invalid", message, field="attempt_id")
+    view = await call.generations.hint(view, wanted.hint, call.caller.peer.uid, attempt=attempt)
     return json_response(await _document(call, view), status=202)
 
 
@@ -136,7 +141,7 @@ def _read_model(body: bytes, model: type[B]) -> B:
         return model.model_validate(raw)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        field = ".".join(str(part) for part in first["loc"]) or None
+        field = place_of(first["loc"]) or None
         raise RequestError("invalid", f"{field or 'the body'}: {first['msg']}", field=field) from error
 
 
@@ -144,7 +149,9 @@ async def _document(call: Call, view: GenerationView, *, listed: bool = False) -
     ran = [draft.attempt_id for draft in view.generation.drafts if draft.attempt_id is not None]
     ids = [*ran, *([view.generation.attempt_id] if view.generation.attempt_id else [])]
     approved = await call.library.of_attempts(ids) if ids else ()
-    return generation_document(view, approved, listed=listed)
+    ended = view.generation.outcome is not None and not listed
+    diffs = await call.generations.diffs(view) if ended else ()
+    return generation_document(view, approved, listed=listed, diffs=diffs)
 
 
 async def _told(call: Call, generation_id: str) -> Documents:

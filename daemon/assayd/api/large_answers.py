@@ -25,7 +25,7 @@ class LargeAnswers:
 
     def __init__(self, *, most_s: float) -> None:
         self.most_s = most_s
-        self.slots = FairSemaphore(AT_ONCE, reserve_from=2, users_only=True)
+        self.slots = FairSemaphore(AT_ONCE, reserve_from=2)
         self.numbers = count()
 
 

@@ -1,14 +1,15 @@
-"""What can be asked about the library: approve, list, look at the versions of a name."""
+"""Library routes: approve an attempt, list names and versions, read and remove entries."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from assayd.api import answers
-from assayd.api.call import CallDep, json_response, raw_json
+from assayd.api.call import Call, CallDep, json_response, raw_json
 from assayd.api.generations import read_model
 from assayd.documents.generations import (
     ApproveBody,
@@ -17,11 +18,17 @@ from assayd.documents.generations import (
     library_entry_document,
 )
 from assayd.errors import RequestError
+from assayd.model.generation import LibraryEntry
 
 router = APIRouter(prefix="/v1", tags=["library"], responses=answers.ERRORS)
 
 AttemptId = Annotated[str, Path(alias="id", description="The attempt's ULID.")]
 Name = Annotated[str, Path(max_length=64, description="The name of an entry.")]
+Version = Annotated[int, Path(ge=1, le=2**31 - 1, description="The version, from 1.")]
+Owner = Annotated[
+    int | None,
+    Query(ge=0, le=2**53 - 1, description="Whose library; others' for operators. Default: the caller's."),
+]
 
 
 @router.post("/attempts/{id}/approve", responses=answers.APPROVED, openapi_extra=answers.APPROVE_BODY)
@@ -38,37 +45,71 @@ async def list_library(
     call: CallDep,
     cursor: Annotated[str | None, Query(max_length=64, description="`next_cursor` of a page.")] = None,
     limit: Annotated[int, Query(ge=1, le=500, description="How many a page has.")] = 100,
+    uid: Owner = None,
 ) -> Response:
-    """List the caller's library: the newest version of each name."""
-    found = await call.library.list(uid=call.caller.peer.uid, after=cursor, limit=limit)
+    """List a user's library: the newest version of each name."""
+    owner = call.caller.peer.uid if uid is None else call.listed_uid(uid)
+    found = await call.library.list(uid=owner, after=cursor, limit=limit)
     more = found[-1].name if len(found) == limit else None
-    entries = [library_entry_document(entry) for entry in found]
-    return json_response(LibraryPageDocument.model_construct(entries=entries, next_cursor=more))
+    return _page(found, more)
 
 
 @router.get("/library/{name}", responses=answers.LIBRARY_LIST)
-async def get_library_history(call: CallDep, name: Name) -> Response:
+async def get_library_history(call: CallDep, name: Name, uid: Owner = None) -> Response:
     """Return all versions of a name, newest first."""
-    found = await call.library.history(call.caller.peer.uid, name)
+    found = await call.library.history(_owner(call, uid, name), name)
     if not found:
-        raise RequestError("not_found", f"there is nothing called {name[:64]!r} in your library")
-    entries = [library_entry_document(entry) for entry in found]
-    return json_response(LibraryPageDocument.model_construct(entries=entries, next_cursor=None))
+        raise _missing(name)
+    return _page(found)
+
+
+@router.delete("/library/{name}", responses=answers.LIBRARY_REMOVED)
+async def remove_library_name(call: CallDep, name: Name, uid: Owner = None) -> Response:
+    """Remove a name with all of its versions; the attempts stay until they are too old or too many."""
+    removed = await call.library.remove(_owner(call, uid, name), name)
+    if not removed:
+        raise _missing(name)
+    return _page(removed)
 
 
 @router.get("/library/{name}/{version}", responses=answers.LIBRARY_ENTRY)
-async def get_library_entry(
-    call: CallDep,
-    name: Name,
-    version: Annotated[int, Path(ge=1, le=2**31 - 1, description="The version, from 1.")],
-) -> Response:
+async def get_library_entry(call: CallDep, name: Name, version: Version, uid: Owner = None) -> Response:
     """Return one version of a name, with what was submitted."""
+    owner = _owner(call, uid, name, version)
 
     async def make() -> bytes:
-        entry = await call.library.entry(call.caller.peer.uid, name, version)
+        entry = await call.library.entry(owner, name, version)
         if entry is None:
-            message = f"there is no version {version} of {name[:64]!r} in your library"
-            raise RequestError("not_found", message)
+            raise _missing(name, version)
         return library_entry_body(entry)
 
     return call.answer_large(make)
+
+
+@router.delete("/library/{name}/{version}", responses=answers.LIBRARY_REMOVED)
+async def remove_library_entry(call: CallDep, name: Name, version: Version, uid: Owner = None) -> Response:
+    """Remove one version of a name; its attempt stays until it is too old or there are too many."""
+    removed = await call.library.remove(_owner(call, uid, name, version), name, version)
+    if not removed:
+        raise _missing(name, version)
+    return _page(removed)
+
+
+def _owner(call: Call, uid: int | None, name: str, version: int | None = None) -> int:
+    """Return whose entries are meant. Raises: RequestError ``not_found``, for another user's."""
+    own = call.caller.peer.uid
+    if uid in {None, own}:
+        return own
+    if uid is None or not call.is_operator:
+        raise _missing(name, version)
+    return uid
+
+
+def _missing(name: str, version: int | None = None) -> RequestError:
+    what = "nothing called" if version is None else f"no version {version} of"
+    return RequestError("not_found", f"there is {what} {name[:64]!r} in this library")
+
+
+def _page(found: Sequence[LibraryEntry], more: str | None = None) -> Response:
+    entries = [library_entry_document(entry) for entry in found]
+    return json_response(LibraryPageDocument.model_construct(entries=entries, next_cursor=more))

@@ -12,7 +12,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from assayd.api.peer import PeerHttpTools
+from assayd.api.kept_answers import KeptAnswers
+from assayd.api.peer import protocol_for
+from assayd.api.places import Places
 from assayd.metrics import CONTENT_TYPE
 
 CONNECTIONS = 16
@@ -22,9 +24,10 @@ GRACE_S = 1
 
 def loopback_app(metrics: Callable[[], bytes]) -> ASGIApp:
     """Return an application that knows `/metrics` and `/healthz`."""
+    kept = KeptAnswers()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await _answer(Request(scope), metrics)(scope, receive, send)
+        await _answer(Request(scope), lambda: kept.get("metrics", metrics))(scope, receive, send)
 
     return app
 
@@ -43,7 +46,7 @@ def loopback_config(metrics: Callable[[], bytes]) -> uvicorn.Config:
     """Return the server's settings."""
     return uvicorn.Config(
         loopback_app(metrics),
-        http=PeerHttpTools,  # for its bounds on headers; over TCP it knows no caller
+        http=protocol_for(Places(CONNECTIONS)),  # for its bounds; over TCP it knows no caller
         ws="none",
         lifespan="off",
         log_config=None,
@@ -52,5 +55,4 @@ def loopback_config(metrics: Callable[[], bytes]) -> uvicorn.Config:
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=GRACE_S,
-        limit_concurrency=CONNECTIONS,
     )

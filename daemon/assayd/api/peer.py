@@ -5,31 +5,22 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
 
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from assayd.api.bounded_http import BoundedHttpTools
 from assayd.api.errors import error_response
+from assayd.api.places import Places
+from assayd.api.turns import Turns
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch
 from assayd.model.submission import Peer
 
-if TYPE_CHECKING:
-    from uvicorn._types import ASGISendEvent, HTTPResponseStartEvent
-
 SO_PEERGROUPS = 59
 """Supplementary groups of the peer; Linux, not named by the socket module."""
-MAX_HEAD_BYTES = 64 * 2**10
-"""Request line and headers together; trailers after a body as well."""
-HEAD_S = 30.0
-"""How long the headers of a request may take."""
-OTHERS_SHARE = 8
-"""An eighth of all connections is kept for operators; one user leaves as many again to others."""
 _TOO_MANY = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
 )
@@ -118,181 +109,59 @@ def _groups(connection: socket.socket) -> frozenset[int]:
     return frozenset(struct.unpack(f"{len(packed) // 4}I", packed))
 
 
-class _Together:
-    """A transport that writes all that it is given at once, when it is asked to."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self.transport = transport
-        self._held: list[bytes] = []
-
-    def write(self, content: bytes) -> None:
-        """Hold what is to be written."""
-        self._held.append(content)
-
-    def is_closing(self) -> bool:
-        """Return whether it is being closed."""
-        return self.transport.is_closing()
-
-    def close(self) -> None:
-        """Write, and close."""
-        self.flush()
-        self.transport.close()
-
-    def flush(self) -> None:
-        """Write what is held."""
-        held, self._held = self._held, []
-        if any(held):
-            self.transport.write(b"".join(held))
-
-
-class _JoinedAnswer(RequestResponseCycle):
-    """Sends the head of an answer of known length together with the beginning of its body.
-
-    The server writes each by itself: the client would wake up twice, and read half an answer first.
-    """
-
-    _head: ASGISendEvent | None = None
-
-    async def send(self, message: ASGISendEvent) -> None:
-        """Send a part of the answer, or hold its head until there is a body."""
-        if message["type"] == "http.response.start" and _has_length(message):
-            self._head = message
-            return
-        head, self._head = self._head, None
-        if head is None:
-            await super().send(message)
-            return
-        together = _Together(self.transport)
-        self.transport = cast("asyncio.Transport", together)
-        try:
-            await super().send(head)
-            await super().send(message)
-        finally:
-            together.flush()
-            self.transport = together.transport
-
-
-def _has_length(start: HTTPResponseStartEvent) -> bool:
-    return any(name == b"content-length" for name, _ in start.get("headers", ()))
-
-
-class PeerHttpTools(HttpToolsProtocol):
-    """uvicorn's fast protocol, which knows its caller and refuses endless and very slow headers."""
-
-    silence_s = 30.0
-    """How long an answer may wait for a client that does not take it."""
+class PeerHttpTools(BoundedHttpTools):
+    """The bounded protocol, which knows its caller and keeps room for others."""
 
     access: SocketAccess | None = None
     """Who is an operator; None: nobody is known to be."""
+    places: Places | None = None
+    """Shared by all connections of one server; None where connections are counted elsewhere."""
+    refused: Callable[[], None] | None = None
+    """Called for each connection that was turned away."""
 
-    _unread_due: asyncio.TimerHandle | None = None
-    _head_bytes = 0
-    _head_due: asyncio.TimerHandle | None = None
-    _caller: Caller | None = None
-
-    @property
-    def uid(self) -> int | None:
-        """Return which user connected."""
-        return self._caller.peer.uid if self._caller else None
+    _holds_place = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Note the caller in the state of every request of this connection."""
         super().connection_made(transport)
-        self._caller = read_caller(transport)
-        self.app_state = {**self.app_state, "caller": self._caller}
-        if self._crowds_others_out():
+        caller = read_caller(transport)
+        self.app_state = {**self.app_state, "caller": caller}
+        self.user = caller.peer.uid if caller else hash(self.client and self.client[0])
+        if self.places is None:
+            return
+        is_operator = caller is not None and self.access is not None and self.access.is_operator(caller)
+        self._holds_place = self.places.take(self.user, is_operator=is_operator)
+        if not self._holds_place:
+            if self.refused is not None:
+                self.refused()
             transport.write(_TOO_MANY)
             transport.close()
-            return
-        self._expect_head()
 
-    def data_received(self, data: bytes) -> None:
-        """Count what arrives before the headers end; the parser itself has no bound."""
-        self._head_bytes += len(data)
-        super().data_received(data)
-        if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
-            self.send_400_response("The headers are too large.")
-
-    def on_message_begin(self) -> None:
-        """Start the time limit for the headers of a further request."""
-        self._expect_head()
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        """Count anew; a body may follow, and headers again after it."""
-        self._head_bytes = 0
-        self._stop_expecting()
-        super().on_headers_complete()
-        self.cycle.__class__ = _JoinedAnswer
-
-    def on_body(self, body: bytes) -> None:
-        """Count anew: the body has a bound of its own."""
-        self._head_bytes = 0
-        super().on_body(body)
-
-    def on_message_complete(self) -> None:
-        """Count anew: the next request of this connection begins."""
-        self._head_bytes = 0
-        super().on_message_complete()
-
-    def pause_writing(self) -> None:
-        """Wait for a client that is slow to read, but not for ever: it holds a connection and memory."""
-        self._unread_due = self.loop.call_later(self.silence_s, self.transport.abort)
-        super().pause_writing()
-
-    def resume_writing(self) -> None:
-        """Go on."""
-        self._stop_waiting()
-        super().resume_writing()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing any more."""
-        self._stop_expecting()
-        self._stop_waiting()
-        super().connection_lost(exc)
-
-    def _stop_waiting(self) -> None:
-        if self._unread_due is not None:
-            self._unread_due.cancel()
-            self._unread_due = None
-
-    def _expect_head(self) -> None:
-        self._stop_expecting()
-        self._head_due = self.loop.call_later(HEAD_S, self.transport.close)
-
-    def _stop_expecting(self) -> None:
-        if self._head_due is not None:
-            self._head_due.cancel()
-            self._head_due = None
-
-    def _crowds_others_out(self) -> bool:
-        """Return whether this caller's connections leave too few to all other users."""
-        if self._caller is None or self.limit_concurrency is None:
-            return False
-        if self.access is not None and self.access.is_operator(self._caller):
-            return False
-        uids = [each.uid for each in self.connections if isinstance(each, PeerHttpTools)]
-        return is_crowded(uids, self._caller.peer.uid, self.limit_concurrency)
+    def ended(self) -> None:
+        """Give the place back when the connection has gone and its last request has ended."""
+        if self.is_lost and self.task is None and self._holds_place and self.places is not None:
+            self._holds_place = False
+            self.places.give_back(self.user)
 
 
-def is_crowded(uids: Sequence[int | None], uid: int, limit: int) -> bool:
-    """Return whether the newest of these connections, which is this user's, is one too many.
+def protocol_for(
+    places: Places | None,
+    *,
+    access: SocketAccess | None = None,
+    silence_s: float = 30.0,
+    refused: Callable[[], None] | None = None,
+) -> type[PeerHttpTools]:
+    """Return the protocol of one server.
 
-    The last eighth is for operators; one user leaves as many again to others.
+    Args:
+        places: its connections; None if they are counted before they come here.
+        access: says who is an operator.
+        silence_s: how long an answer may wait for a client that doesn't read it.
+        refused: called for each connection that was turned away.
     """
-    kept = limit // OTHERS_SHARE
-    return len(uids) > limit - kept or uids.count(uid) > limit - 2 * kept
+    attributes = {"places": places, "access": access, "silence_s": silence_s, "turns": Turns()}
+    return type("PeerHttpTools", (PeerHttpTools,), attributes | {"refused": staticmethod(refused or _ignore)})
 
 
-def with_silence(silence_s: float, access: SocketAccess | None = None) -> type[PeerHttpTools]:
-    """Return the protocol with that patience, and a reserve for the operators that `access` names."""
-    return type("PeerHttpTools", (PeerHttpTools,), {"silence_s": silence_s, "access": access})
-
-
-class PeerH11(H11Protocol):
-    """uvicorn's pure Python protocol, which bounds headers itself."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Note the caller in the state of every request of this connection."""
-        super().connection_made(transport)
-        self.app_state = {**self.app_state, "caller": read_caller(transport)}
+def _ignore() -> None:
+    """Count nothing."""

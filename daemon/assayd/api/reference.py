@@ -18,7 +18,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute
 
 from assayd.documents import SubmissionBody
-from assayd.ports.validator import Validator
+from assayd.kind import Kind
 
 _PLACE = "#/components/schemas/"
 _SUFFIX = re.compile(rf'"({_PLACE})?(\w+)Document"')
@@ -32,7 +32,7 @@ def name_operations(routes: Iterable[BaseRoute]) -> None:
             route.operation_id = route.unique_id = route.name
 
 
-def reference(app: FastAPI, kinds: Mapping[str, Validator]) -> dict[str, Any]:
+def reference(app: FastAPI, kinds: Mapping[str, Kind]) -> dict[str, Any]:
     """Return the OpenAPI document of an application that takes submissions of these kinds."""
     document = get_openapi(title=app.title, version=app.version, routes=app.routes)
     whole: dict[str, Any] = json.loads(_SUFFIX.sub(r'"\1\2"', json.dumps(document)))
@@ -40,7 +40,7 @@ def reference(app: FastAPI, kinds: Mapping[str, Validator]) -> dict[str, Any]:
     return whole
 
 
-def _submissions(kinds: Mapping[str, Validator]) -> dict[str, Any]:
+def _submissions(kinds: Mapping[str, Kind]) -> dict[str, Any]:
     """Return `SubmissionBody` as one of a model per kind, and these models."""
     payloads = {kind: validator.payload for kind, validator in sorted(kinds.items())}
     wanted = [(model, "validation") for model in {SubmissionBody, *payloads.values()}]

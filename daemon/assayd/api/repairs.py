@@ -14,7 +14,7 @@ from assayd.api import answers
 from assayd.api.call import Call, CallDep, json_response, read_body
 from assayd.api.events import Documents, EventStream
 from assayd.documents import read_json, repair_document
-from assayd.documents.misfits import refuse_misfits
+from assayd.documents.misfits import place_of, refuse_misfits
 from assayd.documents.repairs import (
     RepairBody,
     RepairDocument,
@@ -25,7 +25,6 @@ from assayd.documents.repairs import (
 from assayd.errors import RequestError
 from assayd.model.repair import Repair
 from assayd.ports.repairs import RepairTerms
-from assayd.ports.validator import offers
 from assayd.store.recorder import Naming
 
 MAX_BODY_BYTES = 2**21
@@ -138,7 +137,7 @@ async def _told(repairs: AsyncGenerator[Repair, None], record: Mapping[str, str]
 async def _record(call: Call, repair: Repair) -> Mapping[str, str]:
     """Return what the repair's kind keeps it under."""
     records = call.service.records.get(repair.kind)
-    return await records.belongs_to(repair.attempt_id) if offers(records, Naming) else {}
+    return await records.belongs_to(repair.attempt_id) if isinstance(records, Naming) else {}
 
 
 async def _document(call: Call, repair: Repair, diffs: Sequence[str | None] = ()) -> RepairDocument:
@@ -157,5 +156,5 @@ def _read(body: bytes) -> RepairBody:
         return RepairBody.model_validate(raw)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        field = ".".join(str(part) for part in first["loc"]) or None
+        field = place_of(first["loc"]) or None
         raise RequestError("invalid", f"{field or 'the body'}: {first['msg']}", field=field) from error

@@ -5,19 +5,21 @@ Decides what is refused and why. What is accepted twice is one attempt, and is n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Protocol
 
 import structlog
 
+from assayd.attempts.acceptance import Acceptance
 from assayd.attempts.conclusion import give_up
 from assayd.attempts.disk_quota import DiskQuota
 from assayd.attempts.scheduler import Order, Scheduler
 from assayd.attempts.verdicts import ended
 from assayd.documents import LARGE_DOCUMENT_BYTES, read_accepted, read_bytes, with_payload
 from assayd.errors import AssaydError, RequestError
+from assayd.kind import Kind
 from assayd.log import request_id
 from assayd.model.attempt import Attempt, Failure
 from assayd.model.policy import ExecutionPolicy
@@ -27,7 +29,6 @@ from assayd.policies import PolicySet, require_enforceable, tighten
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.store import Accepted, JobStore
-from assayd.ports.validator import AnyImage, Narrowing, Validator, offers
 from assayd.ports.webhooks import WebhookGate
 from assayd.store.recorder import Completing
 
@@ -42,7 +43,7 @@ class AdmissionDependencies:
     records: Mapping[str, object]
     artifacts: ArtifactStore
     policies: PolicySet
-    kinds: Mapping[str, Validator]
+    kinds: Mapping[str, Kind]
     clock: Clock
     ids: Ids
     webhooks: WebhookGate
@@ -62,7 +63,7 @@ class AttemptOrigin:
 class RepairRequests(Protocol):
     """Where submissions ask that their attempt is repaired if it fails."""
 
-    def check(self, kind: str, wish: RepairWish) -> None:
+    def check(self, wish: RepairWish) -> None:
         """See that this can be done. Raises: RequestError."""
         ...
 
@@ -80,14 +81,14 @@ class Admission:
         scheduler: Scheduler,
         repair_requests: RepairRequests,
         *,
-        ready: Callable[[], tuple[bool, str]],
+        acceptance: Acceptance,
         caps: Limits,
         quota: DiskQuota,
     ) -> None:
         self._deps = deps
         self._scheduler = scheduler
         self._repair_requests = repair_requests
-        self._ready = ready
+        self._acceptance = acceptance
         self._caps = caps
         self._quota = quota
 
@@ -102,7 +103,7 @@ class Admission:
             return accepted
         policy = self.policy(submission)
         if submission.repair is not None:
-            self._repair_requests.check(submission.kind, submission.repair)
+            self._repair_requests.check(submission.repair)
         if origin.replay_of is None:
             await self.check_webhook(submission.webhook, origin.peer.uid)
         self.require_ready()
@@ -130,7 +131,7 @@ class Admission:
     async def _complete(self, submission: Submission, uid: int) -> Submission:
         """Fill in what a submission means of its kind's records."""
         records = self._deps.records.get(submission.kind)
-        payload = await records.complete(submission, uid) if offers(records, Completing) else None
+        payload = await records.complete(submission, uid) if isinstance(records, Completing) else None
         return submission if payload is None else with_payload(submission, payload, self._deps.kinds)
 
     async def submit_document(self, document: bytes, origin: AttemptOrigin) -> Accepted:
@@ -177,14 +178,10 @@ class Admission:
         return await read_accepted(document, self._deps.kinds)
 
     def require_ready(self) -> None:
-        """See that attempts can be run. Raises: RequestError ``not_ready``."""
-        ready, reason = self._ready()
+        """See that attempts are accepted. Raises: RequestError ``not_ready``."""
+        ready, reason = self._acceptance.now()
         if not ready:
             raise RequestError("not_ready", reason, retryable=True)
-
-    async def require_room(self) -> None:
-        """See that the disk has room for bundles. Raises: RequestError ``not_ready``."""
-        await self._quota.require_room()
 
     async def require_share(self, uid: int, document_bytes: int) -> None:
         """See that a user may add documents of so many bytes.
@@ -199,8 +196,7 @@ class Admission:
         if submission.overrides:
             policy = tighten(policy, submission.overrides)
         validator = self._deps.kinds[submission.kind]
-        if offers(validator, Narrowing):
-            policy = validator.narrow(submission.payload, policy)
+        policy = validator.narrow(submission.payload, policy)
         require_image(validator, policy)
         require_enforceable(policy, egress=self._deps.policies.egress)
         return policy
@@ -255,15 +251,15 @@ class Admission:
         await self._deps.jobs.finish(ended(given_up, clock.now()))
 
 
-def require_image(validator: Validator, policy: ExecutionPolicy) -> None:
+def require_image(validator: Kind, policy: ExecutionPolicy) -> None:
     """Refuse a policy with an image of its own for a kind that needs that of its own.
 
     Raises: RequestError ``policy.image``.
     """
-    if policy.image in {None, validator.image} or isinstance(validator, AnyImage):
+    if policy.image in {None, validator.image} or validator.any_image:
         return
     message = (
-        f"policy {policy.name!r} runs in image {policy.image}, and kind {validator.kind} in "
+        f"policy {policy.name!r} runs in image {policy.image}, and kind {validator.name} in "
         f"{validator.image} alone; use a policy without image"
     )
     raise RequestError("policy.image", message, field="policy")

@@ -10,6 +10,7 @@ from assayd.aio import Deadline
 from assayd.analysis.analyst import Analyst
 from assayd.documents.event_bodies import output_body, stage_body, state_body, unit_body
 from assayd.fair_queue import FairSemaphore
+from assayd.kind import Kind
 from assayd.model.attempt import MAX_RUNS, TRANSITIONS, Attempt, State
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Case, Judgement, StageReport
@@ -18,29 +19,28 @@ from assayd.model.submission import Submission
 from assayd.ports.artifacts import ArtifactStore, BundleAttachments, no_attachments
 from assayd.ports.clock import Clock
 from assayd.ports.store import JobStore
-from assayd.ports.validator import Validator
 from assayd.sandbox.sandbox import Sandbox
 from assayd.sandbox.session.conversation import Observer
 
 Emit = Callable[[str, dict[str, object]], None]
 
-RequireImage = Callable[[Validator, ExecutionPolicy, RunSpec], Awaitable[None]]
+RequireImage = Callable[[Kind, ExecutionPolicy, RunSpec], Awaitable[None]]
 """Sees that a kind may run in the image that a policy names. Raises: EngineError."""
 
 WAITING_S = 24 * 3600.0
 """How long an attempt may wait for its turn, in all."""
 
 
-AddHints = Callable[[Validator, Judgement], Awaitable[Judgement]]
+AddHints = Callable[[Kind, Judgement], Awaitable[Judgement]]
 """Returns a judgement with what other images would help with."""
 
 
-async def no_hints(validator: Validator, judgement: Judgement) -> Judgement:
+async def no_hints(validator: Kind, judgement: Judgement) -> Judgement:
     """Return the judgement as it is."""
     return judgement
 
 
-async def any_image(validator: Validator, policy: ExecutionPolicy, spec: RunSpec) -> None:
+async def any_image(validator: Kind, policy: ExecutionPolicy, spec: RunSpec) -> None:
     """Take any image."""
 
 
@@ -84,7 +84,7 @@ class Job:
     attempt: Attempt
     policy: ExecutionPolicy
     limits: Limits
-    validator: Validator
+    validator: Kind
     deadline: Deadline
     emit: Emit
     request_id: str | None = None

@@ -23,7 +23,6 @@ from assayd.model.report import Report, StageReport, StageStatus, Verdict
 from assayd.model.run import PolicyEvent, RunResult
 from assayd.ports.artifacts import ArtifactStore, Bundle, BundleAttachments, stamp
 from assayd.ports.clock import Clock
-from assayd.ports.validator import Rates, offers
 
 log = structlog.get_logger()
 
@@ -58,7 +57,7 @@ class ConclusionDependencies(Protocol):
 
     @property
     def attachments(self) -> BundleAttachments:
-        """Return what adds files of an attempt that follows another."""
+        """Return what adds files of an attempt that belongs to a chain."""
         ...
 
 
@@ -114,8 +113,8 @@ async def conclude(
 
 
 async def _attach(attempt: Attempt, deps: ConclusionDependencies, result: SerializedResult) -> None:
-    """Add what the bundle of an attempt that follows another has beside its own; that is a copy."""
-    if attempt.parent_id is None or attempt.verdict is None:
+    """Add what the bundle of an attempt of a chain has beside its own; that is a copy."""
+    if attempt.verdict is None:
         return
     try:
         result.files.update(await deps.attachments(attempt, attempt.verdict))
@@ -201,9 +200,11 @@ def _refused_imports(ran: Ran | None) -> tuple[PolicyEvent, ...]:
 
 def _rated(job: Job, report: Report) -> Report:
     """Add what a kind that rates its submissions says; only what was validated has confidence."""
-    if not offers(job.validator, Rates) or report.verdict not in _RATED:
+    if report.verdict not in _RATED:
         return report
     rating = job.validator.rate(job.submission.payload, report.findings)
+    if rating is None:
+        return report
     confidence = rating.confidence if report.verdict is Verdict.VALIDATED else None
     return replace(report, confidence=confidence, feedback=rating.feedback)
 

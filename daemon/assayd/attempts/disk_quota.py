@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from assayd.attempts.shares import excess_for_room
-from assayd.errors import RequestError
+from assayd.errors import RequestError, StoreError
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock
 from assayd.ports.store import JobStore, StoredUsage
@@ -52,10 +52,13 @@ class DiskQuota:
         self._jobs = jobs
         self._artifacts = artifacts
         self._clock = clock
-        self._min_free = min_free_bytes
+        self.min_free_bytes = min_free_bytes
         self._operators = frozenset({0, os.geteuid()}) if operators is None else operators
         self._database = database_bytes
-        self._free = 0
+        self.free_bytes = 0
+        """Of the place of the bundles, as it was looked at last."""
+        self.trouble = ""
+        """Why the place of the bundles can't be used, for operators: it may name paths."""
         self._promised = 0
         self._free_until = 0.0
         self._held: Mapping[int, StoredUsage] = {}
@@ -72,7 +75,7 @@ class DiskQuota:
         if await self._room() < 0:
             message = (
                 "the disk of the artifacts has less room than limits.min_free_mb "
-                f"({self._min_free // MIB}); remove bundles (`assay gc`) or lower the limit"
+                f"({self.min_free_bytes // MIB}); remove bundles (`assay gc`) or lower the limit"
             )
             raise RequestError("not_ready", message, retryable=True)
 
@@ -89,18 +92,32 @@ class DiskQuota:
         self._added[uid] += document_bytes
         self._promised += 2 * document_bytes  # in the database, and in the bundle
 
+    async def left_bytes(self) -> int:
+        """Return how much room documents have, beyond what is to remain: on the disk, or of the database."""
+        room = await self._room()
+        return min(room, self._left(room)[0])
+
     async def _room(self) -> int:
-        """Return how much room is left beyond what is to remain; looks once a second, or if it gets short."""
+        """Return how much room is left beyond what is to remain; looks once a second, or if it gets short.
+
+        Raises: RequestError ``not_ready``, if the place of the bundles can't be used.
+        """
         now = self._clock.monotonic()
-        if now >= self._free_until or self._free - self._promised < 2 * self._min_free:
-            self._free, self._promised = await self._artifacts.free_bytes(), 0
+        if now >= self._free_until or self.free_bytes - self._promised < 2 * self.min_free_bytes:
+            try:
+                self.free_bytes, self._promised = await self._artifacts.free_bytes(), 0
+            except StoreError as trouble:
+                self._free_until, self.trouble = 0.0, trouble.message
+                message = f"bundles can't be written ({trouble.code}); `assay doctor` tells an operator more"
+                raise RequestError("not_ready", message, retryable=True) from trouble
+            self.trouble = ""
             self._free_until = now + ROOM_KNOWN_S
-        return self._free - self._min_free
+        return self.free_bytes - self.min_free_bytes
 
     async def _refusal(self, uid: int, document_bytes: int) -> str | None:
-        room = self._free - self._min_free
+        room = self.free_bytes - self.min_free_bytes
         added = self._added.total() + document_bytes
-        if room < self._min_free or added > self._left(room)[0] // LOOKED_UP_AT or not self._knows():
+        if room < self.min_free_bytes or added > self._left(room)[0] // LOOKED_UP_AT or not self._knows():
             await self._look_again()
         if document_bytes and self._documents(uid) + document_bytes > self._left(room)[0]:
             await self._look_again()
@@ -111,12 +128,12 @@ class DiskQuota:
                     f"{left / MIB:.0f} MB are left {place}; no user may hold more than "
                     "that: wait until some have run and were removed"
                 )
-        bundles = {holder: usage.disk_bytes for holder, usage in self._held.items()}
-        if uid in excess_for_room(bundles, self._min_free - room, untouched=self._min_free):
+        held = {holder: usage.held_bytes for holder, usage in self._held.items()}
+        if uid in excess_for_room(held, self.min_free_bytes - room, untouched=self.min_free_bytes):
             return (
                 f"{room / MIB:.0f} MB of the disk are left above limits.min_free_mb, and this user's bundles "
-                f"take {bundles[uid] / MIB:.0f} MB, more than those of others; the oldest of them are being "
-                "removed, try again then"
+                f"and submissions take {held[uid] / MIB:.0f} MB, more than those of others; the oldest are "
+                "being removed, try again then"
             )
         return None
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from assayd.errors import EngineError
+from assayd.kind import Kind
 from assayd.model.finding import Finding
 from assayd.model.report import Judgement
 from assayd.model.text_limits import shorten
-from assayd.ports.validator import AnyImage, Validator
 from assayd.sandbox.images import Images, modules_of
 
 _MISSING = "sandbox.module_missing"
@@ -22,10 +22,10 @@ class ImageHints:
         self._images = images
         self._named = named
 
-    async def add(self, validator: Validator, judgement: Judgement) -> Judgement:
+    async def add(self, validator: Kind, judgement: Judgement) -> Judgement:
         """Return the judgement with what helps against modules that are missing."""
         found = [one for findings in judgement.stage_findings.values() for one in findings]
-        if not isinstance(validator, AnyImage) or all(finding.rule != _MISSING for finding in found):
+        if not validator.any_image or all(finding.rule != _MISSING for finding in found):
             return judgement
         known = await self._modules()
         stages = {

@@ -19,12 +19,12 @@ from assayd.attempts.admission import limits_of
 from assayd.attempts.selftest import SelfTest
 from assayd.documents import canonical
 from assayd.errors import EngineError
+from assayd.kind import Kind
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.run import Limits, Program, RunSpec
 from assayd.model.submission import Sample
 from assayd.policies import PolicySet
 from assayd.ports.engine import ImageFacts
-from assayd.ports.validator import Validator
 from assayd.sandbox.images import LABEL_OFFER, PREFIX, runs_python
 from assayd.sandbox.sandbox import Sandbox
 
@@ -52,7 +52,7 @@ class ImageTrials:
         self._complaints: dict[tuple[str, str], Sequence[str]] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def require(self, validator: Validator, policy: ExecutionPolicy, spec: RunSpec) -> None:
+    async def require(self, validator: Kind, policy: ExecutionPolicy, spec: RunSpec) -> None:
         """See that containers of the image that a policy names hold, and that the kind works in them.
 
         Raises: EngineError ``image.unfit``, ``image.no_python``, or why it cannot be tried.
@@ -78,24 +78,24 @@ class ImageTrials:
         if complaints:
             shown = "; ".join(complaints[:_SHOWN])
             raise EngineError(
-                "image.unfit", f"image {name} cannot be used for kind {validator.kind}: {shown}"
+                "image.unfit", f"image {name} cannot be used for kind {validator.name}: {shown}"
             )
 
-    def _known(self, digest: str, validator: Validator) -> Sequence[str] | None:
-        return self._complaints.get((digest, "")) or self._complaints.get((digest, validator.kind))
+    def _known(self, digest: str, validator: Kind) -> Sequence[str] | None:
+        return self._complaints.get((digest, "")) or self._complaints.get((digest, validator.name))
 
-    async def _try(self, facts: ImageFacts, validator: Validator) -> Sequence[str]:
+    async def _try(self, facts: ImageFacts, validator: Kind) -> Sequence[str]:
         name, digest = facts.name.removeprefix(PREFIX), facts.digest
         if (digest, "") not in self._complaints:
             self._complaints[digest, ""] = await self._check(self._sandbox, name)
         complaints = self._complaints[digest, ""] or await self._run_samples(
             name, validator, python=runs_python(facts)
         )
-        self._complaints[digest, validator.kind] = complaints
-        log.info("image.tried", image=name, kind=validator.kind, complaints=len(complaints))
+        self._complaints[digest, validator.name] = complaints
+        log.info("image.tried", image=name, kind=validator.name, complaints=len(complaints))
         return complaints
 
-    async def _run_samples(self, name: str, validator: Validator, *, python: bool) -> Sequence[str]:
+    async def _run_samples(self, name: str, validator: Kind, *, python: bool) -> Sequence[str]:
         """Run samples of a kind in an image, under the kind's own policy; Python only where it has one."""
         policy = replace(self._policies.get(validator.default_policy), image=name)
         limits = limits_of(policy, self._caps)
@@ -108,7 +108,7 @@ class ImageTrials:
         return said
 
 
-def _plan_of(validator: Validator, sample: Sample, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
+def _plan_of(validator: Kind, sample: Sample, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
     payload = validator.prepare(validator.payload.model_validate_json(canonical(sample.payload)))
     return validator.plan(payload, policy, limits)
 

@@ -1,6 +1,8 @@
 """How long finished attempts are kept, how many, and whose go first.
 
-Bundles go first: a row without its bundle is found again.
+If room gets short, bundles go first, those of approved attempts last, and rows only after all bundles of
+their user: a verdict takes little, and an attempt without its bundle is still found. Of an attempt that goes,
+the bundle is removed before the row: a row without its bundle is found again.
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ from assayd.attempts.uploads import Uploads
 from assayd.errors import StoreError
 from assayd.model.attempt import Attempt
 from assayd.ports.artifacts import SECOND_RUN, ArtifactStore, disk_bytes
-from assayd.ports.batches import BatchStore
 from assayd.ports.clock import Clock
 from assayd.ports.service import Swept
 from assayd.ports.store import JobStore, Removable, StoredUsage
+from assayd.store.batches import DatabaseBatchStore
 
 log = structlog.get_logger()
 
@@ -55,35 +57,44 @@ class _Over:
     """What a user still has too much."""
 
     attempts: int
-    disk_bytes: int
+    bytes: int
 
-    def is_nothing(self, *, bundled: bool) -> bool:
-        """Return whether it is enough; removing bundles alone makes attempts no fewer."""
-        return self.disk_bytes <= 0 and (bundled or self.attempts <= 0)
+    def choose(
+        self, page: Sequence[Attempt], sizes: Mapping[str, int], *, by_number: bool = False
+    ) -> Sequence[Attempt]:
+        """Return the first attempts of a page, as many as have to go.
 
-    def choose(self, page: Sequence[Attempt], *, bundled: bool) -> Sequence[Attempt]:
-        """Return the first attempts of a page, as many as have to go."""
+        Args:
+            page: attempts that may go.
+            sizes: what each of them releases, in bytes, by id.
+            by_number: whether there are too many; else they take too much.
+        """
         chosen = []
         for attempt in page:
-            if self.is_nothing(bundled=bundled):
+            if self.is_nothing(by_number=by_number):
                 break
             chosen.append(attempt)
-            self.attempts -= 1
-            self.disk_bytes -= disk_bytes(attempt.artifacts)
+            self.attempts -= by_number
+            self.bytes -= sizes[attempt.id]
         return chosen
+
+    def is_nothing(self, *, by_number: bool) -> bool:
+        """Return whether enough went."""
+        return (self.attempts if by_number else self.bytes) <= 0
 
 
 class Retention:
     """Removes finished attempts with their bundles: the old ones, and what is too much.
 
     What does not fit is taken from the largest holder, the oldest first, so that nobody loses anything to
-    what another sends. Bundles go also where an unfinished batch needs the verdicts.
+    what another sends. Bundles go also where an unfinished batch needs the verdicts, and those of approved
+    attempts after all others.
     """
 
     def __init__(
         self,
         jobs: JobStore,
-        batches: BatchStore,
+        batches: DatabaseBatchStore,
         artifacts: ArtifactStore,
         clock: Clock,
         keep: Keep,
@@ -137,23 +148,63 @@ class Retention:
         held = _without(await self._jobs.usage(), going.values() if stays else ())
         too_many = excess({uid: usage.attempts for uid, usage in held.items()}, self._keep.attempts)
         too_much = await self._too_much(held)
+        rows_gone = set(going)
         for uid in sorted(too_many.keys() | too_much.keys()):
-            over = _Over(attempts=too_many.get(uid, 0), disk_bytes=too_much.get(uid, 0))
-            for wanted in (Removable(uid=uid), Removable(uid=uid, bundled=True)):
-                async for page in self._pages(wanted, stays=stays, unless=going):
-                    if chosen := over.choose(page, bundled=wanted.bundled):
-                        going |= {attempt.id: attempt for attempt in chosen}
-                        yield _Going(attempts=chosen, bundles_only=wanted.bundled)
-                    if over.is_nothing(bundled=wanted.bundled):
-                        break
+            over = _Over(attempts=too_many.get(uid, 0), bytes=too_much.get(uid, 0))
+            async for page in self._chosen(
+                Removable(uid=uid), over, stays=stays, unless=rows_gone, by_number=True
+            ):
+                yield _Going(attempts=page)
+            bundles_gone = set(rows_gone)
+            for approved in (False, True):
+                wanted = Removable(uid=uid, bundled=True, approved=approved)
+                async for page in self._chosen(wanted, over, stays=stays, unless=bundles_gone):
+                    yield _Going(attempts=page, bundles_only=True)
+            async for page in self._chosen(
+                Removable(uid=uid), over, stays=stays, unless=rows_gone, stripped=bundles_gone
+            ):
+                yield _Going(attempts=page)
+
+    async def _chosen(
+        self,
+        wanted: Removable,
+        over: _Over,
+        *,
+        stays: bool,
+        unless: set[str],
+        stripped: Container[str] = (),
+        by_number: bool = False,
+    ) -> AsyncGenerator[Sequence[Attempt], None]:
+        """Return what has to go of what is wanted, page by page, and add it to `unless`.
+
+        `stripped`: attempts whose bundles went before.
+        """
+        if over.is_nothing(by_number=by_number):
+            return
+        async for found in self._pages(wanted, stays=stays, unless=unless):
+            page = [_stripped(attempt) if attempt.id in stripped else attempt for attempt in found]
+            sizes = await self._sizes(page, bundles_only=wanted.bundled)
+            if chosen := over.choose(page, sizes, by_number=by_number):
+                unless.update(attempt.id for attempt in chosen)
+                yield chosen
+            if over.is_nothing(by_number=by_number):
+                return
+
+    async def _sizes(self, page: Sequence[Attempt], *, bundles_only: bool) -> Mapping[str, int]:
+        """Return what attempts release when they go, in bytes: with their rows, or their bundles only."""
+        bundles = {attempt.id: disk_bytes(attempt.artifacts) for attempt in page}
+        rows = {} if bundles_only else await self._jobs.row_bytes(list(bundles))
+        return {attempt_id: size + rows.get(attempt_id, 0) for attempt_id, size in bundles.items()}
 
     async def _too_much(self, held: Mapping[int, StoredUsage]) -> Mapping[int, int]:
-        """Return how many bytes of bundles each user has to release."""
+        """Return how many bytes each user has to release: of bundles, or for room also of rows."""
         bundles = {uid: usage.disk_bytes for uid, usage in held.items()}
         over = excess(bundles, self._keep.disk_bytes)
         freed = sum(over.values())
         for_room = excess_for_room(
-            bundles, await self._room_needed() - freed, untouched=self._keep.min_free_bytes
+            {uid: usage.held_bytes for uid, usage in held.items()},
+            await self._room_needed() - freed,
+            untouched=self._keep.min_free_bytes,
         )
         return {uid: max(over.get(uid, 0), for_room.get(uid, 0)) for uid in over.keys() | for_room.keys()}
 
@@ -195,6 +246,11 @@ class Retention:
             if attempt is not None and attempt.bundle is not None:
                 found.append(first if attempt.bundle.endswith(SECOND_RUN) else first + SECOND_RUN)
         return found
+
+
+def _stripped(attempt: Attempt) -> Attempt:
+    """Return an attempt as it is without its bundle."""
+    return replace(attempt, bundle=None, artifacts=())
 
 
 def _without(held: Mapping[int, StoredUsage], gone: Iterable[Attempt]) -> dict[int, StoredUsage]:

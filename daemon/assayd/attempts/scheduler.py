@@ -25,6 +25,7 @@ from assayd.documents import read_accepted
 from assayd.documents.event_bodies import state_body
 from assayd.errors import RequestError, StoreError
 from assayd.fair_queue import FairQueue, FairSemaphore
+from assayd.kind import Kind
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
 from assayd.model.policy import ExecutionPolicy
@@ -32,7 +33,6 @@ from assayd.model.run import Limits
 from assayd.model.submission import Submission
 from assayd.ports.clock import Clock
 from assayd.ports.store import JobStore, Query
-from assayd.ports.validator import Validator
 
 log = structlog.get_logger()
 
@@ -41,6 +41,8 @@ LARGE_BYTES = 2 * 2**20
 REMOVED_S = 1.0
 """How long it takes to remove a container, about."""
 LARGE_AT_ONCE = 2
+OTHERS_SHARE = 8
+"""An eighth of what may be under way is for users who have nothing under way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +71,7 @@ class Order:
     read_bytes: int
     policy: ExecutionPolicy
     limits: Limits
-    validator: Validator
+    validator: Kind
     request_id: str | None = None
     events_behind: int = 0
     submission: Submission | None = None
@@ -188,10 +190,20 @@ class Scheduler:
 
     def _advance(self) -> None:
         """Start what waits, in turn, while there is room."""
-        while self._queue and len(self._active) < self._limits.active and not self._stopping.is_set():
-            self._begin(self._queue.pop())
+        while not self._stopping.is_set() and (order := self._next()) is not None:
+            self._begin(order)
         self._metrics.queue_depth.set(len(self._queue))
         self._metrics.queue_bytes.set(self.budget.held)
+
+    def _next(self) -> Order | None:
+        """Take what is started next. The last eighth of the room is for users with nothing under way."""
+        free = self._limits.active - len(self._active)
+        if free <= 0:
+            return None
+        if free > self._limits.active // OTHERS_SHARE:
+            return self._queue.pop() if self._queue else None
+        busy = {job.attempt.peer.uid for job in self._active.values()}
+        return self._queue.pop_of_another(busy)
 
     def _begin(self, order: Order) -> Job:
         job = self._job(order)

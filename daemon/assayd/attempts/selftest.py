@@ -12,12 +12,12 @@ from assayd.aio import Deadline
 from assayd.analysis.analyst import Analyst
 from assayd.documents import canonical
 from assayd.errors import EngineError
+from assayd.kind import Kind
 from assayd.model.merge import Ran, decide_verdict, merge_stages
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import StageReport
 from assayd.model.run import Limits, RunResult, RunSpec
 from assayd.model.submission import Sample
-from assayd.ports.validator import Validator
 from assayd.sandbox.sandbox import Sandbox
 
 TIMEOUT_RULE = "sandbox.timeout"
@@ -33,7 +33,7 @@ class SelfTest:
         self._sandbox = sandbox
 
     async def complaints(
-        self, validator: Validator, sample: Sample, *, policy: ExecutionPolicy, limits: Limits
+        self, validator: Kind, sample: Sample, *, policy: ExecutionPolicy, limits: Limits
     ) -> list[str]:
         """Run one sample; return a sentence for each thing that is not as the sample states.
 

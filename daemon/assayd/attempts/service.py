@@ -11,16 +11,19 @@ from pathlib import Path
 
 import structlog
 
+from assayd.attempts.acceptance import Acceptance
 from assayd.attempts.admission import Admission, AdmissionDependencies, AttemptOrigin, limits_of
 from assayd.attempts.attempt_run import Finished
 from assayd.attempts.conclusion import NOTHING
 from assayd.attempts.events import EventHub
 from assayd.attempts.execution import Readiness
+from assayd.attempts.health_rows import identity_row, policies_row, static_misses_row
 from assayd.attempts.retention import Retention
 from assayd.attempts.scheduler import Scheduler
 from assayd.attempts.selftest import SelfTest
 from assayd.documents import read_event_id, replay_diff
 from assayd.errors import AssaydError, RequestError, StoreError
+from assayd.kind import Kind
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
 from assayd.model.run import Limits
@@ -30,7 +33,6 @@ from assayd.ports.artifacts import stamp
 from assayd.ports.elsewhere import Elsewhere
 from assayd.ports.service import DaemonFacts, Health, HealthRow, Swept
 from assayd.ports.store import Accepted, Event, Page, Query, Summary
-from assayd.ports.validator import Validator
 from assayd.tomlfile import FileError, Problem
 
 log = structlog.get_logger()
@@ -55,6 +57,7 @@ class ServiceDependencies:
 
     shared: AdmissionDependencies
     admission: Admission
+    acceptance: Acceptance
     scheduler: Scheduler
     hub: EventHub
     readiness: Readiness
@@ -92,13 +95,12 @@ class DaemonService:
         self._recent_bytes = 0
 
     def ready(self) -> tuple[bool, str]:
-        """Return whether attempts can be run, and why not."""
-        return self._deps.readiness.ready()
+        """Return whether attempts are accepted, and why not."""
+        return self._deps.acceptance.now()
 
     async def require_ready(self) -> None:
-        """See that attempts are taken and run: the engine, and room on the disk. Raises: RequestError."""
-        self._deps.admission.require_ready()
-        await self._deps.admission.require_room()
+        """See that attempts are accepted. Raises: RequestError ``not_ready``."""
+        await self._deps.acceptance.require()
 
     async def submit(
         self,
@@ -279,6 +281,7 @@ class DaemonService:
         """Return the metrics in Prometheus' text format."""
         metrics = self._deps.metrics
         metrics.ready.set(self.ready()[0])
+        metrics.policies_stale.set(bool(self._shared.policies.reload_problem))
         self._deps.readiness.show(metrics)
         return metrics.render()
 
@@ -288,14 +291,19 @@ class DaemonService:
 
     async def health(self) -> Sequence[HealthRow]:
         """Examine engine, images, isolation, limits and permissions."""
-        rows = list(await self._without_containers())
-        rows.extend((self._identity(), self._static_misses(), *await self._deps.examine_webhooks()))
+        rows = [*await self._without_containers(), *await self._deps.acceptance.rows()]
+        rows += [
+            identity_row(self._deps.copied_from),
+            policies_row(self._shared.policies.reload_problem),
+            static_misses_row(self._deps.scheduler.static_misses),
+            *await self._deps.examine_webhooks(),
+        ]
         selftest = self._deps.selftest
         if selftest is not None and all(row.status is not Health.FAIL for row in rows):
             places = asyncio.Semaphore(SAMPLES_AT_ONCE)
             isolation = self._timed("isolation", self._deps.readiness.examine_isolation())
             kinds = [
-                self._timed(f"kind {kind.kind}", self._run_samples(selftest, kind, places))
+                self._timed(f"kind {kind.name}", self._run_samples(selftest, kind, places))
                 for kind in self.kinds.values()
             ]
             rows.extend(await asyncio.gather(isolation, *kinds))
@@ -318,44 +326,21 @@ class DaemonService:
             row = _overdue(check, EXAMINED_S, Health.WARN)  # a busy machine is no defect
         return replace(row, took_s=self._shared.clock.monotonic() - began)
 
-    def _identity(self) -> HealthRow:
-        """Return whether this daemon was started on a copy of another's state directory."""
-        former = self._deps.copied_from
-        if former is None:
-            return HealthRow(check="identity", status=Health.OK, detail="the state directory is its own")
-        detail = f"the state directory is a copy of that of daemon {former}, whose containers are left alone"
-        remedy = (
-            "if it is meant to stay, `assayd --acknowledge-copy` and restart; if that daemon is gone for "
-            "good, remove its containers by hand"
-        )
-        return HealthRow(check="identity", status=Health.WARN, detail=detail, remedy=remedy)
-
-    def _static_misses(self) -> HealthRow:
-        """Return what the runtime policy has caught that the static stages let through."""
-        misses = self._deps.scheduler.static_misses
-        if not misses:
-            return HealthRow(check="static misses", status=Health.OK, detail="none since the start")
-        listed = ", ".join(f"{kind} {rule}: {count}" for (kind, rule), count in misses.most_common(10))
-        remedy = "look at these attempts' findings; the static rules may want a new case"
-        return HealthRow(check="static misses", status=Health.WARN, detail=listed, remedy=remedy)
-
-    async def _run_samples(
-        self, selftest: SelfTest, validator: Validator, places: asyncio.Semaphore
-    ) -> HealthRow:
+    async def _run_samples(self, selftest: SelfTest, validator: Kind, places: asyncio.Semaphore) -> HealthRow:
         """Run a validator's own samples: all that are only read, and some of those that take a container."""
         read = [sample for sample in validator.samples if not sample.needs_container]
         run = [sample for sample in validator.samples if sample.needs_container][:SAMPLES_RUN]
         samples = (*read, *run)
         said = await asyncio.gather(*(self._try(selftest, validator, sample, places) for sample in samples))
         complaints = [sentence for sentences in said for sentence in sentences]
-        check = f"kind {validator.kind}"
+        check = f"kind {validator.name}"
         if complaints:
             return HealthRow(check=check, status=Health.FAIL, detail="; ".join(complaints))
         of = f"{len(samples)} of its {len(validator.samples)} samples"
         return HealthRow(check=check, status=Health.OK, detail=f"{of} get the verdicts that they must")
 
     async def _try(
-        self, selftest: SelfTest, validator: Validator, sample: Sample, places: asyncio.Semaphore
+        self, selftest: SelfTest, validator: Kind, sample: Sample, places: asyncio.Semaphore
     ) -> Sequence[str]:
         """Run one sample; return a sentence for each thing that is not as it must be."""
         policy = self._shared.policies.get(validator.default_policy)

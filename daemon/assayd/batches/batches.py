@@ -47,7 +47,7 @@ class BatchLimits:
 
 
 class DaemonBatches:
-    """Implements `ports.batches.Batches`."""
+    """Batches, as the API sees them. Whose batch it is, the API checks."""
 
     def __init__(self, deps: BatchDependencies, limits: BatchLimits) -> None:
         self._deps = deps
@@ -133,7 +133,11 @@ class DaemonBatches:
         log.info("batch.ended", batch_id=feeder.batch.id, name=feeder.batch.name, stopped=feeder.stopped)
 
     async def open(self, request: BatchRequest, *, peer: Peer) -> Batch:
-        """Begin a batch, or go on with the one of that name."""
+        """Begin a batch, or go on with the one of that name.
+
+        Raises: RequestError ``not_ready`` or ``quota.full`` (retryable), ``invalid``,
+        ``webhook.not_allowed``.
+        """
         wanted = self._concurrency(request.concurrency)
         await self._deps.admission.check_webhook(request.webhook, peer.uid)
         known = await self._store.find(peer.uid, request.name) if request.name is not None else None
@@ -171,7 +175,15 @@ class DaemonBatches:
     async def receive(
         self, batch: Batch, body: AsyncIterator[bytes], *, sees: Callable[[Attempt], bool]
     ) -> Received:
-        """Take lines in as they come. What was taken in stays, also when the sender goes away."""
+        """Take lines in as they come. What was taken in stays, also when the sender goes away.
+
+        Args:
+            batch: the batch that they belong to.
+            body: the bytes of the lines, in any pieces.
+            sees: tells whether the sender may refer to an attempt.
+
+        Raises: RequestError ``quota.full`` or ``not_ready`` (retryable).
+        """
         total = Received()
         receiver = Receiver(batch, self._deps, self._limits.lines, sees)
         with self._deps.uploads.active_for(batch.id):

@@ -15,15 +15,15 @@ from assayd.batches.lines import LineCutter, RawLine, ReadLine, read_line
 from assayd.batches.results import ReadDocuments
 from assayd.documents import PayloadCaps, digest, read_submission
 from assayd.errors import AssaydError, RequestError
+from assayd.kind import Kind
 from assayd.model.attempt import Attempt, Failure
 from assayd.model.batch import Batch, Line, Received
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.submission import Submission
-from assayd.ports.batches import BatchStore
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.driving import ALONE, Driving
 from assayd.ports.store import JobStore
-from assayd.ports.validator import Validator, image_of
+from assayd.store.batches import DatabaseBatchStore
 
 AT_ONCE = 256
 """Lines that are read in one go and recorded in one transaction."""
@@ -46,11 +46,11 @@ class BatchDependencies:
     finished attempt as JSON text.
     """
 
-    store: BatchStore
+    store: DatabaseBatchStore
     jobs: JobStore
     admission: Admission
     scheduler: Scheduler
-    kinds: Mapping[str, Validator]
+    kinds: Mapping[str, Kind]
     clock: Clock
     ids: Ids
     image_digest: Callable[[str], Awaitable[str]]
@@ -133,7 +133,7 @@ class Receiver:
 
     async def _run_key(self, submission: Submission, policy: ExecutionPolicy) -> str:
         """Return what has to be equal for two lines to be one attempt: input, policy and image."""
-        image = image_of(self._deps.kinds[submission.kind], policy)
+        image = self._deps.kinds[submission.kind].image_of(policy)
         if image not in self._images:
             self._images[image] = await self._image(image)
         parts = (submission.input_digest, policy.digest, self._images[image])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -9,13 +10,23 @@ from functools import cache
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; an error of ours is one line on standard error."""
-    from assayd.errors import AssaydError
-
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that cannot show a character gets a question mark
             stream.reconfigure(errors="replace")
     try:
-        return _run(_address_first(list(sys.argv[1:] if arguments is None else arguments)))
+        code = _tell_errors(list(sys.argv[1:] if arguments is None else arguments))
+        # Without this, the interpreter notices a closed pipe only while it exits, and complains.
+        print(end="", flush=True)
+    except BrokenPipeError:
+        return _reader_gone()
+    return code
+
+
+def _tell_errors(arguments: list[str]) -> int:
+    from assayd.errors import AssaydError
+
+    try:
+        return _run(_address_first(arguments))
     except AssaydError as error:
         from assayd.cli.exits import exit_code
         from assayd.cli.terminal import plain
@@ -32,10 +43,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return REFUSED
+    except PermissionError as error:
+        from assayd.cli.exits import REFUSED
+        from assayd.cli.terminal import plain
+
+        print(f"assay: {plain(str(error.filename))}: {error.strerror}", file=sys.stderr)
+        return REFUSED
     except KeyboardInterrupt:
         from assayd.cli.exits import INTERRUPTED
 
         return INTERRUPTED
+
+
+def _reader_gone() -> int:
+    """Discard the output that is left, and return the exit code for it: `head` has read enough, for one.
+
+    The interpreter flushes both streams while it exits, and would complain about the closed pipe.
+    """
+    from assayd.cli.exits import READER_GONE
+
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+    return READER_GONE
 
 
 def _run(arguments: list[str]) -> int:
@@ -47,6 +78,8 @@ def _run(arguments: list[str]) -> int:
     try:
         _program()(arguments, prog_name="assay")
     except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # which click makes an exit with 1 of
+            raise end.__context__ from None
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     return 0
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
+from assayd.cli.amounts import duration
 from assayd.cli.batch_files import BatchOutputs, write_files
 from assayd.cli.batch_progress import follow
 from assayd.cli.exits import CANCELLED, FAILED, INTERRUPTED, TROUBLE, VALIDATED
@@ -67,7 +68,7 @@ def send_and_follow(
     if outputs.as_json:
         print_json(summary.document(batch))
     else:
-        out().lines((*status_lines(batch), *summary.lines()))
+        out().lines((*status_lines(batch), *summary.lines(), *_next_step(batch)))
     return exit_code(batch["counts"])
 
 
@@ -84,7 +85,7 @@ def status_lines(batch: Document) -> Iterator[StyledLine]:
     """Return the lines that show how far a batch is."""
     counts = batch["counts"]
     done = f"{counts['total'] - counts['waiting']} of {counts['total']} done"
-    yield line((plain(batch["name"]), "bold"), f"  {batch['state']}, {done}")
+    yield line((plain(batch["name"]), "bold"), f"  {batch['state']}, {done}{_took(batch)}")
     for verdict in ("validated", "failed", "error", "cancelled"):
         if counts[verdict]:
             bad = counts["malformed"] if verdict == "error" else 0
@@ -94,6 +95,22 @@ def status_lines(batch: Document) -> Iterator[StyledLine]:
         yield line(f"{counts['waiting']:>8} waiting ({counts['running']} of them under way)")
     if batch["state"] == "open":
         yield line(("Not all lines have come; send them with: assay batch resume NAME FILE.jsonl", "yellow"))
+
+
+def _took(batch: Document) -> str:
+    if batch["finished_at"] is None:
+        return ""
+    began, ended = (datetime.fromisoformat(batch[name]) for name in ("created_at", "finished_at"))
+    return f" in {duration((ended - began).total_seconds() * 1000)}"
+
+
+def _next_step(batch: Document) -> Iterator[StyledLine]:
+    """Name the command that lists what is not validated, if there is any."""
+    if batch["counts"]["total"] > batch["counts"]["validated"]:
+        yield line("")
+        yield line(
+            f"Lines that are not validated: assay batch results {plain(batch['name'])} --failed", hang=None
+        )
 
 
 def batch_row(batch: Document) -> Sequence[str]:

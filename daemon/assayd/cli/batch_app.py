@@ -121,12 +121,20 @@ def list_batches(
 
 
 @batch_app.command("results")
-def print_results(context: typer.Context, name: Name) -> None:
+def print_results(
+    context: typer.Context,
+    name: Name,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Print only lines that are not validated.")
+    ] = False,
+) -> None:
     """Print a line of JSON per line of the file, with the attempt and its report."""
     import json
 
     with _client(context) as client:
         for result in client.batch_results(find_batch(client, name)):
+            if failed and result["verdict"] == "validated":
+                continue
             sys.stdout.write(json.dumps(result, ensure_ascii=sys.stdout.isatty()) + "\n")
 
 

@@ -27,6 +27,9 @@ def check(
     """Validate files, or all of the project; show those that are not validated, and return the worst code."""
     reports = ReportFiles(sarif=sarif, junit=junit)
     reports.require_one_on_stdout()
+    for named in files:
+        if not named.exists():  # before anything is submitted: a slip of the hand would pass every time
+            raise RequestError("file.unreadable", f"{named}: no such file or directory")
     done: list[tuple[Document, Origin]] = []
     with PlainClient(daemon) as client:
         for path, project in _wanted(files):
@@ -85,7 +88,8 @@ def _show(path: Path, attempt: Document, origin: Origin, *, verbose: bool) -> No
     from assayd.cli.screen import line
 
     if verbose or attempt["verdict"] != "validated":
-        out().lines(render(attempt, origin))
+        screen = out()
+        screen.lines(render(attempt, origin, width=screen.width))
     else:
         out().print(line(f"{_near(path)}: ") + verdict_line(attempt))
 

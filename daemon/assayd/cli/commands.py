@@ -27,6 +27,8 @@ def validate(  # noqa: PLR0913  (one parameter per option)
     cases: Path | None,
     intent: str | None,
     repair: str | None,
+    out: Path | None,
+    in_place: bool,
     webhook: str | None,
     as_json: bool,
     fields: str | None,
@@ -40,6 +42,7 @@ def validate(  # noqa: PLR0913  (one parameter per option)
     """Validate files and show the report; with `watch`, again at every save."""
     from assayd.cli.validate import ValidateRequest
     from assayd.cli.validating import ReportFiles, Shown, validate_once
+    from assayd.cli.written import Written
 
     request = ValidateRequest(
         kind=kind,
@@ -61,13 +64,15 @@ def validate(  # noqa: PLR0913  (one parameter per option)
         form="yaml" if as_yaml else form,
         reports=ReportFiles(sarif=sarif, junit=junit),
     )
+    written = Written(out=out, in_place=in_place)
+    written.require_possible(repair, files)
     if not watch:
-        return validate_once(daemon, request, repair, shown)
+        return validate_once(daemon, request, repair, shown, written)
     from assayd.cli.watch import watch as watch_files
 
     watched = [*files, *(path for path in (input_file, cases) if path is not None)]
     return watch_files(
-        lambda: validate_once(daemon, request, repair, shown), watched, clear=sys.stdout.isatty()
+        lambda: validate_once(daemon, request, repair, shown, written), watched, clear=sys.stdout.isatty()
     )
 
 
@@ -83,6 +88,7 @@ def list_attempts(  # noqa: PLR0913  (one parameter per filter)
     rule: str | None,
     uid: int | None,
     limit: int,
+    wide: bool,
     as_json: bool,
 ) -> int:
     """List attempts, newest first."""
@@ -101,21 +107,26 @@ def list_attempts(  # noqa: PLR0913  (one parameter per filter)
     if as_json:
         print_json(page)
         return VALIDATED
-    from assayd.cli.listing import ATTEMPT_HEADS, attempt_row
+    from assayd.cli.listing import ATTEMPT_HEADS, attempt_row, attempt_row_for_people
     from assayd.cli.table import print_table
 
     screen = out()
-    today = _today() if screen.is_terminal else None
-    print_table(screen, ATTEMPT_HEADS, [attempt_row(attempt, today) for attempt in page["attempts"]])
+    today = _today()
+    rows = [
+        attempt_row_for_people(attempt, today, wide=wide) if screen.is_terminal else attempt_row(attempt)
+        for attempt in page["attempts"]
+    ]
+    print_table(screen, ATTEMPT_HEADS, rows)
     return VALIDATED
 
 
-def show(
+def show(  # noqa: PLR0913  (one parameter per option)
     daemon: Target,
     *,
     attempt_id: str,
     form: str | None,
     steps: bool,
+    code: bool,
     as_json: bool,
     fields: str | None,
 ) -> int:
@@ -123,11 +134,15 @@ def show(
     from assayd.cli.ids import attempt_id as find
     from assayd.cli.kinds import ShownAttempt, form_of
     from assayd.cli.validating import print_attempt
+    from assayd.cli.written import print_code
 
     form = "steps" if steps else form
     as_json = as_json or fields is not None
     with PlainClient(daemon) as client:
         attempt = client.attempt(find(client, attempt_id))
+        if code:
+            print_code(client, attempt)
+            return VALIDATED
         if form is not None:
             form_of(attempt["kind"], form)(ShownAttempt(client=client, attempt=attempt, as_json=as_json))
             return VALIDATED

@@ -15,6 +15,8 @@ UNREACHABLE = 4
 CANCELLED = 5
 INTERRUPTED = 130
 """By the keyboard, while nothing was there to cancel: what a shell expects."""
+READER_GONE = 141
+"""Nobody reads the output any more, as after `| head`: 128 and SIGPIPE's number, what a shell expects."""
 
 OF_VERDICT: Mapping[str, int] = {
     "validated": VALIDATED,

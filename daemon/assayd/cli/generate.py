@@ -6,7 +6,7 @@ import re
 import sys
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assayd.cli.exits import CANCELLED, FAILED, TROUBLE, VALIDATED
+from assayd.cli.failures import failed_lines
+from assayd.cli.screens.naming import NAME
 from assayd.client import Conflict, Document, PlainClient, Target
 from assayd.errors import RequestError
 
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 generate_app = typer.Typer()
 
 OF_OUTCOME = {"validated": VALIDATED, "cancelled": CANCELLED, "provider_failed": TROUBLE}
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _SCHEMA_SUFFIX = ".sql"
 
 
@@ -115,7 +116,7 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         raise typer.Exit(_on_screens(context.find_root().obj, request, given, name=wanted, out=out))
     if not words:
         raise RequestError("usage", "say what it is for: assay generate KIND WORDS; only screens ask for it")
-    request["context"] = read_context(given)
+    request["context"] = read_context(kind, given)
     with PlainClient(context.find_root().obj) as client:
         generation = wait(client, client.generate(**request), tell=not as_json)
         submitted = _submitted(client, generation)
@@ -151,7 +152,7 @@ def review(
     daemon = context.find_root().obj
     with PlainClient(daemon) as client:
         found = attempt_id(client, attempt)
-    raise typer.Exit(_ended(Wizard(Session(daemon, provider=provider), reviewed=found)))
+    raise typer.Exit(leave(Wizard(Session(daemon, provider=provider), reviewed=found)))
 
 
 def on_a_terminal() -> bool:
@@ -164,14 +165,17 @@ def _on_screens(daemon: Target, request: dict[str, Any], given: Given, *, name: 
     from assayd.cli.screens.wizard import Wizard
 
     session = Session(daemon, provider=request["provider"])
-    return _ended(Wizard(session, asked=Asked(**request), given=given, name=name), out)
+    return leave(Wizard(session, asked=Asked(**request), given=given, name=name, out=out), out)
 
 
-def _ended(wizard: Wizard, out: Path | None = None) -> int:
+def leave(wizard: Wizard, out: Path | None = None) -> int:
     """Run screens to their end; return the exit code."""
     ended = wizard.run()
     if ended is None:
         return CANCELLED
+    if ended.rules is not None:
+        write_texts({"": ended.rules.text}, ended.rules.path)
+        print(f"Accepted: the rules of {ended.rules.name} are in {ended.rules.path}")
     if ended.approved is not None:
         print(f"Approved: {ended.approved}")
         if out is not None and ended.outcome is not None and ended.outcome.submission is not None:
@@ -180,31 +184,50 @@ def _ended(wizard: Wizard, out: Path | None = None) -> int:
     return ended.code
 
 
-def read_context(given: Given) -> dict[str, object]:
+def read_context(kind: str, given: Given) -> dict[str, object]:
     """Return what comes with the words; which kind takes what, the daemon says.
+
+    Files are put where `assay validate` puts them.
 
     Raises: RequestError, naming the option or file at fault.
     """
+    from assayd.cli.kinds import command_line_of
     from assayd.cli.validate import read_files, read_input, read_object, read_settings
     from assayd.static.submitted_file import payload_of
 
-    context: dict[str, object] = dict(read_settings(given.options, "--option"))
+    with _about("options"):
+        context: dict[str, object] = dict(read_settings(given.options, "--option"))
     if given.sample_paths:
         context["sample_paths"] = list(given.sample_paths)
     if given.files:
-        read = read_files(given.files)
-        context["files"] = {name: payload_of(content) for name, (_, content) in read.items()}
+        placed = command_line_of(kind).placed
+        with _about("files"):
+            read = read_files(given.files)
+        context["files"] = {placed(name): payload_of(content) for name, (_, content) in read.items()}
     if given.examples:
-        context["cases"] = [read_object(text, "--example") for text in given.examples]
-    if (inputs := read_input(given.inputs)) is not None:
+        with _about("cases"):
+            context["cases"] = [read_object(text, "--example") for text in given.examples]
+    with _about("inputs"):
+        inputs = read_input(given.inputs)
+    if inputs is not None:
         context["inputs"] = dict(inputs)
     if given.database is not None:
-        [(_, content)] = read_files([given.database]).values()
+        with _about("database"):
+            [(_, content)] = read_files([given.database]).values()
         is_schema = given.database.suffix == _SCHEMA_SUFFIX
         database = {"schema_sql": content.decode("utf-8", "replace")} if is_schema else None
         rows = {"sample_rows": True} if given.sample_rows else {}
         context["database"] = database or {"base64": b64encode(content).decode(), **rows}
     return context
+
+
+@contextmanager
+def _about(part: str) -> Iterator[None]:
+    """Have what is refused within name that part of the context."""
+    try:
+        yield
+    except RequestError as problem:
+        raise RequestError(problem.code, problem.message, field=f"context.{part}") from problem
 
 
 def wait(client: PlainClient, generation: Document, *, tell: bool) -> Document:
@@ -267,7 +290,7 @@ def described(generation: Document, submission: Document | None) -> Iterator[str
         verdict = attempt["verdict"] or ("duplicate" if attempt["duplicate"] else "no submission")
         yield f"{attempt['number']}. {verdict}  {attempt['attempt_id'] or ''}".rstrip()
         if attempt["original_error"]:
-            yield "   failed: " + plain(" ".join(attempt["original_error"].split()))[:300]
+            yield from (f"   {said}" for said in failed_lines(attempt["original_error"]))
         yield f"   reason: {plain(attempt['fix_reason'])}"
     detail = f" ({plain(generation['detail'])})" if generation["detail"] else ""
     yield f"Generation: {generation['outcome'] or generation['state']}{detail}"
@@ -302,7 +325,7 @@ def _name_of(name: str | None, out: Path | None) -> str:
     Raises: RequestError ``library.name``.
     """
     wanted = name or (out.stem if out is not None else "")
-    if not _NAME.fullmatch(wanted):
+    if not NAME.fullmatch(wanted):
         message = f"--yes approves under a name of a-z, 0-9, _ and -, not {wanted!r}; give --name or --out"
         raise RequestError("library.name", message, field="name")
     return wanted

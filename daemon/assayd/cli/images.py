@@ -138,7 +138,7 @@ def _names_of_users(image: str) -> Sequence[str]:
     settings = load_settings()
     kinds = registry.load(settings.validators).values()
     named = load_profiles(settings).images().get(image, ())
-    parts = [f"kind {kind.kind}" for kind in kinds if kind.image == image]
+    parts = [f"kind {kind.name}" for kind in kinds if kind.image == image]
     return [*parts, *(f"profile {name}" for name in named)]
 
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from assayd.client import Document, PlainClient
 from assayd.errors import ConfigError, RequestError
 from assayd.kinds import registry
 from assayd.ports.command_line import CommandLine, FromFiles
+from assayd.static import submitted_file
 
 if TYPE_CHECKING:
-    from assayd.ports.validator import Validator
+    from assayd.kind import Kind
 
 KIND_HEADS = ("kind", "policy", "image", "stages")
 
@@ -47,7 +49,7 @@ Form = Callable[[ShownAttempt], None]
 """Prints an attempt; what `CommandLine.forms` refers to."""
 
 
-def find_kind(kind: str) -> Validator:
+def find_kind(kind: str) -> Kind:
     """Return the validator of a kind.
 
     Raises: RequestError ``kind.unknown``; ConfigError, when the settings or a validator cannot be used.
@@ -56,23 +58,19 @@ def find_kind(kind: str) -> Validator:
 
 
 def from_files_of(kind: str) -> FromFiles:
-    """Return what makes a payload of files for a kind, without its validator where that can be.
-
-    Raises: as `find_kind`.
-    """
+    """Return the function that makes a payload of files for a kind. Raises: as `find_kind`."""
     reference = command_line_of(kind).from_files
     if reference:
         return cast("FromFiles", registry.resolve(reference))
-    return find_kind(kind).from_files
+    return partial(submitted_file.code_from_files, field=find_kind(kind).code_field)
 
 
 def single_sources(kind: str) -> list[str]:
     """Return the fields of a kind's payload that are one source text each. Raises: as `find_kind`."""
-    from assayd.ports.validator import Bounded, Cap
+    from assayd.kind import Cap
 
-    validator = find_kind(kind)
-    bounded = validator.bounded.items() if isinstance(validator, Bounded) else ()
-    return [path for path, cap in bounded if cap is Cap.SOURCE and "." not in path]
+    bounded = find_kind(kind).bounded or {}
+    return [path for path, cap in bounded.items() if cap is Cap.SOURCE and "." not in path]
 
 
 def command_line_of(kind: str) -> CommandLine:

@@ -14,6 +14,9 @@ library_app = typer.Typer(no_args_is_help=True)
 
 Entry = Annotated[str, typer.Argument(metavar="NAME[@VERSION]", help="The entry; else its newest version.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Uid = Annotated[
+    int | None, typer.Option(min=0, help="User whose library is meant; only operators may name others.")
+]
 HEADS = ("name", "version", "kind", "approved", "by", "asked for")
 INTENT_CHARS = 60
 
@@ -27,11 +30,17 @@ def find_entry(client: PlainClient, reference: str) -> Document:
 
     Raises: RequestError ``library.reference``; NotFound.
     """
+    name, version = parted(reference)
+    newest = client.library_history(name)["entries"][0]["version"] if version is None else version
+    return client.library_entry(name, newest)
+
+
+def parted(reference: str) -> tuple[str, int | None]:
+    """Return name and version of ``NAME`` or ``NAME@VERSION``. Raises: RequestError ``library.reference``."""
     name, at, version = reference.partition("@")
     if at and not (version.isascii() and version.isdigit() and int(version) > 0):
         raise RequestError("library.reference", f"{reference!r} is not NAME or NAME@VERSION, like months@2")
-    newest = int(version) if at else client.library_history(name)["entries"][0]["version"]
-    return client.library_entry(name, newest)
+    return name, int(version) if at else None
 
 
 @library_app.command("approve")
@@ -59,22 +68,24 @@ def approve(
 def list_entries(
     context: typer.Context,
     limit: Annotated[int, typer.Option(min=1, max=500, help="How many.")] = 100,
+    uid: Uid = None,
     as_json: Json = False,
 ) -> None:
     """List your library: the newest version of each name."""
     with _client(context) as client:
-        _print_entries(client.library(limit=limit), as_json=as_json)
+        _print_entries(client.library(limit=limit, uid=uid), as_json=as_json)
 
 
 @library_app.command("history")
 def history(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name.")],
+    uid: Uid = None,
     as_json: Json = False,
 ) -> None:
     """List all versions of a name, newest first."""
     with _client(context) as client:
-        _print_entries(client.library_history(name), as_json=as_json)
+        _print_entries(client.library_history(name, uid=uid), as_json=as_json)
 
 
 @library_app.command("show")
@@ -111,6 +122,31 @@ def export(
         found = find_entry(client, entry)
     write_texts(texts_of(found["submission"]), out)
     print(f"{found['name']}@{found['version']} is in {out}")
+
+
+@library_app.command("remove")
+def remove(
+    context: typer.Context,
+    entry: Annotated[
+        str, typer.Argument(metavar="NAME[@VERSION]", help="The entry. Without a version: all versions.")
+    ],
+    uid: Uid = None,
+    as_json: Json = False,
+) -> None:
+    """Remove a version of a name, or the name with all versions.
+
+    The attempts stay until retention removes them.
+    """
+    from assayd.cli.terminal import print_json
+
+    name, version = parted(entry)
+    with _client(context) as client:
+        removed = client.remove_from_library(name, version, uid=uid)
+    if as_json:
+        print_json(removed)
+        return
+    for one in removed["entries"]:
+        print(f"Removed: {one['name']}@{one['version']}")
 
 
 @library_app.command("diff")

@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from assayd.cli.amounts import duration
+from assayd.cli.amounts import count, duration
 from assayd.cli.screen import StyledLine, line
 from assayd.cli.table import STYLES, print_table
-from assayd.cli.terminal import out, plain
+from assayd.cli.terminal import out, plain, shorten
 from assayd.client import Document, StreamEvent
 
 __all__ = ["STYLES", "print_table"]
 
 
-def attempt_row(attempt: Document, today: str | None = None) -> list[str]:
-    """Return the cells of one attempt; with a date for `today`, its time in short, for people."""
+LABEL_CHARS = 40
+"""Of all labels of an attempt, in a list for people."""
+
+
+def attempt_row(attempt: Document) -> list[str]:
+    """Return the cells of one attempt for a program; the last has its rules, or our own error."""
+    return [*_attempt_cells(attempt, None), _labels(attempt), " ".join(_reasons(attempt))]
+
+
+def attempt_row_for_people(attempt: Document, today: str, *, wide: bool) -> list[str]:
+    """Return the cells of one attempt: its time in short, and why it failed together with its labels.
+
+    Without `wide`, of the rules the first and how many more there are, and the beginning of the labels.
+    """
+    labels, reasons = _labels(attempt), _reasons(attempt)
+    if not wide:
+        labels = shorten(labels, LABEL_CHARS)
+        reasons = [*reasons[:1], *([f"+{len(reasons) - 1}"] if len(reasons) > 1 else [])]
+    return [*_attempt_cells(attempt, today), "  ".join(filter(None, (" ".join(reasons), labels)))]
+
+
+def _attempt_cells(attempt: Document, today: str | None) -> list[str]:
     total = attempt["timings_ms"]["total"]
     return [
         attempt["id"],
@@ -24,8 +44,15 @@ def attempt_row(attempt: Document, today: str | None = None) -> list[str]:
         attempt["verdict"] or attempt["state"],
         short_time(attempt["created_at"], today),
         "" if total is None else duration(total),
-        " ".join(f"{key}={value}" for key, value in sorted(attempt["labels"].items())),
     ]
+
+
+def _labels(attempt: Document) -> str:
+    return " ".join(f"{key}={value}" for key, value in sorted(attempt["labels"].items()))
+
+
+def _reasons(attempt: Document) -> list[str]:
+    return [attempt["error"]["code"]] if attempt["error"] is not None else list(attempt["rules"])
 
 
 def short_time(at: str, today: str | None) -> str:
@@ -44,7 +71,7 @@ def artifact_row(artifact: Document, *, whole: bool) -> list[str]:
 
 
 ARTIFACT_HEADS = ("name", "bytes", "type", "sha256")
-ATTEMPT_HEADS = ("id", "kind", "verdict", "created", "took", "labels")
+ATTEMPT_HEADS = ("id", "kind", "verdict", "created", "took", "rule, labels")
 
 
 def policy_row(policy: Document) -> list[str]:
@@ -98,6 +125,21 @@ def check_row(check: Document) -> list[str]:
     """Return the cells of one check of the daemon's health."""
     took = f"{check['took_ms'] / 1000:.1f} s" if check["took_ms"] else ""
     return [check["status"], check["check"], check["detail"], check["remedy"], took]
+
+
+def check_lines(checks: Sequence[Document]) -> Iterator[StyledLine]:
+    """Return the checks for people: a line each, remedies below, and the number of bad ones."""
+    width = max((len(check["check"]) for check in checks), default=0)
+    for check in checks:
+        status, name = check["status"], plain(check["check"])
+        took = f"  {check['took_ms'] / 1000:.1f} s" if check["took_ms"] else ""
+        head = (f"{status:<4}", STYLES[status])
+        yield line(head, f"  {name:<{width}}  {plain(check['detail'])}", (took, "dim"), hang=width + 8)
+        if check["remedy"]:
+            yield line(f"{'':6}fix: ", (plain(check["remedy"]), "bold"), hang=11)
+    bad = {status: sum(check["status"] == status for check in checks) for status in ("fail", "warn")}
+    yield line("")
+    yield line(f"{count(len(checks), 'check')}: {bad['fail']} failed, {count(bad['warn'], 'warning')}")
 
 
 CHECK_HEADS = ("", "check", "seen", "remedy", "took")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from assayd.client import Document
+from assayd.model.text_limits import SNIPPET_CHARS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,11 +22,12 @@ class Origin:
     texts: Mapping[str, bytes] = field(default_factory=dict)
 
     def place(self, finding: Document) -> tuple[str | None, int | None]:
-        """Return ``FILE:LINE`` of a finding, as far as it is known, and the number of its first line."""
+        """Return ``FILE:LINE:COLUMN`` of a finding, as far as it is known, and its first line's number."""
         shown, number = self.found(finding)
         if shown is None or number is None:
             return shown, finding["line"]
-        return f"{shown}:{number}", number
+        column = "" if finding["column"] is None else f":{finding['column']}"
+        return f"{shown}:{number}{column}", number
 
     def found(self, finding: Document) -> tuple[str | None, int | None]:
         """Return file and line of a finding, each None where it cannot be told."""
@@ -33,6 +35,14 @@ class Origin:
         if name is None:
             return finding["file"], number
         return self.paths[name], _found(self.texts[name], number, finding["snippet"])
+
+    def source(self, finding: Document) -> list[str]:
+        """Return the lines that a finding shows; the first in full where the report has a part of it."""
+        first, *others = (finding["snippet"] or "").rstrip("\n").split("\n")
+        name = self._name(finding)
+        if name is not None and (number := self.found(finding)[1]) is not None and is_cut(first):
+            first = _lines(self.texts[name])[number - 1]
+        return [first.removesuffix("\r"), *others]
 
     def _name(self, finding: Document) -> str | None:
         """Return under which name the file was sent that a finding speaks of: that name, or a part of it."""
@@ -55,12 +65,28 @@ def _found(text: bytes, number: int | None, snippet: str | None) -> int | None:
     """Return the line of a file that is a finding's; None where it cannot be told."""
     if number is None or not snippet:
         return number
-    wanted = snippet.split("\n", 1)[0].strip()
-    lines = [line.strip() for line in text.decode("utf-8", "replace").splitlines()]
-    if number <= len(lines) and lines[number - 1] == wanted:
+    wanted = snippet.split("\n", 1)[0]
+    lines = _lines(text)
+    if number <= len(lines) and _is_shown_as(lines[number - 1], wanted):
         return number
-    same = [place for place, line in enumerate(lines, 1) if line == wanted]
+    same = [place for place, line in enumerate(lines, 1) if _is_shown_as(line, wanted)]
     return same[0] if len(same) == 1 else None
+
+
+def _lines(text: bytes) -> list[str]:
+    """Return the lines of a text as findings count them: a form feed, for one, ends none."""
+    return text.decode("utf-8", "replace").split("\n")
+
+
+def _is_shown_as(line: str, snippet: str) -> bool:
+    if is_cut(snippet):
+        return line.strip().startswith(snippet[:-1].strip())
+    return line.strip() == snippet.strip()
+
+
+def is_cut(snippet: str) -> bool:
+    """Return whether a snippet is the beginning of a line that was too long."""
+    return len(snippet) == SNIPPET_CHARS and snippet.endswith("…")
 
 
 def _has(text: bytes, number: int | None, snippet: str | None) -> bool:

@@ -19,10 +19,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from assayd import did_you_mean
 from assayd.cli.kinds import from_files_of
 from assayd.cli.origin import Origin
 from assayd.cli.validate import read_files
-from assayd.errors import ConfigError
+from assayd.errors import RequestError
 from assayd.ports.command_line import FileOptions
 
 NAME = ".assay.toml"
@@ -37,6 +38,7 @@ KEYS: Mapping[str, type] = {
     "labels": dict,
     "folder": bool,
 }
+TYPE_NAMES = {str: "a string", list: "an array", dict: "a table", bool: "true or false"}
 FOLDER_KINDS = frozenset({"module"})
 """A submission of them is the folder that a file is in, unless `folder` says otherwise."""
 
@@ -73,24 +75,24 @@ class Project:
 def find_project(path: Path) -> Project | None:
     """Return the project that a file is in: the nearest `.assay.toml` above it.
 
-    Raises: ConfigError ``project``, with what is wrong in that file.
+    Raises: RequestError ``project``, with what is wrong in that file.
     """
     for folder in (path, *path.parents):
-        if (folder / NAME).is_file():
+        if os.path.isfile(folder / NAME):  # noqa: PTH113  (Path.is_file() raises for a folder that is not ours)
             return read_project(folder / NAME)
     return None
 
 
 def read_project(path: Path) -> Project:
-    """Return what a `.assay.toml` says. Raises: ConfigError ``project``."""
+    """Return what a `.assay.toml` says. Raises: RequestError ``project``."""
     _require_trusted(path)
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigError("project", f"{path}: {error}") from error
+        raise RequestError("project", f"{path}: {error}") from error
     tables = document.get("file")
     if document.keys() != {"file"} or not isinstance(tables, list) or not tables:
-        raise ConfigError("project", f"{path}: it holds tables [[file]] and nothing else")
+        raise RequestError("project", f"{path}: it holds tables [[file]] and nothing else")
     for table in tables:
         _require_known(path, table)
     return Project(root=path.parent, tables=tuple(tables))
@@ -102,17 +104,21 @@ def _require_trusted(path: Path) -> None:
         found = each.stat()
         if found.st_uid not in {0, os.geteuid()} or found.st_mode & stat.S_IWOTH:
             message = f"{path} is not read, as others may have written it"
-            raise ConfigError("project", f"{message}: {each} has to be yours, and not writable by all")
+            raise RequestError("project", f"{message}: {each} has to be yours, and not writable by all")
 
 
-def _require_known(path: Path, table: Mapping[str, Any]) -> None:
+def _require_known(path: Path, table: object) -> None:
+    if not isinstance(table, dict):
+        raise RequestError("project", f"{path}: [[file]] must be a table, not {table!r}")
     for key, value in table.items():
-        if not isinstance(value, KEYS.get(key, ())):
-            known = ", ".join(KEYS)
-            message = f"{path}: [[file]] {key} = {value!r}: there are {known}, each of its type"
-            raise ConfigError("project", message)
+        if key not in KEYS:
+            message = f"{path}: [[file]]: unknown key {key}{did_you_mean.hint(key, KEYS)}"
+            raise RequestError("project", f"{message}; known keys: {', '.join(KEYS)}")
+        if not isinstance(value, KEYS[key]):
+            message = f"{path}: [[file]]: {key} must be {TYPE_NAMES[KEYS[key]]}, not {value!r}"
+            raise RequestError("project", message)
     if not {"match", "kind"} <= table.keys():
-        raise ConfigError("project", f"{path}: every [[file]] needs match and kind")
+        raise RequestError("project", f"{path}: every [[file]] needs match and kind")
 
 
 def is_folder(table: Mapping[str, Any]) -> bool:
@@ -125,7 +131,7 @@ def submission_of(
 ) -> tuple[dict[str, object], Origin]:
     """Return what is submitted of a file, and where findings are in it.
 
-    Raises: RequestError, naming the file at fault; ConfigError.
+    Raises: RequestError, naming the file at fault.
     """
     read = read_files([path.parent if is_folder(table) else path])
     texts: dict[str, bytes] = {}

@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from assayd.cli.exits import CANCELLED, FAILED, VALIDATED
+from assayd.cli.failures import failed_lines
 from assayd.cli.fallback import described
 from assayd.cli.ids import attempt_id as find_attempt
 from assayd.cli.ids import repair_id as find_repair
@@ -231,12 +232,14 @@ def show_chain(client: PlainClient, attempt: Document) -> None:
         _show(client.repair_state(repair["id"]), as_json=False)
 
 
-def follow_repairs(client: PlainClient, attempt: Document, *, show: bool) -> Document:
-    """Wait for the repair that an attempt asked for; return the newest attempt of it."""
+def follow_repairs(
+    client: PlainClient, attempt: Document, *, show: bool, file: str | None = None
+) -> Document:
+    """Wait for the repair that an attempt asked for; return its newest attempt. `file` is what was sent."""
     for repair in client.repairs_of(attempt["id"])["repairs"]:
         ended = wait(client, repair)
         if show:
-            _show(ended, as_json=False)
+            _show(ended, as_json=False, file=file)
         ran = [fix["attempt_id"] for fix in ended["attempts"] if fix["attempt_id"]]
         if ran:
             attempt = client.attempt(ran[-1])
@@ -311,18 +314,23 @@ def _row(repair: Document) -> tuple[str, ...]:
     return (repair["id"], repair["kind"], repair["provider"], outcome, fixes, repair["started_at"])
 
 
-def _show(repair: Document, *, as_json: bool) -> None:
+def _show(repair: Document, *, as_json: bool, file: str | None = None) -> None:
     from assayd.cli.screen import line
     from assayd.cli.terminal import out, print_json
 
     if as_json:
         print_json(repair)
         return
-    out().lines(line(said, hang=None) for said in describe(repair))
+    out().lines(line(said, hang=None) for said in describe(repair, file))
 
 
-def describe(repair: Document) -> Iterator[str]:
-    """Return the lines that tell of a repair."""
+def _with_file(line: str, file: str) -> str:
+    """Return a line of a diff; where it names the field of a single code, with the file in its place."""
+    return f"{line[:4]}{file}" if line in {"--- payload.code", "+++ payload.code"} else line
+
+
+def describe(repair: Document, file: str | None = None) -> Iterator[str]:
+    """Return the lines that tell of a repair; changes of a single code are under the name of its file."""
     yield f"{repair['id']}  {repair['kind']} · {repair['provider']} · of {repair['attempt_id']}"
     for fix in repair["attempts"]:
         unused = "cannot be used" if fix["cause"] == "fix.unusable" else "under way"
@@ -331,9 +339,10 @@ def describe(repair: Document) -> Iterator[str]:
         yield f"{fix['number']}. {fix['passage']}: {verdict}" + (
             f"  {fix['attempt_id']}" if fix["attempt_id"] else ""
         )
-        yield "   failed: " + " ".join(printable(fix["original_error"]).split())[:300]
+        yield from (f"   {said}" for said in failed_lines(fix["original_error"]))
         yield f"   reason: {printable(fix['fix_reason'])}"
-        yield from (f"   {printable(line)}" for line in (fix.get("diff") or "").splitlines())
+        diff = (fix.get("diff") or "").splitlines()
+        yield from (f"   {printable(_with_file(line, file or fix['passage']))}" for line in diff)
     yield ""
     detail = f" ({printable(repair['detail'])})" if repair["detail"] else ""
     yield f"Repair: {repair['outcome'] or repair['state']}{detail}"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from assayd.cli.amounts import count, duration
+from assayd.cli.excerpt import excerpt
 from assayd.cli.kinds import command_line_of
-from assayd.cli.origin import UNKNOWN, Origin
-from assayd.cli.screen import StyledLine, line
+from assayd.cli.origin import UNKNOWN, Origin, is_cut
+from assayd.cli.screen import WIDTH_WHEN_PIPED, StyledLine, line
 from assayd.cli.terminal import plain, shorten
 from assayd.client import Document
 
@@ -29,6 +30,8 @@ TABLES = ("dataframe", "ndarray", "series")
 """Tags of values that have a preview below the line of their case."""
 MAX_PREVIEW_LINES = 30
 """Of the tables in a result."""
+MIN_SOURCE_WIDTH = 16
+"""Columns of a source line, however narrow the terminal is."""
 INTENT_CHARS = 200
 MAX_OUTPUT_LINES = 20
 """Of what the code printed, the last lines; `assay logs` has it all."""
@@ -36,34 +39,59 @@ MAX_OUTPUT_CHARS = 500
 """Of one of these lines."""
 
 
-def render(attempt: Document, origin: Origin = UNKNOWN) -> Iterator[StyledLine]:
-    """Return the lines that show a finished attempt."""
+def render(
+    attempt: Document, origin: Origin = UNKNOWN, *, width: int | None = None, verdict_last: bool = True
+) -> Iterator[StyledLine]:
+    """Return the lines that show a finished attempt; source is cropped to the width of the terminal.
+
+    The verdict is the last line, since that is what a terminal shows; with `verdict_last` false it is below
+    the stages.
+    """
     report = attempt["report"]
     yield line((attempt["id"], "bold"), f"  {plain(attempt['kind'])} · policy {plain(attempt['policy'])}")
     if attempt.get("intent"):
         yield line(f"Asked for: {plain(shorten(' '.join(attempt['intent'].split()), INTENT_CHARS))}")
     if report is not None:
         yield from render_stages(report["stages"])
-    yield verdict_line(attempt)
+    if not verdict_last:
+        yield verdict_line(attempt)
     if attempt["error"] is not None:
         yield line(
             (f"{plain(attempt['error']['code'])}: {plain(attempt['error']['message'])}", "red"), hang=2
         )
+    yield from _details(attempt, origin, width)
+    if verdict_last:
+        yield line("")
+        yield verdict_line(attempt)
+
+
+def _details(attempt: Document, origin: Origin, width: int | None) -> Iterator[StyledLine]:
+    report = attempt["report"]
     if report is not None:
-        yield from _findings(report["findings"], origin)
+        yield from _findings(report["findings"], origin, width)
         yield from _cases(report["runtime_results"], attempt["kind"])
     if attempt["execution"] is not None:
         yield from _output(attempt["execution"], attempt["id"])
         yield from _execution(attempt["execution"])
-    if attempt["bundle"] is not None:
+    if report is None and attempt["verdict"] in {"validated", "failed"}:
+        yield line((_gone(attempt), "yellow"), hang=2)
+    elif attempt["bundle"] is not None:
         yield line("")
         yield line((f"Bundle: {where_files_are(attempt)}", "dim"), hang=None)
+
+
+def _gone(attempt: Document) -> str:
+    """Return why an attempt with a verdict has no report."""
+    if attempt["bundle"] is None:
+        return "Its bundle was removed to make room, with report, output and files; the verdict stays."
+    return "Its bundle is missing or damaged, with report, output and files; the verdict stays."
 
 
 def where_files_are(attempt: Document) -> str:
     """Return the folder of an attempt's files where this user can look into it, else how they are fetched."""
     folder = attempt.get("bundle_path")
-    if folder is not None and Path(folder).is_dir():
+    # Not Path.is_dir(), which raises for a folder below one that this user may not enter, as the daemon's is.
+    if folder is not None and os.path.isdir(folder) and os.access(folder, os.R_OK | os.X_OK):  # noqa: PTH112
         return plain(folder)
     return f"assay artifacts {attempt['id']} --extract DIR"
 
@@ -86,20 +114,26 @@ def render_stages(stages: Sequence[Document]) -> Iterator[StyledLine]:
 
 
 def verdict_line(attempt: Document) -> StyledLine:
-    """Describe in one line what an attempt came to."""
+    """Return the verdict in one line: where it failed, how many cases passed, how many errors, how long."""
     report, verdict = attempt["report"], attempt["verdict"]
     cases = report and report["runtime_results"]
     detail = f" ({_tally(cases, attempt['kind'])})" if cases and cases["total"] else ""
+    took_ms = attempt["timings_ms"]["total"]
+    took = "" if took_ms is None else f", {duration(took_ms)}"
     if verdict == "validated":
-        warned = any(finding["severity"] == "warning" for finding in report["findings"])
-        return line("Validation: ", ("✓ Passed", "bold green"), " with warnings" * warned, detail)
+        warned = any(finding["severity"] == "warning" for finding in (report or {}).get("findings", ()))
+        return line("Validation: ", ("✓ Passed", "bold green"), " with warnings" * warned, detail, took)
     if verdict == "failed":
-        return line("Validation: ", ("✗ Failed", "bold red"), f" at {report['stage_reached']}{detail}")
+        if report is None:
+            return line("Validation: ", ("✗ Failed", "bold red"), detail, took)
+        errors = sum(finding["severity"] == "error" for finding in report["findings"])
+        found = f": {count(errors, 'error')}{took}"
+        return line("Validation: ", ("✗ Failed", "bold red"), f" at {report['stage_reached']}{detail}{found}")
     if verdict == "cancelled":
-        return line("Validation: ", ("– Cancelled", "bold yellow"))
+        return line("Validation: ", ("– Cancelled", "bold yellow"), took)
     if verdict is None:
         return line(f"Not finished yet: {attempt['state']}")
-    return line("Validation: ", ("! Error", "bold red"), "; nothing is known of the code")
+    return line("Validation: ", ("! Error", "bold red"), "; nothing is known of the code", took)
 
 
 def _tally(cases: Document, kind: str) -> str:
@@ -108,7 +142,7 @@ def _tally(cases: Document, kind: str) -> str:
     return f"{cases['passed']}/{count(cases['total'], command_line_of(kind).case)}{average}"
 
 
-def _findings(findings: Sequence[Document], origin: Origin) -> Iterator[StyledLine]:
+def _findings(findings: Sequence[Document], origin: Origin, width: int | None) -> Iterator[StyledLine]:
     groups = _grouped(findings)
     for group in groups[:MAX_FINDINGS]:
         finding = group[0]
@@ -116,7 +150,7 @@ def _findings(findings: Sequence[Document], origin: Origin) -> Iterator[StyledLi
         style = {"error": "red", "warning": "yellow"}.get(finding["severity"], "blue")
         head = f"{finding['severity']}[{plain(finding['rule'])}]"
         yield line((head, f"bold {style}"), f" {plain(finding['message'])}", hang=2)
-        yield from _excerpt(finding, origin, style)
+        yield from _excerpt(finding, origin, style, width)
         if others := _others(group, origin):
             yield line((f"   = also: {others}", "dim"), hang=11)
         if finding["suggestion"]:
@@ -148,8 +182,8 @@ def _others(group: Sequence[Document], origin: Origin) -> str:
     return f"line{'s' * (len(lines) > 1)} {shown}" + (f" and {more} more" if more > 0 else "")
 
 
-def _excerpt(finding: Document, origin: Origin, style: str) -> Iterator[StyledLine]:
-    """Show where it is and the source with its line numbers, and a caret under the column."""
+def _excerpt(finding: Document, origin: Origin, style: str, width: int | None) -> Iterator[StyledLine]:
+    """Show the place and the source with its line numbers, and underline the name at the column."""
     place, first = origin.place(finding)
     if place is not None:
         yield line((f"  --> {plain(place)}", "dim"), hang=None)
@@ -157,13 +191,17 @@ def _excerpt(finding: Document, origin: Origin, style: str) -> Iterator[StyledLi
         yield line((f"  line {first}", "dim"))
     if first is None or not finding["snippet"]:
         return
-    lines = plain(finding["snippet"].rstrip("\n").expandtabs(4)).split("\n")
-    width = len(str(first + len(lines) - 1)) + 2
+    lines = origin.source(finding)
+    gutter = len(str(first + len(lines) - 1)) + 2
+    room = max((width or WIDTH_WHEN_PIPED) - gutter - 3, MIN_SOURCE_WIDTH)
     for number, source in enumerate(lines, first):
-        yield line((f"{number:>{width}} │ ", "dim"), source, hang=width + 3)
-        column = finding["column"]
-        if number == first and column is not None and column <= len(source):
-            yield line((f"{'':>{width}} │ ", "dim"), " " * (column - 1), ("^", f"bold {style}"), hang=None)
+        column = finding["column"] if number == first else None
+        if column is not None and is_cut(source) and column >= len(source):
+            column = None  # in the part that the report does not have
+        shown, marks = excerpt(source, column, room)
+        yield line((f"{number:>{gutter}} │ ", "dim"), shown, hang=None)
+        if marks:
+            yield line((f"{'':>{gutter}} │ ", "dim"), (marks, f"bold {style}"), hang=None)
 
 
 def _cases(results: Document | None, kind: str) -> Iterator[StyledLine]:

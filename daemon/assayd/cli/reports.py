@@ -77,7 +77,8 @@ def _outcome(result: Document) -> Iterator[str]:
     first = failure["message"] if failure else errors[0]["message"] if errors else verdict
     kind = failure["code"] if failure else errors[0]["rule"] if errors else verdict
     tag = "failure" if verdict == "failed" else "error"
-    text = "\n".join(f"{each['rule']} line {each['line']}: {each['message']}" for each in findings)
+    said = ((each, each["message"].replace("\n", "\n    ")) for each in findings)
+    text = "\n".join(f"{each['rule']} line {each['line']}: {message}" for each, message in said)
     yield f"<{tag} type={_attribute(kind)} message={_attribute(first)}>{escape(_legal(text))}</{tag}>"
 
 

@@ -20,10 +20,12 @@ USUAL_WIDTH = 80
 _SGR = {
     "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36",
 }  # fmt: skip
+BLANK_ELLIPSIS = "\N{EM SPACE}"
+"""As wide as an ellipsis, which has three columns in ASCII: for marks below a line that begins with one."""
 # What each mark becomes where only ASCII can be shown: no two marks of a column are the same.
 _IN_ASCII = str.maketrans(
     {"✓": "+", "✗": "x", "⚠": "~", "–": "-", "…": "...", "→": "->", "▸": ">", "·": "-", "│": "|", "⏎": "\\n"}
-    | {"├": "|", "└": "`", "─": "-"}
+    | {"├": "|", "└": "`", "─": "-", BLANK_ELLIPSIS: "   "}
 )
 
 
@@ -170,7 +172,11 @@ def _cells_of(character: str) -> int:
 
 
 def _rows(shown: StyledLine, width: int | None) -> Iterator[StyledLine]:
-    """Cut a line at its newlines and, where it may be wrapped, to the width."""
+    """Cut a line at its newlines and, where it may be wrapped, to the width.
+
+    In a line that hangs, what follows a newline is marked as part of it: foreign text could else pass for a
+    line of ours.
+    """
     letters = [(letter, style) for text, style in shown.parts for letter in text]
     while True:
         end = next((place for place, (letter, _) in enumerate(letters) if letter == "\n"), None)
@@ -181,7 +187,11 @@ def _rows(shown: StyledLine, width: int | None) -> Iterator[StyledLine]:
             yield from _wrapped(row, width, min(shown.hang, width // 2))
         if end is None:
             return
-        letters = letters[end + 1 :]
+        letters = [*_continued(shown.hang or 0), *letters[end + 1 :]]
+
+
+def _continued(hang: int) -> Iterator[tuple[str, str]]:
+    return ((letter, "dim") for letter in (f"{'':{hang}}│ " if hang else ""))
 
 
 def _wrapped(letters: list[tuple[str, str]], width: int, hang: int) -> Iterator[StyledLine]:

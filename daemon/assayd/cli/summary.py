@@ -52,11 +52,16 @@ class Summary:
             "malformed": dict(self.errors.most_common()),
         }
 
+    @property
+    def causes_of_failures(self) -> Counter[str]:
+        """Return how runs ended that did not end well; `completed` is no cause of a failure."""
+        return Counter({name: number for name, number in self.causes.items() if name != "completed"})
+
     def lines(self) -> Iterator[StyledLine]:
         """Return the lines that show it to a person."""
         for head, counts in (
             ("Rules", self.rules),
-            ("Causes", self.causes),
+            ("Causes", self.causes_of_failures),
             ("Lines that cannot be submitted", self.errors),
         ):
             if counts:

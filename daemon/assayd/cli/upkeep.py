@@ -13,13 +13,15 @@ from assayd.errors import RequestError
 
 def doctor(daemon: Target, *, as_json: bool) -> int:
     """Let the daemon examine itself, and show what it says."""
-    from assayd.cli.listing import CHECK_HEADS, check_row
+    from assayd.cli.listing import CHECK_HEADS, check_lines, check_row
     from assayd.cli.table import print_table
 
     with PlainClient(daemon) as client:
         checks = client.doctor()["checks"]
     if as_json:
         print_json(checks)
+    elif out().is_terminal:
+        out().lines(check_lines(checks))
     else:
         print_table(out(), CHECK_HEADS, [check_row(check) for check in checks])
     return TROUBLE if any(check["status"] == "fail" for check in checks) else VALIDATED
@@ -34,7 +36,9 @@ def collect_garbage(daemon: Target, *, dry_run: bool, as_json: bool) -> int:
     if as_json:
         print_json(swept)
         return VALIDATED
-    what = f"{count(swept['attempts'], 'attempt')} and {count(swept['bundles'], 'stray bundle')}"
+    what = (
+        f"{count(swept['attempts'], 'attempt')} and {count(swept['bundles'], 'bundle')} of attempts that stay"
+    )
     verb = "would be removed" if dry_run else "removed"
     print(f"{what} {verb}, {swept['disk_bytes'] / 2**20:.1f} MiB")
     return VALIDATED

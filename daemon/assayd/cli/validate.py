@@ -11,7 +11,7 @@ from pathlib import Path
 
 from assayd.cli.exits import CANCELLED
 from assayd.cli.origin import Origin
-from assayd.client import Conflict, Document, PlainClient
+from assayd.client import Conflict, DaemonUnreachable, Document, PlainClient
 from assayd.errors import RequestError
 from assayd.ports.command_line import STDIN, FileOptions
 
@@ -90,6 +90,12 @@ def run(client: PlainClient, submission: Mapping[str, object], *, show_progress:
             client.cancel(attempt["id"])
         print(f"assay: {attempt['id']} is cancelled", file=sys.stderr)
         raise SystemExit(CANCELLED) from interrupt
+    except DaemonUnreachable as error:
+        message = (
+            f"the daemon went away; {attempt['id']} is accepted, and runs again once the daemon is back: "
+            f"assay show {attempt['id']}"
+        )
+        raise DaemonUnreachable("daemon.gone", message, retryable=True) from error
     return attempt
 
 
@@ -211,12 +217,16 @@ def _read_json(path: Path) -> object:
 
 def _read_value(text: str) -> object:
     try:
-        value: object = json.loads(text)
+        value: object = json.loads(text, parse_constant=_no_number)
     except ValueError:
         if "," in text:
             return [_read_value(item.strip()) for item in text.split(",") if item.strip()]
         return text
     return value
+
+
+def _no_number(name: str) -> object:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from assayd.cli.kinds import ShownAttempt, form_of
 from assayd.cli.origin import UNKNOWN, Origin
 from assayd.cli.terminal import out, plain, print_json
 from assayd.cli.validate import ValidateRequest, build_submission, run
+from assayd.cli.written import Written
 from assayd.client import Document, PlainClient, Target
 from assayd.errors import RequestError
 
@@ -65,11 +66,14 @@ class Shown:
         return self.as_json or self.retry_context or self.form is not None or self.reports.take_stdout
 
 
-def validate_once(daemon: Target, request: ValidateRequest, repair: str | None, shown: Shown) -> int:
+def validate_once(
+    daemon: Target, request: ValidateRequest, repair: str | None, shown: Shown, written: Written
+) -> int:
     """Validate what the line says, show it, and return the exit code."""
     shown.reports.require_one_on_stdout()
     print_form = None if shown.form is None else form_of(request.kind, shown.form)
     submission, origin = build_submission(request)
+    files = origin
     if repair is not None:
         submission["repair"] = {"provider": repair}
     with PlainClient(daemon) as client:
@@ -77,8 +81,10 @@ def validate_once(daemon: Target, request: ValidateRequest, repair: str | None, 
         if repair is not None and attempt["verdict"] == "failed":
             from assayd.cli.repair import follow_repairs
 
-            attempt = follow_repairs(client, attempt, show=not shown.quiet)
+            file = next(iter(origin.paths.values())) if len(origin.paths) == 1 else None
+            attempt = follow_repairs(client, attempt, show=not shown.quiet, file=file)
             origin = UNKNOWN  # it is another text by now
+        written.write(client, attempt, submission, files)
         shown.reports.write(client, attempt, origin)
         if print_form is not None:
             print_form(ShownAttempt(client=client, attempt=attempt, as_json=shown.as_json))
@@ -100,7 +106,8 @@ def print_attempt(
         return
     from assayd.cli.report import render
 
-    out().lines(render(attempt, origin))
+    screen = out()
+    screen.lines(render(attempt, origin, width=screen.width))
 
 
 def _print_retry_context(attempt: Document) -> None:

@@ -103,7 +103,13 @@ def refuse(status: int, headers: Mapping[str, str], body: bytes) -> NoReturn:
 
 def require_socket(address: Address) -> None:
     """Raise Unreachable when there is no socket: the HTTP library would leave one of its own open."""
-    if isinstance(address, SocketChoice) and not address.path.exists():
+    if not isinstance(address, SocketChoice):
+        return
+    try:
+        exists = address.path.exists()
+    except PermissionError as error:  # its folder may not be entered
+        raise lost(address, error) from error
+    if not exists:
         raise _unreachable(
             address, "there is no such socket", "start it with `assayd`, or name its socket with --socket"
         )
@@ -130,6 +136,8 @@ def _server_lost(server: ServerChoice, error: Exception) -> DaemonUnreachable:
 
 
 def _why(error: Exception) -> str:
+    if type(error).__name__ == "RemoteProtocolError":  # h11's and httpx's, in words of the protocol
+        return "it closed the connection before its answer was complete"
     return str(error) or type(error).__name__
 
 

@@ -96,14 +96,12 @@ def batch(name: str) -> ClientRequest[documents.BatchDocument]:
 
 def batches(*, cursor: str | None = None, limit: int = 20) -> ClientRequest[documents.BatchPageDocument]:
     """Return a page of batches."""
-    query = filter_query({"cursor": cursor, "limit": limit})
-    return _get(lambda: documents.BatchPageDocument, "batches", query=query)
+    return _get(lambda: documents.BatchPageDocument, "batches", cursor=cursor, limit=limit)
 
 
 def batch_items(name: str, *, after: int = 0, limit: int = 100) -> ClientRequest[documents.ItemPageDocument]:
     """Return a page of a batch's items, from beyond a line."""
-    query = filter_query({"after": after, "limit": limit})
-    return _get(lambda: documents.ItemPageDocument, "batches", name, "items", query=query)
+    return _get(lambda: documents.ItemPageDocument, "batches", name, "items", after=after, limit=limit)
 
 
 def batch_results(name: str) -> ClientRequest[documents.BatchResultDocument]:
@@ -134,8 +132,7 @@ def repairs_of(attempt_id: str) -> ClientRequest[documents.RepairPageDocument]:
 
 def repairs(*, cursor: str | None = None, limit: int = 20) -> ClientRequest[documents.RepairPageDocument]:
     """Return a page of repairs, newest first."""
-    query = filter_query({"cursor": cursor, "limit": limit})
-    return _get(lambda: documents.RepairPageDocument, "repairs", query=query)
+    return _get(lambda: documents.RepairPageDocument, "repairs", cursor=cursor, limit=limit)
 
 
 def repair_state(repair_id: str) -> ClientRequest[documents.RepairDocument]:
@@ -178,8 +175,7 @@ def generations(
     *, cursor: str | None = None, limit: int = 20
 ) -> ClientRequest[documents.GenerationPageDocument]:
     """Return a page of generations, newest first."""
-    query = filter_query({"cursor": cursor, "limit": limit})
-    return _get(lambda: documents.GenerationPageDocument, "generations", query=query)
+    return _get(lambda: documents.GenerationPageDocument, "generations", cursor=cursor, limit=limit)
 
 
 def generation_events(generation_id: str) -> ClientRequest[StreamEvent]:
@@ -197,22 +193,23 @@ def cancel_generation(generation_id: str) -> ClientRequest[documents.GenerationD
     return _post(lambda: documents.GenerationDocument, "generations", generation_id, "cancel")
 
 
-def hint_generation(generation_id: str, hint: str) -> ClientRequest[documents.GenerationDocument]:
-    """Go on with a finished generation. Raises: ClientError ``generation.running``."""
+def hint_generation(
+    generation_id: str, hint: str, *, attempt_id: str | None = None
+) -> ClientRequest[documents.GenerationDocument]:
+    """Go on with a finished generation, or with an edited attempt in the place of its last.
+
+    Raises: ClientError ``generation.running``.
+    """
+    document = {"hint": hint} | ({} if attempt_id is None else {"attempt_id": attempt_id})
     return _post(
-        lambda: documents.GenerationDocument, "generations", generation_id, "hint", document={"hint": hint}
+        lambda: documents.GenerationDocument, "generations", generation_id, "hint", document=document
     )
 
 
 def approve_generation(generation_id: str, name: str) -> ClientRequest[documents.LibraryEntryDocument]:
     """Put what a generation came to into the library. Raises: ClientError ``library.not_validated``."""
-    return _post(
-        lambda: documents.LibraryEntryDocument,
-        "generations",
-        generation_id,
-        "approve",
-        document={"name": name},
-    )
+    parts = ("generations", generation_id, "approve")
+    return _post(lambda: documents.LibraryEntryDocument, *parts, document={"name": name})
 
 
 def approve(attempt_id: str, name: str) -> ClientRequest[documents.LibraryEntryDocument]:
@@ -222,15 +219,24 @@ def approve(attempt_id: str, name: str) -> ClientRequest[documents.LibraryEntryD
     )
 
 
-def library(*, cursor: str | None = None, limit: int = 100) -> ClientRequest[documents.LibraryPageDocument]:
-    """Return a page of this user's library: the newest version of each name."""
-    query = filter_query({"cursor": cursor, "limit": limit})
-    return _get(lambda: documents.LibraryPageDocument, "library", query=query)
+def library(
+    *, cursor: str | None = None, limit: int = 100, uid: int | None = None
+) -> ClientRequest[documents.LibraryPageDocument]:
+    """Return a page of a library: the newest version of each name. `uid`: another user's, for operators."""
+    return _get(lambda: documents.LibraryPageDocument, "library", cursor=cursor, limit=limit, uid=uid)
 
 
-def library_history(name: str) -> ClientRequest[documents.LibraryPageDocument]:
-    """Return all versions of a name, newest first."""
-    return _get(lambda: documents.LibraryPageDocument, "library", name)
+def library_history(name: str, *, uid: int | None = None) -> ClientRequest[documents.LibraryPageDocument]:
+    """Return all versions of a name, newest first. `uid`: another user's, for operators."""
+    return _get(lambda: documents.LibraryPageDocument, "library", name, uid=uid)
+
+
+def remove_from_library(
+    name: str, version: int | None = None, *, uid: int | None = None
+) -> ClientRequest[documents.LibraryPageDocument]:
+    """Remove one version of a name, or all; return what was removed. `uid`: another user's, for operators."""
+    parts = ("library", name) if version is None else ("library", name, str(version))
+    return _delete(lambda: documents.LibraryPageDocument, *parts, query=filter_query({"uid": uid}))
 
 
 def library_entry(name: str, version: int) -> ClientRequest[documents.LibraryEntryDocument]:
@@ -329,9 +335,7 @@ def tokens() -> ClientRequest[documents.TokenListDocument]:
 
 def revoke_token(token_id: str) -> ClientRequest[documents.TokenDocument]:
     """End a token of a gateway."""
-    return ClientRequest(
-        method="DELETE", path=path("tokens", token_id), reads=lambda: documents.TokenDocument
-    )
+    return _delete(lambda: documents.TokenDocument, "tokens", token_id)
 
 
 def nodes() -> ClientRequest[documents.NodeListDocument]:
@@ -350,8 +354,13 @@ def resume_node(name: str) -> ClientRequest[documents.NodeDocument]:
 
 
 def _get(
-    reads: Callable[[], type[T]], *parts: str, query: Query = (), wait_s: float = 0.0
+    reads: Callable[[], type[T]],
+    *parts: str,
+    query: Query = (),
+    wait_s: float = 0.0,
+    **filters: str | int | None,
 ) -> ClientRequest[T]:
+    query = (*query, *filter_query(filters))
     return ClientRequest(method="GET", path=path(*parts), reads=reads, query=query, wait_s=wait_s)
 
 
@@ -365,6 +374,10 @@ def _post(
     return ClientRequest(
         method="POST", path=path(*parts), reads=reads, query=query, document=document, wait_s=wait_s
     )
+
+
+def _delete(reads: Callable[[], type[T]], *parts: str, query: Query = ()) -> ClientRequest[T]:
+    return ClientRequest(method="DELETE", path=path(*parts), reads=reads, query=query)
 
 
 def path(*parts: str) -> str:

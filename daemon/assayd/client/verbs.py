@@ -141,6 +141,7 @@ class Verbs:
     library = DocumentVerb(requests.library)
     library_history = DocumentVerb(requests.library_history)
     library_entry = DocumentVerb(requests.library_entry)
+    remove_from_library = DocumentVerb(requests.remove_from_library)
     policies = DocumentVerb(requests.policies)
     policy = DocumentVerb(requests.policy)
     check_policy = DocumentVerb(requests.check_policy)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field
 
 from assayd.documents.base import BaseDocument
+from assayd.kind import Kind
 from assayd.model.finding import Severity
 from assayd.ports.command_line import CommandLine
-from assayd.ports.generatable import Generatable
-from assayd.ports.validator import Validator
 
 
 class RuleDocument(BaseDocument):
@@ -40,6 +40,7 @@ class KindDocument(BaseDocument):
     context_schema: dict[str, Any] | None = Field(
         description="JSON Schema of the `context` of a generation; null where none is written from words."
     )
+    writers: list[str] = Field(description="Providers that can write it from a request in words.")
     rules: list[RuleDocument] = Field(description="Its rules.")
     options: list[KindOptionDocument] = Field(description="What `assay validate --option` may name.")
     forms: list[str] = Field(description="Further forms of its reports, for `assay show --form`.")
@@ -75,16 +76,21 @@ class PolicyCheckDocument(BaseDocument):
     policy: dict[str, Any] | None = Field(description="Its effective values; null with problems.")
 
 
-def kind_document(validator: Validator, shown: CommandLine) -> KindDocument:
-    """Return the document of a kind; `shown` is what it brings for the command line."""
+def kind_document(validator: Kind, shown: CommandLine, writers: Sequence[str]) -> KindDocument:
+    """Return the document of a kind; `shown` is what it brings for the command line.
+
+    `writers` are the configured providers that write code.
+    """
     good = next((sample for sample in validator.samples if sample.verdict == "validated"), None)
     return KindDocument.from_value(
         validator,
+        kind=validator.name,
         stages=[*(stage.name for stage in validator.stages), *validator.runtime_stages],
         payload_schema=validator.payload.model_json_schema(),
         context_schema=(
-            validator.generation_context.model_json_schema() if isinstance(validator, Generatable) else None
+            None if validator.generation_context is None else validator.generation_context.model_json_schema()
         ),
+        writers=list(writers) if validator.generation_context is not None else [],
         rules=[RuleDocument.from_value(rule) for rule in validator.rules],
         options=[KindOptionDocument.from_value(option) for option in shown.options],
         forms=list(shown.forms),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -10,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from assayd.documents.base import BaseDocument, Timestamp, milliseconds, written_time
 from assayd.documents.repairs import FixDocument, fix_document
 from assayd.documents.strict_json import with_texts
-from assayd.documents.submission import FreeLabelText, IntentText, LabelText, WebhookText
+from assayd.documents.submission import FreeLabelText, IntentText, LabelText, Ulid, WebhookText
 from assayd.model.generation import Draft, LibraryEntry
 from assayd.ports.generations import GenerationView
 
@@ -50,6 +51,9 @@ class HintBody(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     hint: str = Field(min_length=1, max_length=4096, description="What to do better.")
+    attempt_id: Ulid | None = Field(
+        None, description="The attempt to go on from, e.g. an edited one; null: the generation's last."
+    )
 
 
 class ApproveBody(BaseModel):
@@ -134,7 +138,7 @@ class LibraryEntryDocument(BaseDocument):
     chain: list[str] = Field(description="The attempts that led to it, oldest first.")
     approved_by: int = Field(description="User who approved it.")
     approved_at: Timestamp = Field(description="When.")
-    bundle: str | None = Field(description="Where its files are, as long as the entry is.")
+    bundle: str | None = Field(description="Where its files are; null once they were removed to make room.")
     submission: dict[str, Any] | None = Field(description="What was submitted; null in lists.")
 
 
@@ -146,9 +150,16 @@ class LibraryPageDocument(BaseDocument):
 
 
 def generation_document(
-    view: GenerationView, approved: Sequence[LibraryEntry] = (), *, listed: bool = False
+    view: GenerationView,
+    approved: Sequence[LibraryEntry] = (),
+    *,
+    listed: bool = False,
+    diffs: Sequence[str | None] = (),
 ) -> GenerationDocument:
-    """Return the document of a generation; in a list, without its context."""
+    """Return the document of a generation; in a list, without its context.
+
+    `diffs` says what each of its attempts changed, as far as that was looked up.
+    """
     generation = view.generation
     last = approved[-1] if approved else None
     return GenerationDocument.from_value(
@@ -157,14 +168,13 @@ def generation_document(
         context={} if listed else dict(generation.context),
         labels=dict(generation.labels),
         hints=[GrantDocument.from_value(grant) for grant in generation.grants],
-        attempts=[replace_number(fix, number) for number, fix in enumerate(_attempts(view), 1)],
+        attempts=[
+            fix.model_copy(update={"number": number, "diff": diff})
+            for number, (fix, diff) in enumerate(zip_longest(_attempts(view), diffs), 1)
+            if fix is not None
+        ],
         approved=None if last is None else ApprovedDocument.from_value(last),
     )
-
-
-def replace_number(fix: FixDocument, number: int) -> FixDocument:
-    """Return an attempt with its place in the whole chain."""
-    return fix.model_copy(update={"number": number})
 
 
 def _attempts(view: GenerationView) -> Iterator[FixDocument]:

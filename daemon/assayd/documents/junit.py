@@ -51,7 +51,7 @@ def _add_case(suite: ET.Element, kind: str, case: Case) -> None:
 
 def _add_stage(suite: ET.Element, kind: str, stage: StageReport) -> None:
     test = _add_test(suite, kind, stage.name, stage.duration_s)
-    lines = [f"line {finding.line}: {finding.message}" for finding in stage.findings]
+    lines = [f"line {finding.line}: {_indented(finding.message)}" for finding in stage.findings]
     if stage.status is StageStatus.SKIPPED:
         ET.SubElement(test, "skipped")
     elif stage.status in {StageStatus.FAILED, StageStatus.ERROR}:
@@ -68,6 +68,11 @@ def _add_test(suite: ET.Element, kind: str, name: str, duration_s: float) -> ET.
 
 def _add_outcome(test: ET.Element, tag: str, kind: str, message: str, detail: str) -> None:
     ET.SubElement(test, tag, type=_legal(kind), message=_legal(message)).text = _legal(detail)
+
+
+def _indented(text: str) -> str:
+    """Return a text of which no line but the first begins where lines of ours do."""
+    return text.replace("\n", "\n    ")
 
 
 def _legal(text: str) -> str:

@@ -17,7 +17,14 @@ from assayd.errors import RequestError
 
 MOST = 100
 """Misfits up to which the model is asked, and names them well."""
+MOST_PLACE_CHARS = 200
+"""How much of a wrong key an answer repeats: keys come from outside, and may be megabytes long."""
 _PLAIN = (str, int, float, bool)
+
+
+def place_of(parts: Sequence[object]) -> str:
+    """Return the place of a fault in a document, shortened."""
+    return ".".join(str(part)[:MOST_PLACE_CHARS] for part in parts)[:MOST_PLACE_CHARS]
 
 
 def refuse_misfits(model: type[BaseModel], value: object, within: str = "") -> None:
@@ -27,7 +34,7 @@ def refuse_misfits(model: type[BaseModel], value: object, within: str = "") -> N
     """
     found = list(islice(_misfits(model, value), MOST + 1))
     if len(found) > MOST:
-        field = f"{within}{found[0]}"[:200]
+        field = f"{within}{found[0]}"[:MOST_PLACE_CHARS]
         message = f"more than {MOST} fields are unknown or of another type, {field} among them; send less"
         raise RequestError("invalid", message, field=field)
 

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from assayd.documents.strict_json import canonical
 from assayd.errors import RequestError
-from assayd.ports.validator import Bounded, Cap, Validator, offers
+from assayd.kind import Cap, Kind
 
 MAX_SOURCE_BYTES = 2**20
 """The size of one source text; analysis is bounded by it."""
@@ -30,12 +30,12 @@ class PayloadCaps:
     steps: int = 100
 
 
-def refuse_large_parts(validator: Validator, payload: Mapping[str, object], caps: PayloadCaps) -> None:
+def refuse_large_parts(validator: Kind, payload: Mapping[str, object], caps: PayloadCaps) -> None:
     """See that no part of a payload is over its cap.
 
     Raises: RequestError ``too_large``, with the part's path.
     """
-    if offers(validator, Bounded):
+    if validator.bounded is not None:
         bounded = validator.bounded.items()
         parts = [(part, cap) for path, cap in bounded for part in _parts(("payload", payload), path)]
     else:

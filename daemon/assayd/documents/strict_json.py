@@ -1,18 +1,24 @@
-"""JSON as it should be: one reader that refuses what `json.loads` lets pass, one canonical writer."""
+"""JSON of requests, read within the limits of a request, and the one canonical writer."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from io import BytesIO
-from typing import NoReturn
 
 from pydantic import BaseModel
 
 from assayd.errors import RequestError
+from assayd.model.json_reader import (
+    JsonError,
+    JsonLimits,
+    JsonTooLargeError,
+    count_containers,
+    read_strictly,
+    refuse_large,
+)
 from assayd.model.submission import JsonValue
 
 MAX_DEPTH = 64
@@ -21,17 +27,17 @@ MAX_NUMBER_CHARS = 400
 """How long a number may be written: more than any double or sensible integer needs."""
 MAX_CONTAINERS = 200_000
 """Arrays and objects of one text: an empty one takes three bytes there, and 64 or more once it is read."""
-MAX_VALUES = 1_000_000
-"""Values of one text, counted by the commas between them."""
+MAX_VALUES = 200_000
+"""Values of one text, counted by the commas between them. Reading more would keep others waiting."""
+_LIMITS = JsonLimits(
+    depth=MAX_DEPTH, containers=MAX_CONTAINERS, values=MAX_VALUES, number_chars=MAX_NUMBER_CHARS
+)
 
 _SCALARS = frozenset({int, float, bool, type(None)})
 _PIECE = 20_000
 """About how many values and parts of texts are written at once: what is written holds many times its text."""
 _AT_ONCE = 1000
 _TEXT_CHARS = 2**18
-
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
-"""A string, also one that never ends. No part of the text is looked at twice."""
 
 
 def _members(document: object) -> dict[str, object]:
@@ -46,38 +52,22 @@ _CANONICAL = json.JSONEncoder(
 _COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_members)
 
 
-def read_json(text: bytes) -> JsonValue:
+def read_json(text: bytes, *, most_values: int = MAX_VALUES) -> JsonValue:
     """Read one JSON text strictly.
-
-    Refused, beside what no parser takes: invalid UTF-8, a byte order mark, duplicate keys, NaN and
-    infinities (an overflowing number included), lone surrogates, nesting deeper than `MAX_DEPTH`.
 
     Raises:
         RequestError: ``malformed``, with the position or the key at fault; ``too_large`` for more than
-            `MAX_CONTAINERS` or `MAX_VALUES`, before anything is read.
+            `MAX_CONTAINERS` or `most_values`, before anything is read.
     """
-    refuse_many(text)
     try:
-        value: JsonValue = json.loads(
-            text.decode("utf-8"),
-            object_pairs_hook=_object,
-            parse_constant=_refuse_constant,
-            parse_float=_float,
-            parse_int=_int,
-        )
-    except UnicodeDecodeError as error:
-        raise _malformed(f"the text is not UTF-8 at byte {error.start}") from error
-    except json.JSONDecodeError as error:
-        raise _malformed(f"{error.msg} at line {error.lineno}, column {error.colno}") from error
-    except RecursionError as error:
-        raise _malformed(f"nested deeper than {MAX_DEPTH} levels") from error
-    _inspect(value)
-    return value
+        return read_strictly(text, replace(_LIMITS, values=most_values))
+    except JsonError as error:
+        raise _refused(error) from error
 
 
 def read_bytes(text: bytes) -> int:
     """Return about how much memory a text takes once it is read, beside the text."""
-    return len(text) + 64 * _containers(text) + 32 * text.count(b",")
+    return len(text) + 64 * count_containers(text) + 32 * text.count(b",")
 
 
 def canonical(value: object) -> bytes:
@@ -191,86 +181,14 @@ def digest(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def refuse_many(text: bytes) -> None:
-    """Count what a text holds before memory is taken for it; what stands in strings does not count.
-
-    Raises: RequestError ``too_large``.
-    """
-    if _containers(text) <= MAX_CONTAINERS and text.count(b",") < MAX_VALUES:
-        return
-    bare = _STRING.sub(b"", text)
-    if (containers := _containers(bare)) > MAX_CONTAINERS:
-        found = f"the text holds {containers} arrays and objects; at most {MAX_CONTAINERS} may be"
-        raise RequestError("too_large", f"{found}. Send less, or nest it less")
-    if (values := bare.count(b",") + 1) > MAX_VALUES:
-        message = f"the text holds {values} values; at most {MAX_VALUES} may be. Send less"
-        raise RequestError("too_large", message)
-
-
-def _containers(text: bytes) -> int:
-    return text.count(b"[") + text.count(b"{")
-
-
-def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise _malformed(f"the key {key[:64]!r} is given twice", field=key[:64])
-            seen.add(key)
-    return members
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise _malformed(f"{name} is not a JSON number")
-
-
-def _float(text: str) -> float:
-    number = float(_short(text))
-    if math.isinf(number):
-        raise _malformed("a number is too large")
-    return number
-
-
-def _int(text: str) -> int:
-    return int(_short(text))
-
-
-def _short(text: str) -> str:
-    if len(text) > MAX_NUMBER_CHARS:
-        raise _malformed(f"a number is longer than {MAX_NUMBER_CHARS} characters")
-    return text
-
-
-def _inspect(value: JsonValue) -> None:
-    """Walk without recursion: depth and surrogates are known only after the text is read."""
-    level = [value]
-    for _ in range(MAX_DEPTH + 1):
-        if not level:
-            return
-        level = [child for container in level for child in _children(container)]
-    raise _malformed(f"nested deeper than {MAX_DEPTH} levels")
-
-
-def _children(value: JsonValue) -> Iterator[JsonValue]:
-    if isinstance(value, str):
-        _refuse_surrogates(value)
-    elif isinstance(value, list):
-        yield from value
-    elif isinstance(value, dict):
-        for key in value:
-            _refuse_surrogates(key)
-        yield from value.values()
-
-
-def _refuse_surrogates(text: str) -> None:
+def refuse_many(text: bytes, *, most_values: int = MAX_VALUES) -> None:
+    """Count what a text holds before memory is taken for it. Raises: RequestError ``too_large``."""
     try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        shown = text[max(0, error.start - 20) : error.start]
-        raise _malformed(f"a string holds a lone surrogate after {shown!r}") from error
+        refuse_large(text, replace(_LIMITS, values=most_values))
+    except JsonTooLargeError as error:
+        raise _refused(error) from error
 
 
-def _malformed(message: str, *, field: str | None = None) -> RequestError:
-    return RequestError("malformed", message, field=field)
+def _refused(error: JsonError) -> RequestError:
+    code = "too_large" if isinstance(error, JsonTooLargeError) else "malformed"
+    return RequestError(code, str(error), field=error.field)

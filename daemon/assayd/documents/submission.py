@@ -19,14 +19,14 @@ from pydantic import (
     field_validator,
 )
 
-from assayd.documents.misfits import refuse_misfits
+from assayd import did_you_mean
+from assayd.documents.misfits import MOST_PLACE_CHARS, place_of, refuse_misfits
 from assayd.documents.payload_caps import PayloadCaps, refuse_large_parts
 from assayd.documents.strict_json import canonical, digest, read_json
 from assayd.errors import RequestError
+from assayd.kind import Kind
 from assayd.model.submission import JsonValue, RepairWish, Submission
 from assayd.model.webhook import MOST_CHARS
-from assayd.ports.validator import Labelling, Validator, offers
-from assayd.tomlfile import nearest
 
 LARGE_DOCUMENT_BYTES = 64 * 2**10
 """What is larger is read in a thread, and waits in the store."""
@@ -126,7 +126,7 @@ _ACCEPTED = PayloadCaps(inputs_bytes=2**40)
 """What was accepted was within the settings of then."""
 
 
-def read_submission(body: bytes, kinds: Mapping[str, Validator], *, caps: PayloadCaps = _USUAL) -> Submission:
+def read_submission(body: bytes, kinds: Mapping[str, Kind], *, caps: PayloadCaps = _USUAL) -> Submission:
     """Read a request body.
 
     What this gives as `document`, read again, gives an equal submission.
@@ -186,13 +186,13 @@ def _document(
 
 
 def with_payload(
-    submission: Submission, payload: Mapping[str, object], kinds: Mapping[str, Validator]
+    submission: Submission, payload: Mapping[str, object], kinds: Mapping[str, Kind]
 ) -> Submission:
     """Return a submission as if it had been sent with another payload. Raises: as `read_submission`."""
     return read_submission(canonical({**json.loads(submission.document), "payload": payload}), kinds)
 
 
-async def read_accepted(document: bytes, kinds: Mapping[str, Validator]) -> Submission:
+async def read_accepted(document: bytes, kinds: Mapping[str, Kind]) -> Submission:
     """Read a submission as it was accepted; a large one in a thread, so that others are served."""
     read = partial(read_submission, document, kinds, caps=_ACCEPTED)
     return await asyncio.to_thread(read) if len(document) > LARGE_DOCUMENT_BYTES else read()
@@ -206,7 +206,7 @@ def _read_envelope(raw: dict[str, JsonValue]) -> SubmissionBody:
         _refuse(error, SubmissionBody, prefix=())
 
 
-def _read_payload(validator: Validator, text: bytes) -> BaseModel:
+def _read_payload(validator: Kind, text: bytes) -> BaseModel:
     try:
         # From text, not from objects: strict models then take an array for a tuple, and nothing else new.
         payload: BaseModel = validator.payload.model_validate_json(text)
@@ -215,13 +215,13 @@ def _read_payload(validator: Validator, text: bytes) -> BaseModel:
     return payload
 
 
-def _implied_labels(validator: Validator, payload: BaseModel) -> dict[str, str]:
+def _implied_labels(validator: Kind, payload: BaseModel) -> dict[str, str]:
     """Return the labels that a payload brings along, as far as they have the form of one."""
-    implied = validator.labels(payload) if offers(validator, Labelling) else {}
+    implied = validator.labels(payload)
     return {name: value for name, value in implied.items() if re.fullmatch(_LABEL, value)}
 
 
-def _find_kind(kind: str, kinds: Mapping[str, Validator]) -> Validator:
+def _find_kind(kind: str, kinds: Mapping[str, Kind]) -> Kind:
     if kind not in kinds:
         known = ", ".join(sorted(kinds))
         raise RequestError("kind.unknown", f"there is no kind {kind[:64]!r}; there are {known}", field="kind")
@@ -230,12 +230,13 @@ def _find_kind(kind: str, kinds: Mapping[str, Validator]) -> Validator:
 
 def _refuse(error: ValidationError, model: type[BaseModel], *, prefix: tuple[str, ...]) -> NoReturn:
     first, *others = error.errors(include_url=False, include_context=False, include_input=False)
-    field = ".".join(str(part) for part in (*prefix, *first["loc"])) or None
+    field = place_of((*prefix, *first["loc"])) or None
     more = f" (and {len(others)} more)" if others else ""
     said = first["msg"]
     if first["type"] == "extra_forbidden":
         *within, name = first["loc"]
-        said = f"there is no such field{nearest(str(name), _fields(model, within))}"
+        close = did_you_mean.hint(str(name)[:MOST_PLACE_CHARS], _fields(model, within))
+        said = f"there is no such field{close}"
     raise RequestError("invalid", f"{field or 'the submission'}: {said}{more}", field=field) from error
 
 

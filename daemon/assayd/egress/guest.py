@@ -22,6 +22,8 @@ from assayd.findings.network_rules import NetworkRule, NetworkTrouble
 from assayd.ports.egress import EgressLimits, GuestStream
 
 HEAD_BYTES = 16 * 1024
+METHOD_BYTES = 32
+"""The longest registered method has 17. Methods are on record, once per request."""
 
 
 class Phase(Enum):
@@ -88,7 +90,8 @@ class Guest:
             return None
         self._method = event.method
         # h11 bounds a head that is incomplete, not one that came whole.
-        if sum(len(name) + len(value) for name, value in event.headers) + len(event.target) > HEAD_BYTES:
+        size = sum(len(name) + len(value) for name, value in event.headers) + len(event.target)
+        if size > HEAD_BYTES or len(event.method) > METHOD_BYTES:
             raise refused_by(NetworkRule.HTTP_MALFORMED)
         return event
 

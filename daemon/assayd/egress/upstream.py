@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from assayd.aio import first_that_opens
 from assayd.egress.ledger import Entry
 from assayd.egress.refusal import failed
 from assayd.egress.turns import Turn
@@ -77,16 +78,15 @@ async def _first(
     addresses: Sequence[str], port: int, timeout_s: float
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, str]:
     """Try each address in turn, with its share of the time that is left."""
-    loop = asyncio.get_running_loop()
-    until, trouble = loop.time() + timeout_s, NetworkTrouble.UNREACHABLE
-    for tried, address in enumerate(addresses):
-        share_s = (until - loop.time()) / (len(addresses) - tried)
-        try:
-            async with asyncio.timeout(share_s):
-                reader, writer = await asyncio.open_connection(address, port, limit=AHEAD_BYTES)
-                return reader, writer, address
-        except TimeoutError:
-            trouble = NetworkTrouble.TIMED_OUT
-        except OSError:
-            trouble = NetworkTrouble.UNREACHABLE
-    raise failed(trouble)
+
+    async def connect(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, str]:
+        reader, writer = await asyncio.open_connection(address, port, limit=AHEAD_BYTES)
+        return reader, writer, address
+
+    try:
+        until = asyncio.get_running_loop().time() + timeout_s
+        return await first_that_opens(addresses, connect, until=until)
+    except TimeoutError:
+        raise failed(NetworkTrouble.TIMED_OUT) from None
+    except OSError:
+        raise failed(NetworkTrouble.UNREACHABLE) from None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
+from assayd.model.prompting import Document, Example, Proposal, Surrounding
 from assayd.model.submission import Sample
-from assayd.ports.generatable import Briefing, Document, Example, Proposal
-from assayd.ports.repairable import Surrounding
 
 _REASON = {"type": "string", "description": "What it does, in a sentence or two."}
 _CODE = {"type": "string", "description": "The whole text."}
@@ -36,29 +35,11 @@ def answer_schema(form: str) -> Document:
     }
 
 
-def code_example(sample: Sample, *, request: str, reason: str) -> Example:
-    """Make an example of a validated sample whose payload is `code` and a context."""
-    context = {name: value for name, value in sample.payload.items() if name != "code"}
-    code = str(sample.payload["code"]).strip() + "\n"
+def code_example(sample: Sample, *, request: str, reason: str, field: str = "code") -> Example:
+    """Make an example of a validated sample whose payload is one text, in `field`, and a context."""
+    context = {name: value for name, value in sample.payload.items() if name != field}
+    code = str(sample.payload[field]).strip() + "\n"
     return Example(request=request, context=context, answer=Proposal(code=code), reason=reason)
-
-
-def code_briefing(
-    task: str, *, rules: Sequence[str], example: Example, around: Sequence[Surrounding]
-) -> Briefing:
-    """Return the briefing of a kind whose answers are one text."""
-    return Briefing(
-        task=task,
-        rules=tuple(rules),
-        example=example,
-        schema=answer_schema("code"),
-        surroundings=tuple(around),
-    )
-
-
-def with_code(base: Document, proposal: Proposal) -> Document:
-    """Return a payload with the text that was proposed."""
-    return {**base, "code": proposal.code}
 
 
 def file_head(path: str, content: bytes, most: int) -> Surrounding:

@@ -147,11 +147,6 @@ TEXTS_COMPARED = (
 """How results are compared, in the words of a prompt."""
 
 
-def told_comparison(cases: Sequence[ExpectedCase], words: str) -> tuple[str, ...]:
-    """Return the rule on how cases compare, if there are any."""
-    return (words,) if cases else ()
-
-
 def cases_told(cases: Iterable[tuple[ExpectedCase, object, object]]) -> str:
     """Return cases for a model: name, what is given, what is expected, one per line."""
     return "\n".join(

@@ -20,8 +20,8 @@ import sys
 import typing
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 
+from assayd.did_you_mean import close_names
 from assayd.findings.near_names import nearest_name
 from assayd.findings.runs import RAISED_RULE, raised_finding
 from assayd.guest_results.record import Raised
@@ -200,7 +200,7 @@ def instead_of(module: str) -> str:
     if module in _INSTEAD:
         return _INSTEAD[module]
     public = sorted(name for name in IMAGE_MODULES if not name.startswith("_"))
-    close = get_close_matches(module, public, n=1, cutoff=0.8)
+    close = close_names(module, public)
     return f"'{close[0]}', if that was meant" if close else "what the standard library has for it"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from assayd.findings.retry_context import without_reminders
 from assayd.model.finding import Edit
-from assayd.ports.repairable import EditedPassage, Passage, RepairContext, Surrounding, Worth
+from assayd.model.prompting import EditedPassage, Passage, RepairContext, Surrounding, Worth
 
 STDERR_CHARS = 4000
 """Of what the failed case wrote on standard error: the end."""

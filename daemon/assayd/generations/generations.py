@@ -12,15 +12,18 @@ import structlog
 from pydantic import BaseModel, ValidationError
 
 from assayd.aio import Signal, task_group
+from assayd.documents.misfits import place_of
 from assayd.errors import RequestError
 from assayd.generations.loop import GenerationCourse, GenerationDependencies, run_generation
+from assayd.kind import Kind
+from assayd.model.attempt import Attempt
 from assayd.model.generation import Generation, GenerationOutcome, Grant
 from assayd.model.repair import Repair
 from assayd.model.submission import Peer
 from assayd.ports.driving import ELSEWHERE_S, Driven
-from assayd.ports.generatable import Generatable
 from assayd.ports.generations import GenerationRequest, GenerationView
 from assayd.ports.llm import ProviderStep
+from assayd.repairs.chain import diff_of
 from assayd.repairs.hearing import HeardAnswer
 from assayd.repairs.providers import rules
 
@@ -43,7 +46,7 @@ class _Running:
 
 
 class DaemonGenerations:
-    """Implements `ports.generations.Generations`."""
+    """The generations of a daemon, as its API sees them; whose they are, the API checks."""
 
     def __init__(self, deps: GenerationDependencies, *, at_once: int = 4, max_attempts: int = 3) -> None:
         self._deps = replace(deps, publish=self._publish, hear=self._hear)
@@ -72,10 +75,17 @@ class DaemonGenerations:
             log.warning("generations.recovered", count=len(unfinished))
 
     async def start(self, request: GenerationRequest, peer: Peer) -> GenerationView:
-        """Begin a generation."""
-        kind = self._generatable(request.kind)
+        """Begin a generation.
+
+        Raises: RequestError ``generation.unsupported``, ``generation.provider``, ``webhook.not_allowed``,
+        ``invalid``.
+        """
+        kind = self._kind(request.kind)
+        if kind.generation_context is None:
+            message = f"submissions of the kind {kind.name} cannot be written from words"
+            raise RequestError("generation.unsupported", message, field="kind")
         context = _read_context(kind.generation_context, request.context)
-        policy = request.policy or self._deps.kinds[request.kind].default_policy
+        policy = request.policy or kind.default_policy
         self._deps.policies(policy)
         if request.webhook is not None:
             await self._deps.webhooks.check(request.webhook, peer.uid)
@@ -104,28 +114,28 @@ class DaemonGenerations:
         await self._drive(generation)
         return GenerationView(generation=generation)
 
-    def _generatable(self, name: str) -> Generatable:
+    def _kind(self, name: str) -> Kind:
         kind = self._deps.kinds.get(name)
         if kind is None:
             known = ", ".join(sorted(self._deps.kinds))
             raise RequestError(
                 "kind.unknown", f"there is no kind {name[:64]!r}; there are {known}", field="kind"
             )
-        if not isinstance(kind, Generatable):
-            message = f"submissions of the kind {name} cannot be written from words"
-            raise RequestError("generation.unsupported", message, field="kind")
         return kind
+
+    @property
+    def writers(self) -> Sequence[str]:
+        """Return the names of the providers that write, in order."""
+        return sorted(one for one in self._deps.providers if one != rules.NAME)
 
     def _provider(self, name: str | None) -> str:
         """Return who writes: the one that is named, else the only one that is configured."""
-        writers = sorted(one for one in self._deps.providers if one != rules.NAME)
+        writers = self.writers
         if name is None and len(writers) == 1:
             return writers[0]
         if name is None or name not in writers:
-            known = f"name one of {', '.join(writers)}" if writers else "configure one below repair.providers"
-            what = (
-                f"{name[:64]!r} writes no code" if name is not None else "nobody is named who writes the code"
-            )
+            known = f"use one of {', '.join(writers)}" if writers else "configure one in repair.providers"
+            what = f"no provider {name[:64]!r} writes code" if name is not None else "no provider selected"
             raise RequestError("generation.provider", f"{what}; {known}", field="provider")
         return name
 
@@ -208,6 +218,20 @@ class DaemonGenerations:
         found = await self._store.list(uid=uid, before=before, limit=limit)
         return [await self._view(one) for one in found]
 
+    async def diffs(self, view: GenerationView) -> Sequence[str | None]:
+        """Return what each of its attempts changed in the one before, in the order of its document."""
+        found: list[str | None] = []
+        for draft in view.generation.drafts:
+            follows = draft.attempt_id is not None and draft.parent_id is not None
+            found.append(await self._diff(draft.parent_id, draft.attempt_id) if follows else None)
+            repair = view.repairs.get(draft.repair_id or "")
+            found += await self._deps.repairs.diffs(repair) if repair is not None else ()
+        return found
+
+    async def _diff(self, before: str | None, after: str | None) -> str | None:
+        read = self._deps.attempts.submission
+        return await diff_of(await read(str(before)), await read(str(after)))
+
     async def step(self, view: GenerationView, number: int) -> ProviderStep | None:
         """Return prompt and answer of one of its attempts, as they are numbered in its document."""
         left = number
@@ -222,8 +246,13 @@ class DaemonGenerations:
             left -= 0 if repair is None else len(repair.fixes)
         return None
 
-    async def hint(self, view: GenerationView, hint: str, uid: int) -> GenerationView:
-        """Go on with a person's hint and a full budget."""
+    async def hint(
+        self, view: GenerationView, hint: str, uid: int, *, attempt: Attempt | None = None
+    ) -> GenerationView:
+        """Go on with a person's hint and a full budget, from its last attempt or from that one.
+
+        Raises: RequestError ``generation.running``.
+        """
         generation = view.generation
         if generation.outcome is None or generation.id in self._running:
             raise RequestError("generation.running", "the generation is under way; cancel it, or wait")
@@ -235,13 +264,14 @@ class DaemonGenerations:
             detail=None,
             finished_at=None,
             ends_at=now + self._deps.timeout,
+            attempt_id=generation.attempt_id if attempt is None else attempt.id,
         )
         await self._store.save(goes_on)
         await self._drive(goes_on)
         return await self._view(goes_on)
 
     async def cancel(self, view: GenerationView) -> None:
-        """End a generation, and what it has under way."""
+        """End a generation, and what it has under way. Raises: RequestError ``generation.finished``."""
         found = view.generation
         if found.id in self._running:
             self.end(found.id)
@@ -284,11 +314,13 @@ def _read_context(model: type[BaseModel], context: Mapping[str, object]) -> Mapp
         model.model_validate_json(json.dumps(context))
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        field = ".".join(str(part) for part in ("context", *first["loc"]))
+        field = place_of(("context", *first["loc"]))
         known = (
             f"; there are {', '.join(sorted(model.model_fields))}"
             if first["type"] == "extra_forbidden"
             else ""
         )
-        raise RequestError("invalid", f"{field}: {first['msg']}{known}", field=field) from error
+        raise RequestError(
+            "invalid", f"{field}: {first['msg'].removeprefix('Value error, ')}{known}", field=field
+        ) from error
     return context

@@ -24,22 +24,22 @@ from assayd.analysis.messages import Briefed, Patched, Patching
 from assayd.errors import ProviderError, RequestError
 from assayd.findings.retry_context import without_reminders
 from assayd.generations.prompt import Revision, build_request
+from assayd.kind import Kind
 from assayd.model.generation import Draft, Generation, GenerationOutcome
 from assayd.model.policy import ExecutionPolicy
+from assayd.model.prompting import Passage, Proposal
 from assayd.model.repair import Repair
 from assayd.model.report import Verdict
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.driving import ALONE, Driving
-from assayd.ports.generatable import Proposal
-from assayd.ports.generations import GenerationStore
 from assayd.ports.llm import FixRequest, Provider, ProviderStep
-from assayd.ports.repairable import Passage
 from assayd.ports.repairs import Attempts
-from assayd.ports.validator import Validator
 from assayd.ports.webhooks import WebhookGate
 from assayd.repairs.asking import ask
 from assayd.repairs.earlier import EarlierAnswer
+from assayd.repairs.loop import checked_text, text_of
 from assayd.repairs.repairs import DaemonRepairs
+from assayd.store.generations import DatabaseGenerationStore
 
 log = structlog.get_logger()
 
@@ -55,9 +55,9 @@ class GenerationDependencies:
 
     attempts: Attempts
     repairs: DaemonRepairs
-    store: GenerationStore
+    store: DatabaseGenerationStore
     analyst: Analyst
-    kinds: Mapping[str, Validator]
+    kinds: Mapping[str, Kind]
     policies: Callable[[str], ExecutionPolicy]
     providers: Mapping[str, Provider]
     clock: Clock
@@ -145,13 +145,14 @@ class GenerationCourse:
             step = await self._asked(number, briefed)
             await deps.store.save_step(self.generation.id, step)
         proposal = step.reply.proposal
-        problem = (await self._patched(briefed, proposal)).problem
+        patched = await self._patched(briefed, proposal)
+        problem = patched.problem
         draft = Draft(
             number=number,
             grant=len(self.generation.grants),
             asked_at=step.asked_at,
             reason=step.reply.reason,
-            text=_text_of(proposal),
+            text=checked_text(proposal, patched.payload),
             form=proposal.form,
             problem=problem,
             parent_id=self.generation.attempt_id,
@@ -176,7 +177,7 @@ class GenerationCourse:
         request = FixRequest(
             system=prompt.system,
             user=prompt.user,
-            passage=Passage(name="", language=generation.kind, text=""),
+            passage=_nothing_yet(deps.kinds[generation.kind]),
             kind=generation.kind,
             attempt=number,
             intent=generation.intent,
@@ -242,8 +243,7 @@ class GenerationCourse:
         """Have a failed draft repaired, with what is left of the budget."""
         repairs, repair_id = self._deps.repairs, str(draft.repair_id)
         if await repairs.get(repair_id) is None:
-            if self._left() <= 0:
-                return GenerationOutcome.EXHAUSTED, None
+            # Without a fix left to try, it ends at once, and offers rules where code did not come about.
             await repairs.begin(self._repair(draft, repair_id))
         ended = None
         async for ended in repairs.follow(repair_id):
@@ -280,7 +280,7 @@ class GenerationCourse:
         return await deps.analyst.brief(kind, generation.context, policy, flow=self._flow)
 
     async def _patched(self, briefed: Briefed, proposal: Proposal) -> Patched:
-        size, most = len(_text_of(proposal).encode()), self._deps.source_bytes
+        size, most = len(text_of(proposal).encode()), self._deps.source_bytes
         if size > most:
             return Patched(payload={}, digest="", problem=f"it has {size} bytes, and may have {most}")
         patching = Patching(payload=briefed.base, passage="", proposal=proposal)
@@ -307,15 +307,14 @@ def _answered_part(payload: Mapping[str, object]) -> str:
     return str(kept["code"]) if set(kept) == {"code"} else json.dumps(kept, indent=1, ensure_ascii=False)
 
 
+def _nothing_yet(kind: Kind) -> Passage:
+    """Return the passage of a first request: no text, in the language of an answer that is one text."""
+    if "code" not in kind.forms:
+        return Passage(name="", language=kind.name, text="")
+    return Passage(name="", language=kind.language, text="", beginning=kind.beginning)
+
+
 def _as_earlier(draft: Draft) -> EarlierAnswer:
     return EarlierAnswer(
         number=draft.number, text=draft.text, reason=draft.reason, failure=draft.problem or "It failed."
     )
-
-
-def _text_of(proposal: Proposal) -> str:
-    """Return a proposal as it is recorded: a text, or files or steps as JSON."""
-    if proposal.form == "code":
-        return proposal.code
-    whole = proposal.files if proposal.form == "files" else [dict(step) for step in proposal.steps]
-    return json.dumps(whole, ensure_ascii=False, sort_keys=True, indent=1)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from assayd.ports.generatable import Briefing, Example
+from assayd.model.prompting import Briefing, Example
 from assayd.repairs.earlier import EarlierAnswer
 from assayd.repairs.prompt import (
     FAILURE_CHARS,

@@ -1,8 +1,8 @@
 """What happens between the fork and the first line of guest code, and after the last.
 
 Takes away what a child must not have, in the only order that works: descriptors and signals first, then
-rlimits, /proc, the system call filter, and the Python audit hook last. All but the hook is done before the
-child is told what it is to run: it may have been forked ahead of its unit.
+rlimits, /proc, the system call filter, and the Python audit hook last. All but the hook is done, and
+reported, before the child is told what it is to run: it may have been forked ahead of its unit.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ _FAILED = 1
 _EXITS: Mapping[object, int] = {"returned": 0, "not_executed": 127}
 """Exit status by the status of a record; 127 is what a shell gives for a program that it cannot start."""
 _MOST_KILLABLE = b"1000"
+CONFINED = b"c"
+"""What a child writes to its report pipe, before all else, once it has given up its rights."""
 _RECURSION_LIMIT = 1000
 _READ_BYTES = 64 * 1024
 
@@ -104,6 +106,7 @@ def become(
     try:
         _separate(descriptors)
         _give_up_rights(confinement)
+        os.write(REPORT, CONFINED)
         told = _read_order()
         # Nothing: there is no unit for this child.
         status = _run(told, confinement, programs) if told else 0

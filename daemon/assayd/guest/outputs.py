@@ -22,6 +22,8 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAX_DEPTH = 16
 _MAX_ENTRIES = 20_000
 _MAX_REASONS = 100
+_MAX_REASON_CHARS = 24 * 1024
+"""Of all reasons together; they fit into one frame's header even if each character is escaped once more."""
 _MAX_PATH = 1024
 _TIME_LIMIT_S = 10.0
 _PIECE_BYTES = 2**18
@@ -65,6 +67,7 @@ class Collector:
         self._files_left = max_files
         self._bytes_left = max_bytes
         self._entries_left = _MAX_ENTRIES
+        self._reason_chars_left = _MAX_REASON_CHARS
         self._end = time.monotonic() + _TIME_LIMIT_S
 
     def collect(self) -> Iterator[Piece]:
@@ -140,8 +143,10 @@ class Collector:
         return True
 
     def _drop(self, path: str, reason: str) -> None:
-        if len(self.dropped) < _MAX_REASONS:
-            self.dropped.append(f"{path[:200]!a} {reason}")
+        said = f"{path[:200]!a} {reason}"
+        self._reason_chars_left -= len(said)
+        if len(self.dropped) < _MAX_REASONS and self._reason_chars_left >= 0:
+            self.dropped.append(said)
 
 
 class _Pattern:

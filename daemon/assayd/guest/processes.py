@@ -42,6 +42,10 @@ class ProcessesRemain(RuntimeError):
     """Killed processes did not go away in time."""
 
 
+class Unconfined(RuntimeError):
+    """A child ended before it had given up its rights, and so before it was told what to run."""
+
+
 class Processes:
     """The descendants of this process."""
 

@@ -13,7 +13,7 @@ import sys
 from . import kernel
 from .cgroup import Cgroup
 from .frames import PROTOCOL, Decoder, FrameError, encode
-from .processes import Processes, ProcessesRemain
+from .processes import Processes, ProcessesRemain, Unconfined
 from .programs import PROGRAMS, load_programs
 from .requests import Fault, get, read_attempt, read_unit, texts
 from .selector import HANG_UP, READ, Selector
@@ -112,13 +112,19 @@ class Runner:
         try:
             while self._exit is None:
                 self._turn()
+        except Unconfined as problem:
+            self._give_up("unconfined", str(problem))
         except (Fault, FrameError, ProcessesRemain, NotEmptied, OSError) as problem:
-            self._exit = _FAULT_EXIT
-            with suppress(OSError):
-                self._send({"type": "fault", "message": f"{type(problem).__name__}: {problem}"[:1000]}, b"")
+            self._give_up("fault", f"{type(problem).__name__}: {problem}")
         with suppress(ProcessesRemain):
             list(self._around.processes.kill_all())
+        assert self._exit is not None  # noqa: S101 - each way out of the loop sets it
         return self._exit
+
+    def _give_up(self, kind: str, message: str) -> None:
+        self._exit = _FAULT_EXIT
+        with suppress(OSError):
+            self._send({"type": kind, "message": message[:1000]}, b"")
 
     def _turn(self) -> None:
         self._around.selector.wait(self._unit.wait_s() if self._unit is not None else None)

@@ -16,8 +16,12 @@ Kept out for a reason that is not plain:
   to say is said, so that a record of its own making is contradicted. (Shells use descriptor 3 themselves.)
 - socket: refused, except for TCP over AF_INET where the network mode is `allowlist`. There is no device but
   loopback, where the proxy listens. socketpair of AF_UNIX stays: asyncio wakes itself through one.
+- setsockopt, but for listed options: a socket filter (SO_ATTACH_FILTER and its relatives) is compiled into
+  memory that the whole machine shares (net.core.bpf_jit_limit) and that no control group is charged for.
 - setsockopt of buffer sizes, in that mode: memory of TCP is the host's, and its settings in the container
   (engines/docker/document.py) bound what a socket takes of it unless it asks for more.
+- open, openat, fcntl with O_DIRECT: files of the image are shared, and such reads are the disk's each time.
+- seccomp, prctl(PR_SET_SECCOMP): a further filter comes from the same memory.
 """
 
 from __future__ import annotations
@@ -39,8 +43,18 @@ REPORT = 3
 _NAMESPACES = 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000 | 0x00020000
 """CLONE_NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET, NEWNS."""
 _AF_UNIX, _AF_INET, _SOCK_STREAM, _IPPROTO_TCP = 1, 2, 1, 6
-_SOL_SOCKET, _SO_SNDBUF, _SO_RCVBUF = 1, 7, 8
-"""As `socket` has them, which takes long to import; equal on both machines."""
+_SOCKET_OPTIONS: dict[int, tuple[int, ...]] = {
+    # SO_REUSEADDR, KEEPALIVE, LINGER, REUSEPORT, RCVTIMEO, SNDTIMEO
+    1: (2, 9, 13, 15, 20, 21),
+    # TCP_NODELAY, CORK, KEEPIDLE, KEEPINTVL, KEEPCNT, DEFER_ACCEPT, QUICKACK, USER_TIMEOUT
+    6: (1, 3, 4, 5, 6, 9, 12, 18),
+}
+"""Options that may be set, by level; equal on both machines. `socket` has their names, but takes long."""
+_BUFFER_SIZES: dict[int, tuple[int, ...]] = {1: (7, 8)}
+"""SO_SNDBUF, SO_RCVBUF: by these a socket takes more memory than the container gives it."""
+_PR_SET_SECCOMP = 22
+_F_SETFL = 4
+_O_DIRECT = {"x86_64": 0x4000, "aarch64": 0x10000}
 _SOCKET_KIND = 0x0F
 """The bits of a socket's type without SOCK_CLOEXEC and SOCK_NONBLOCK."""
 _PRIO_PROCESS = 0
@@ -53,6 +67,7 @@ _REFUSED: dict[str, tuple[int, int | None]] = {
     "process_vm_writev": (311, 271),
     "process_madvise": (440, 440),
     "process_mrelease": (448, 448),
+    "seccomp": (317, 277),
     "kcmp": (312, 272),
     "pidfd_getfd": (438, 438),
     "pidfd_send_signal": (424, 424),
@@ -105,9 +120,13 @@ _ABSENT: dict[str, tuple[int, int | None]] = {
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
+    "openat2": (437, 437),  # its flags lie in memory, where no filter sees them
 }
 _EXECUTE: dict[str, tuple[int, int | None]] = {"execve": (59, 221), "execveat": (322, 281)}
 _JUDGED: dict[str, tuple[int, int | None]] = {
+    "open": (2, None),
+    "openat": (257, 56),
+    "fcntl": (72, 25),
     "clone": (56, 220),
     "socket": (41, 198),
     "socketpair": (53, 199),
@@ -119,6 +138,7 @@ _JUDGED: dict[str, tuple[int, int | None]] = {
     "setpriority": (141, 140),
     "ioprio_set": (251, 30),
     "setsockopt": (54, 208),
+    "prctl": (157, 167),
     "close": (3, 57),
     "dup2": (33, None),
     "dup3": (292, 24),
@@ -155,7 +175,8 @@ def build_filter(*, allow_exec: bool, allow_inet: bool, machine: str | None = No
         for call in table.values():
             if (nr := call[column]) is not None:
                 program += _step(_JUMP_EQUAL, nr, skip_if_not=1) + _fail(number)
-    judgements = _judgements(allow_inet) | ({} if allow_exec else _report_kept())
+    judgements = _judgements(allow_inet) | _no_direct_reads(_O_DIRECT[machine])
+    judgements |= {} if allow_exec else _report_kept()
     for name, block in judgements.items():
         if (nr := _JUDGED[name][column]) is not None:
             judged = block + _step(_LOAD, _NR)
@@ -181,7 +202,8 @@ def _judgements(allow_inet: bool) -> dict[str, bytes]:
     return {
         "clone": _load(0) + _step(_JUMP_ANY_BIT, _NAMESPACES, skip_if_not=1) + _fail(errno.EPERM),
         "socket": _unless_tcp() if allow_inet else _fail(errno.EPERM),
-        "setsockopt": _fail_on_buffer_sizes() if allow_inet else b"",
+        "setsockopt": _unless_listed({} if allow_inet else _BUFFER_SIZES),
+        "prctl": _if_equal(0, _PR_SET_SECCOMP),
         "socketpair": _unless_equal(0, _AF_UNIX),
         "prlimit64": own_only,
         "sched_setaffinity": own_only,
@@ -191,6 +213,20 @@ def _judgements(allow_inet: bool) -> dict[str, bytes]:
         "setpriority": _unless_equal(0, _PRIO_PROCESS) + _unless_equal(1, 0),
         "ioprio_set": _unless_equal(0, _IOPRIO_WHO_PROCESS) + _unless_equal(1, 0),
     }
+
+
+def _no_direct_reads(flag: int) -> dict[str, bytes]:
+    """Return the blocks that refuse a flag of open files, as a file system does that does not know it."""
+    by_fcntl = _if_any_bit(2, flag)
+    return {
+        "open": _if_any_bit(1, flag),
+        "openat": _if_any_bit(2, flag),
+        "fcntl": _load(1) + _step(_JUMP_EQUAL, _F_SETFL, skip_if_not=len(by_fcntl) // 8) + by_fcntl,
+    }
+
+
+def _if_any_bit(argument: int, bits: int) -> bytes:
+    return _load(argument) + _step(_JUMP_ANY_BIT, bits, skip_if_not=1) + _fail(errno.EINVAL)
 
 
 def _unless_tcp() -> bytes:
@@ -208,15 +244,17 @@ def _unless_tcp() -> bytes:
     )
 
 
-def _fail_on_buffer_sizes() -> bytes:
-    """Refuse SO_SNDBUF and SO_RCVBUF, by which a socket takes more memory than the container gives it."""
-    judged = (
-        _load(2)
-        + _step(_JUMP_EQUAL, _SO_SNDBUF, skip_if=1)
-        + _step(_JUMP_EQUAL, _SO_RCVBUF, skip_if_not=1)
-        + _fail(errno.EPERM)
-    )
-    return _load(1) + _step(_JUMP_EQUAL, _SOL_SOCKET, skip_if_not=len(judged) // 8) + judged
+def _unless_listed(more: dict[int, tuple[int, ...]]) -> bytes:
+    """Refuse every option of a socket that is neither listed nor in `more`."""
+    block = b""
+    for level, listed in _SOCKET_OPTIONS.items():
+        options = (*listed, *more.get(level, ()))
+        judged = b"".join(
+            _step(_JUMP_EQUAL, option, skip_if_not=1) + _step(_RETURN, _ALLOW) for option in options
+        )
+        judged = _load(2) + judged + _fail(errno.EPERM)
+        block += _load(1) + _step(_JUMP_EQUAL, level, skip_if_not=len(judged) // 8) + judged
+    return block + _fail(errno.EPERM)
 
 
 def _report_kept() -> dict[str, bytes]:

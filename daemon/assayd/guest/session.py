@@ -7,6 +7,7 @@ import errno
 from . import child
 from .database import RESULT, AttemptDatabase
 from .frames import chunks
+from .processes import Unconfined
 from .requests import Fault, get, read_path
 from .spare import PreforkedChild
 from .unit import RunningUnit, UnitInput
@@ -86,7 +87,7 @@ class GuestSession:
         self._arguments += body
 
     def start(self, request: UnitRequest, body: bytes) -> RunningUnit | None:
-        """Start a unit; None when it has ended already. Raises: Fault, OSError."""
+        """Start a unit; None when it has ended already. Raises: Fault, OSError, Unconfined."""
         self._arguments += body
         arguments, stdin = bytes(self._arguments), bytes(self._stdin)
         self._arguments.clear()
@@ -114,8 +115,14 @@ class GuestSession:
         return RunningUnit(request, self._attempt.limits, self._around, self._take_child(), given)
 
     def _take_child(self) -> PreforkedChild:
+        """Return the child that waits. Raises: Unconfined, which is never the fault of submitted code.
+
+        One that the kernel has killed for memory is a unit that is out of memory: files are staged meanwhile.
+        """
         assert self._next_child is not None  # noqa: S101 - it was forked before the files were staged
         forked, self._next_child = self._next_child, None
+        if not forked.is_confined() and self._around.cgroup.counters().oom_kills == forked.before.oom_kills:
+            raise Unconfined(f"a child could not be confined: {forked.last_words()}")
         return forked
 
     def _discard_child(self) -> None:

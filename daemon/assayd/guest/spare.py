@@ -21,8 +21,12 @@ if TYPE_CHECKING:
     from .programs import UnitProgram
 
 
+_MOST_WORDS = 64 * 1024
+_LAST_WORDS = 500
+
+
 class Pipes(Value):
-    """The runner's ends of a child's pipes; none of them blocks."""
+    """The runner's ends of a child's pipes; none of them blocks once the child is confined."""
 
     stdin: int
     stdout: int
@@ -45,7 +49,7 @@ class PreforkedChild:
         self.pipes = Pipes(stdin=stdin[1], stdout=stdout[0], stderr=stderr[0], report=report[0])
         self._ours = (stdin[1], stdout[0], stderr[0], report[0])
         for pipe in self._ours:
-            os.set_blocking(pipe, False)
+            os.set_blocking(pipe, pipe == report[0])  # it blocks until the child is confined
         self._order = order[1]
         theirs = child.Descriptors(
             stdin=stdin[0], stdout=stdout[1], stderr=stderr[1], report=report[1], order=order[0], work=work
@@ -60,6 +64,18 @@ class PreforkedChild:
             child.become(confinement, programs, theirs)
         for pipe in (stdin[0], stdout[1], stderr[1], report[1], order[0]):
             os.close(pipe)
+
+    def is_confined(self) -> bool:
+        """Wait until the child has given up its rights; False when it ended before. Ask once, and first."""
+        said = os.read(self.pipes.report, len(child.CONFINED))
+        os.set_blocking(self.pipes.report, False)
+        return said == child.CONFINED
+
+    def last_words(self) -> str:
+        """Return the end of what a child that is dead wrote to standard error."""
+        with suppress(BlockingIOError):
+            return os.read(self.pipes.stderr, _MOST_WORDS).decode("utf-8", "replace").strip()[-_LAST_WORDS:]
+        return ""
 
     def assign(self, program: str, arguments: bytes, *, has_input: bool) -> None:
         """Send the child what to run. It reads to the end; one that is dead is seen when it is reaped."""

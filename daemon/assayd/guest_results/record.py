@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from assayd.guest_results.json_reader import DEFAULT_CAPS, GuestJsonError, JsonCaps, decode
+from assayd.guest_results.json_reader import DEFAULT_LIMITS, GuestJsonError, decode
+from assayd.model.json_reader import JsonLimits
 from assayd.model.submission import JsonValue
 from assayd.model.text_limits import MESSAGE_CHARS, TRACEBACK_CHARS, shorten
 
@@ -107,12 +108,12 @@ class Exited:
 Record = Returned | Bound | Raised | NotCompiled | NoFunction | NotExecuted | Exited
 
 
-def read_record(body: bytes, caps: JsonCaps = DEFAULT_CAPS) -> Record:
+def read_record(body: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> Record:
     """Read one record.
 
     Raises: GuestJsonError when it is not a record of the protocol.
     """
-    fields = decode(body, caps)
+    fields = decode(body, limits)
     if not isinstance(fields, dict):
         raise GuestJsonError("the record is not an object")
     status = fields.get("status")

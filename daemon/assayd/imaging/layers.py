@@ -35,6 +35,7 @@ class Caps:
     entries: int = 500_000
     unpacked_bytes: int = 8 * 2**30
     layers: int = 256
+    depth: int = 128
 
 
 CAPS = Caps()
@@ -72,8 +73,9 @@ class LayeredRoot:
             if parts[-1].startswith(_WHITEOUT):
                 self._white_out(parent, parts[-1], fresh)
                 continue
-            parent.mkdir(parents=True, exist_ok=True)
             target = parent / parts[-1]
+            self._require_shallow(target)
+            parent.mkdir(parents=True, exist_ok=True)
             self._place(layer, member, target)
             fresh.add(target)
 
@@ -89,6 +91,12 @@ class LayeredRoot:
             most = f"{self._caps.entries} files, or {self._caps.unpacked_bytes >> 20} MiB of them"
             message = f"the image has more than {most}, unpacked; take a smaller one"
             raise ConfigError("image.source_too_large", message)
+
+    def _require_shallow(self, target: Path) -> None:
+        """Refuse what lies in more folders than a folder can be removed with. Links count where they lead."""
+        if len(target.relative_to(self._root).parts) > self._caps.depth:
+            message = f"the image has files in more than {self._caps.depth} nested folders; take them out"
+            raise ConfigError("image.source_refused", message)
 
     def _white_out(self, parent: Path, name: str, fresh: set[Path]) -> None:
         """Take away what a layer says is gone; what the same layer brings stays."""

@@ -22,7 +22,7 @@ from assayd.ports.command_line import CommandLine
 if TYPE_CHECKING:  # the client imports this module, for every line, and no validator
     from importlib.metadata import EntryPoint
 
-    from assayd.ports.validator import Validator
+    from assayd.kind import Kind
 
 GROUP = "assayd.validators"
 COMMAND_LINES = "assayd.command_lines"
@@ -36,13 +36,13 @@ def own_kinds() -> tuple[str, ...]:
 
 
 @cache
-def all_validators() -> Mapping[str, Validator]:
+def all_validators() -> Mapping[str, Kind]:
     """Return the validators of this package by kind, in the order of their names."""
     return MappingProxyType({name: own(name) for name in own_kinds()})
 
 
 @cache
-def own(kind: str) -> Validator:
+def own(kind: str) -> Kind:
     """Return the validator of a kind of this package, and import no other one."""
     from importlib.metadata import EntryPoint
 
@@ -50,7 +50,7 @@ def own(kind: str) -> Validator:
     return _validator(entry)
 
 
-def find(kind: str, enabled: Sequence[str] = ()) -> Validator:
+def find(kind: str, enabled: Sequence[str] = ()) -> Kind:
     """Return the validator of a kind of this package, or of an entry point that is named.
 
     Raises:
@@ -66,7 +66,7 @@ def find(kind: str, enabled: Sequence[str] = ()) -> Validator:
     return known[kind]
 
 
-def load(enabled: Sequence[str]) -> Mapping[str, Validator]:
+def load(enabled: Sequence[str]) -> Mapping[str, Kind]:
     """Return all validators by kind: those of this package, and those entry points that are named.
 
     Raises: ConfigError ``validator.missing``, ``validator.broken`` or ``validator.duplicate``.
@@ -74,30 +74,25 @@ def load(enabled: Sequence[str]) -> Mapping[str, Validator]:
     loaded = dict(all_validators())
     for entry in _named(enabled):
         validator = _validator(entry)
-        if validator.kind in loaded:
+        if validator.name in loaded:
             message = (
-                f"the validator {entry.name!r} is for the kind {validator.kind!r}, which there is already"
+                f"the validator {entry.name!r} is for the kind {validator.name!r}, which there is already"
             )
             raise ConfigError("validator.duplicate", message, field=entry.name)
-        loaded[validator.kind] = validator
+        loaded[validator.name] = validator
     return MappingProxyType(loaded)
 
 
-def use_tables(loaded: Mapping[str, Validator], tables: Mapping[str, Sequence[Path]]) -> None:
+def use_tables(loaded: Mapping[str, Kind], tables: Mapping[str, Sequence[Path]]) -> None:
     """Let kinds use what an operator adds to their rules and words, in this process.
 
     Raises: ConfigError ``tables.unknown``, for a kind that is unknown or takes none.
     """
-    from assayd.ports.validator import Extensible
-
     for kind, folders in tables.items():
-        validator = loaded.get(kind)
-        if not isinstance(validator, Extensible):
-            message = (
-                f"tables names {kind!r}, which is no kind that takes tables; there are {', '.join(loaded)}"
-            )
+        if kind not in loaded:
+            message = f"tables names {kind!r}, which isn't a kind; the kinds are {', '.join(loaded)}"
             raise ConfigError("tables.unknown", message, field=f"tables.{kind}")
-        validator.use_tables(folders)
+        loaded[kind].use_tables(folders)
 
 
 def command_line(kind: str, enabled: Sequence[str] = ()) -> CommandLine:
@@ -130,9 +125,9 @@ def resolve(reference: str) -> object:
     return found
 
 
-def _validator(entry: EntryPoint) -> Validator:
+def _validator(entry: EntryPoint) -> Kind:
     try:
-        validator: Validator = entry.load()
+        validator: Kind = entry.load()
     except (ImportError, AttributeError) as problem:
         message = f"the validator {entry.name!r} ({entry.value}) cannot be imported: {problem}"
         raise ConfigError("validator.broken", message, field=entry.name) from problem

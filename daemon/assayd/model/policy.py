@@ -7,14 +7,22 @@ Source: docs/operating/profile-keys.md.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from urllib.parse import unquote_to_bytes
 
 from assayd.model.hosts import covers
 
-_DEVIOUS = re.compile(r"//|\\|/\.{1,2}(?:[/;]|$)|%(?:2e|2f|5c|00)", re.IGNORECASE)
-"""What servers fold in ways of their own, so that a path would be compared that is not the one served."""
+_DEVIOUS = re.compile(
+    r"//|\\|/\.+(?:[/;%]|$)|%(?:[01][0-9a-f]|2[ef5]|3b|5c|7f)|%(?![0-9a-f]{2})|[^!-~]", re.IGNORECASE
+)
+"""What servers fold in their own ways, so that the path that was compared is not the one that is served.
+
+Dots before a parameter, an escape or the end of a segment; escapes of control characters and of ``./%;\\``;
+escapes that are none.
+"""
 
 
 class NetworkMode(StrEnum):
@@ -67,8 +75,15 @@ class HttpRule:
 
 
 def is_plain(path: str) -> bool:
-    """Return whether a path says where it leads: no ``..``, ``//`` or escaped slash to resolve."""
-    return not _DEVIOUS.search(path)
+    """Return whether all servers read a path alike: nothing to resolve, to decode twice or to fold."""
+    if _DEVIOUS.search(path):
+        return False
+    try:
+        decoded = unquote_to_bytes(path).decode()
+    except UnicodeDecodeError:  # among these are dots and slashes in more bytes than they need
+        return False
+    folded = unicodedata.normalize("NFKC", decoded)
+    return all(folded.count(mark) == decoded.count(mark) for mark in "./\\%;")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,7 +50,10 @@ def _method(name: str) -> str:
 
 def _path(path: str) -> str:
     if not _PATH.fullmatch(path) or not is_plain(path) or "?" in path or "#" in path:
-        raise ValueError(f"{path!r} is not a plain path: it begins with / and has no //, .. , ?, # or %2f")
+        plain = (
+            "begins with / and has no //, .., ?, #, or escape that servers read in different ways, like %2f"
+        )
+        raise ValueError(f"{path!r} is not a plain path, which {plain}")
     return path
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from assayd import did_you_mean
 from assayd.errors import RequestError
 from assayd.model.policy import DEFAULT_BOUNDS, Bounds, ExecutionPolicy, Range
 from assayd.policies.canonical import flat, unenforceable
@@ -17,7 +18,7 @@ from assayd.policies.files import CODE, Profile, profile_paths, read_categories,
 from assayd.policies.merge import merge_bounds
 from assayd.policies.origins import Origins, origins
 from assayd.policies.resolve import ProfileDraft, ProfileResolver
-from assayd.tomlfile import FileError, Problem, nearest
+from assayd.tomlfile import FileError, Problem
 
 WIDEST = Bounds(max_processes=Range(least=1, most=64))
 """How far a profile's own bounds may reach unless the operator says otherwise."""
@@ -34,6 +35,8 @@ class PolicySet:
         self._policies: dict[str, ExecutionPolicy] = {}
         self._paths: dict[str, Path] = {}
         self._origins: dict[str, Origins] = {}
+        self.reload_problem = ""
+        """Why the files could not be loaded at the last `reload`; what was loaded before is used then."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -48,7 +51,7 @@ class PolicySet:
         """
         if name not in self._policies:
             known = ", ".join(self.names)
-            message = f"there is no policy {name!r}{nearest(name, self.names)}; known are {known}"
+            message = f"there is no policy {name!r}{did_you_mean.hint(name, self.names)}; known are {known}"
             raise RequestError("policy.unknown", message, field="policy")
         return self._policies[name]
 
@@ -105,6 +108,14 @@ class PolicySet:
         Raises:
             FileError: with every problem of every file; the set is left as it was.
         """
+        try:
+            self._load()
+        except FileError as error:
+            self.reload_problem = error.message
+            raise
+        self.reload_problem = ""
+
+    def _load(self) -> None:
         paths = profile_paths(self._folders)
         profiles = _read_all(paths)
         resolver = ProfileResolver(profiles, read_categories(self._folders), self._bounds)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import TypeVar
 
+from assayd import did_you_mean
 from assayd.errors import RequestError
 from assayd.model.hosts import covers, fold_entry
 from assayd.model.policy import (
@@ -29,7 +30,6 @@ from assayd.model.policy import (
     is_plain,
 )
 from assayd.policies.canonical import MEGABYTE, with_digest
-from assayd.tomlfile import nearest
 
 Table = Mapping[str, object]
 _Number = TypeVar("_Number", int, float)
@@ -289,7 +289,7 @@ def _table(field: str, value: object) -> Table:
 def _refuse_unknown(at: str, table: Table, known: tuple[str, ...]) -> None:
     for key in table:
         if key not in known:
-            message = f"{at}.{key}: unknown key{nearest(key, known)}; known are {', '.join(known)}"
+            message = f"{at}.{key}: unknown key{did_you_mean.hint(key, known)}; known are {', '.join(known)}"
             raise RequestError("override.unknown", message, field=f"{at}.{key}")
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
+from assayd import did_you_mean
 from assayd.model.hosts import covers
 from assayd.model.policy import (
     AdapterContract,
@@ -40,7 +41,7 @@ from assayd.policies.files import (
     SqlTable,
 )
 from assayd.policies.merge import merge, merge_bounds, merge_commands
-from assayd.tomlfile import Problem, nearest
+from assayd.tomlfile import Problem
 
 Categories = Mapping[str, frozenset[str]]
 
@@ -91,13 +92,13 @@ class ProfileResolver:
         if parent in trail:
             return "profiles extend one another in a circle: " + " > ".join((*trail, parent))
         if parent not in self._profiles:
-            return f"there is no profile {parent!r}{nearest(parent, list(self._profiles))}"
+            return f"there is no profile {parent!r}{did_you_mean.hint(parent, list(self._profiles))}"
         return None
 
     def _unknown_categories(self, profile: Profile) -> Iterator[Problem]:
         for category in profile.table.imports.categories or ():
             if category not in self._categories:
-                hint = nearest(category, list(self._categories))
+                hint = did_you_mean.hint(category, list(self._categories))
                 message = f"there is no import category {category!r}{hint}"
                 yield profile.file.problem(("imports", "categories"), message)
 

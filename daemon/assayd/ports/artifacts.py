@@ -12,7 +12,7 @@ from assayd.model.attempt import Artifact, Attempt
 from assayd.model.report import Verdict
 
 BundleAttachments = Callable[[Attempt, Verdict], Awaitable[Mapping[str, bytes]]]
-"""Returns the files that the bundle of an attempt that follows another has beside its own, by name."""
+"""Returns the files that the bundle of an attempt of a chain has beside its own, by name."""
 
 
 async def no_attachments(attempt: Attempt, verdict: Verdict) -> Mapping[str, bytes]:

@@ -46,10 +46,10 @@ class CommandLine:
         language: what its single texts are written in, as Pygments calls it (``Lexer.aliases``).
         options: what ``--option`` of ``assay validate`` may name.
         forms: further forms of an attempt, by name; each refers to a `forms.Form`.
-        from_files: refers to the `FromFiles` that the validator's own `from_files` is; where there is one,
-            the client starts without the validator.
+        from_files: refers to a `FromFiles`. By default one text file is the submission.
         commands: refers to a `typer.Typer`, whose commands are those of ``assay KIND``; empty for none.
         commands_help: what they are for, in a line.
+        data_folder: the folder that a data file goes to which was named without one.
     """
 
     case: str = "case"
@@ -60,3 +60,11 @@ class CommandLine:
     from_files: str = ""
     commands: str = ""
     commands_help: str = ""
+    data_folder: str = ""
+
+    def placed(self, name: str) -> str:
+        """Return where a data file is in the container, by its name among the files of a command line.
+
+        A file of a folder that was named has its path in that folder; it keeps it.
+        """
+        return f"{self.data_folder}/{name}" if self.data_folder and "/" not in name else name

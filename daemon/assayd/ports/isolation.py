@@ -9,18 +9,23 @@ WORK_DIRECTORY = "/sandbox"
 HOST_NAME = "sandbox"
 GUEST_UID = 10001
 SHM_BYTES = 64 * 1024
+PENDING_SIGNALS = 256
+"""Signals that wait to be taken, and timers that would send one: each takes memory of the kernel."""
 MASKED_PATHS = (
     "/dev/mqueue",
     "/proc/acpi",
     "/proc/asound",
     "/proc/bus",
+    "/proc/diskstats",
     "/proc/fs",
     "/proc/interrupts",
     "/proc/irq",
     "/proc/kallsyms",
     "/proc/kcore",
+    "/proc/key-users",
     "/proc/keys",
     "/proc/latency_stats",
+    "/proc/locks",
     "/proc/sched_debug",
     "/proc/scsi",
     "/proc/sysrq-trigger",

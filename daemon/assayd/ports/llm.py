@@ -8,9 +8,8 @@ from datetime import datetime
 from typing import Protocol
 
 from assayd.model.finding import Edit
+from assayd.model.prompting import Document, EditedPassage, Passage, Proposal
 from assayd.model.repair import ReplyCost
-from assayd.ports.generatable import Document, Proposal
-from assayd.ports.repairable import EditedPassage, Passage
 
 Heard = Callable[[str], None]
 """Is told the text of an answer as it comes, piece by piece; an empty one says that it begins anew."""

@@ -118,7 +118,7 @@ class Repairs(Protocol):
     async def start(self, attempt: Attempt, request: RepairTerms) -> Repair:
         """Begin a repair of a finished attempt.
 
-        Raises: RequestError ``repair.not_failed``, ``repair.running``, ``repair.unsupported``,
+        Raises: RequestError ``repair.not_failed``, ``repair.running``,
         ``repair.provider_unknown``, ``repair.hint_unread``, ``repair.budget_spent``.
         """
         ...

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from assayd.kind import Kind
 from assayd.model.attempt import Attempt
 from assayd.model.submission import Peer, Submission
 from assayd.ports.store import Accepted, Event, Page, Query, Summary
-from assayd.ports.validator import Validator
+from assayd.tomlfile import Problem
 
 
 class Health(StrEnum):
@@ -57,25 +58,6 @@ class Swept:
     disk_bytes: int = 0
 
 
-class PolicyProblem(Protocol):
-    """One thing that is wrong in a profile; `line` is None when no line shows it."""
-
-    @property
-    def line(self) -> int | None:
-        """The line, from 1."""
-        ...
-
-    @property
-    def key(self) -> str:
-        """The dotted key."""
-        ...
-
-    @property
-    def message(self) -> str:
-        """What is wrong."""
-        ...
-
-
 class Service(Protocol):
     """The daemon, as its API sees it.
 
@@ -83,7 +65,7 @@ class Service(Protocol):
     """
 
     @property
-    def kinds(self) -> Mapping[str, Validator]:
+    def kinds(self) -> Mapping[str, Kind]:
         """The validators that are enabled, by kind."""
         ...
 
@@ -188,7 +170,7 @@ class Service(Protocol):
 
     def check_policy(
         self, name: str, content: bytes
-    ) -> tuple[Mapping[str, object] | None, Sequence[PolicyProblem]]:
+    ) -> tuple[Mapping[str, object] | None, Sequence[Problem]]:
         """Return what a profile would come to, or what is wrong with it; nothing is loaded."""
         ...
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -28,34 +27,6 @@ class Undelivered:
 
     count: int
     oldest: datetime | None
-
-
-class WebhookStore(Protocol):
-    """Messages that are not delivered yet. Raises StoreError."""
-
-    async def due(self, now: datetime, *, each: int) -> Sequence[WebhookMessage]:
-        """Return what is to be sent now: of every user and origin the first so many."""
-        ...
-
-    async def next_try(self, after: datetime) -> datetime | None:
-        """Return when the next message is due after a time; None when there is none."""
-        ...
-
-    async def postpone(self, message_id: str, *, tries: int, until: datetime) -> None:
-        """Record that a try has failed, and when the next is due."""
-        ...
-
-    async def remove(self, message_id: str) -> None:
-        """Forget a message: it was delivered, or given up."""
-        ...
-
-    async def waiting(self, uid: int) -> int:
-        """Count the messages of a user."""
-        ...
-
-    async def undelivered(self) -> Undelivered:
-        """Count the messages whose tries have failed so far."""
-        ...
 
 
 class WebhookGate(Protocol):

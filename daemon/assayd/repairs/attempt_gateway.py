@@ -6,7 +6,9 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 
-from assayd.aio import back_off_s
+from tenacity import AsyncRetrying, retry_if_exception
+
+from assayd.aio import back_off
 from assayd.attempts.admission import Admission, AttemptOrigin
 from assayd.attempts.scheduler import Scheduler
 from assayd.documents import canonical
@@ -64,17 +66,8 @@ class AttemptGateway:
 
     async def _submit(self, document: bytes, origin: AttemptOrigin) -> None:
         """Submit, again where the refusal will pass: a full queue, a full disk, a daemon that stops."""
-        refusals = 0
-        while True:
-            try:
-                await self._admission.submit_document(document, origin)
-            except RequestError as refusal:
-                if not refusal.retryable:
-                    raise
-                refusals += 1
-                await self._sleep(back_off_s(refusals))
-            else:
-                return
+        retrying = AsyncRetrying(retry=retry_if_exception(_will_pass), wait=back_off, sleep=self._sleep)
+        await retrying(self._admission.submit_document, document, origin)
 
     async def finished(self, attempt_id: str) -> Subject:
         """Wait until an attempt has its verdict. Raises: RequestError ``not_found``."""
@@ -104,3 +97,7 @@ class AttemptGateway:
     async def cancel(self, attempt_id: str) -> None:
         """Ask an attempt to end; one that has ended is left alone."""
         self._scheduler.cancel(attempt_id)
+
+
+def _will_pass(refusal: BaseException) -> bool:
+    return isinstance(refusal, RequestError) and refusal.retryable

@@ -23,14 +23,14 @@ import structlog
 from assayd.analysis.analyst import Analyst, WorkerDied
 from assayd.analysis.messages import Described, Failed, Patched, Patching
 from assayd.errors import ProviderError, RequestError
+from assayd.kind import Kind
+from assayd.model.prompting import Proposal
 from assayd.model.repair import UNUSABLE, Fix, Repair, RepairOutcome, Strategy
 from assayd.model.report import Verdict
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.driving import ALONE, Driving
-from assayd.ports.generatable import Proposal
 from assayd.ports.llm import FixRequest, Provider, ProviderStep, Reply
 from assayd.ports.repairs import Attempts, RepairStore, Subject
-from assayd.ports.validator import Validator
 from assayd.repairs.asking import ask
 from assayd.repairs.decide import Stop, decide
 from assayd.repairs.earlier import earlier_answers
@@ -58,7 +58,7 @@ class RepairDependencies:
     attempts: Attempts
     repairs: RepairStore
     analyst: Analyst
-    kinds: Mapping[str, Validator]
+    kinds: Mapping[str, Kind]
     providers: Mapping[str, Provider]
     clock: Clock
     ids: Ids
@@ -254,7 +254,7 @@ class Course:
         deps, name = self._deps, described.context.passage.name
         proposal = reply.proposal
         patched = await self._patched(subject, name, proposal)
-        digest = patched.digest or hashlib.sha256(_text_of(proposal).encode()).hexdigest()
+        digest = patched.digest or hashlib.sha256(text_of(proposal).encode()).hexdigest()
         duplicate = digest in self.repair.digests
         unusable = patched.problem is not None and not duplicate
         fix = Fix(
@@ -265,7 +265,7 @@ class Course:
             digest=digest,
             reason=reply.reason,
             passage=name if proposal.form == "code" else _named(proposal),
-            patched_code=_text_of(proposal),
+            patched_code=checked_text(proposal, patched.payload),
             form=proposal.form,
             duplicate=duplicate,
             attempt_id=None if duplicate or unusable else deps.ids.new(),
@@ -285,7 +285,7 @@ class Course:
         return described
 
     async def _patched(self, subject: Subject, passage: str, proposal: Proposal) -> Patched:
-        if len(_text_of(proposal).encode()) > self._deps.source_bytes:
+        if len(text_of(proposal).encode()) > self._deps.source_bytes:
             problem = f"it is larger than {self._deps.source_bytes} bytes"
             return Patched(payload={}, digest="", problem=problem)
         patching = Patching(payload=_payload(subject), passage=passage, proposal=proposal)
@@ -328,8 +328,14 @@ def proposal_of(fix: Fix) -> Proposal:
             return Proposal(code=fix.patched_code)
 
 
-def _text_of(proposal: Proposal) -> str:
-    """Return a proposal as it is recorded: a text, or files or steps as JSON."""
+def checked_text(proposal: Proposal, payload: Mapping[str, object]) -> str:
+    """Return the text that is recorded of a proposal: of code, what the payload got of it and is checked."""
+    code = payload.get("code")
+    return code if proposal.form == "code" and isinstance(code, str) else text_of(proposal)
+
+
+def text_of(proposal: Proposal) -> str:
+    """Return a proposal as one text: its code, or its files or steps as JSON."""
     if proposal.form == "code":
         return proposal.code
     whole = proposal.files if proposal.form == "files" else [dict(step) for step in proposal.steps]

@@ -8,26 +8,27 @@ import structlog
 
 from assayd.analysis.analyst import Analyst, WorkerDied
 from assayd.errors import AssaydError
+from assayd.kind import Kind
 from assayd.model.repair import Repair, RepairOutcome
-from assayd.ports.repairable import Simplifiable
 from assayd.ports.repairs import Attempts, Subject
-from assayd.ports.validator import Validator
 from assayd.repairs.fallback.offer import EarlierTry, offer, trigger_of
 
 log = structlog.get_logger()
 
 
 async def offer_rules(
-    repair: Repair, outcome: RepairOutcome, *, kind: Validator | None, attempts: Attempts, analyst: Analyst
+    repair: Repair, outcome: RepairOutcome, *, kind: Kind | None, attempts: Attempts, analyst: Analyst
 ) -> Mapping[str, object] | None:
     """Return the offer; None where there is nothing to offer, or nothing left to make it of."""
-    if not isinstance(kind, Simplifiable) or outcome in {RepairOutcome.REPAIRED, RepairOutcome.CANCELLED}:
+    if kind is None or outcome in {RepairOutcome.REPAIRED, RepairOutcome.CANCELLED}:
         return None
     try:
         subjects = [await attempts.finished(attempt_id) for attempt_id in _finished(repair)]
         tries = [EarlierTry(cause=one.attempt.cause, report=one.report) for one in subjects]
         for subject in reversed(subjects):
             taken = await analyst.taken(kind, _payload(subject), flow=subject.attempt.flow)
+            if not taken.texts:
+                return None
             if taken.fields:
                 break
         trigger = trigger_of(outcome, tries, taken)

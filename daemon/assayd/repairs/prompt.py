@@ -12,8 +12,8 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from assayd.model.prompting import Passage, RepairContext, Surrounding, Worth
 from assayd.model.repair import Strategy
-from assayd.ports.repairable import Passage, RepairContext, Surrounding, Worth
 from assayd.repairs.earlier import EarlierAnswer
 
 PASSAGE_CHARS = 64 * 1024

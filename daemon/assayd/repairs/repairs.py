@@ -117,7 +117,7 @@ class DaemonRepairs:
             raise RequestError("repair.not_failed", "only an attempt that failed can be repaired")
         most = request.max_attempts or self._limits.max_attempts
         wish = RepairWish(provider=self._provider(request), max_attempts=most)
-        self._requests.check(attempt.kind, wish)
+        self._requests.check(wish)
         for earlier in await self._store.of_attempt(attempt.id):
             if earlier.outcome is None:
                 raise RequestError("repair.running", f"repair {earlier.id} of this attempt is under way")

@@ -37,12 +37,13 @@ class Patch:
     reason: str
 
 
-def read_reply(text: str, language: str = "") -> Patch:
+def read_reply(text: str, language: str = "", beginning: str = "") -> Patch:
     """Return the patch that a reply holds: as plain JSON, in a fence, among prose, or code alone.
 
     Args:
         text: the reply.
-        language: of the passage, or the kind of the submission; default: code alone counts in a fence only.
+        language: of the passage; default: code alone counts in a fence only.
+        beginning: how a program of that language begins; see `Kind.beginning`.
 
     Raises: ProviderError ``provider.reply`` (retryable) when there is none; the message says what is wrong
         with the form, without what the reply holds.
@@ -53,7 +54,7 @@ def read_reply(text: str, language: str = "") -> Patch:
     for candidate in _candidates(text, [block for _, block in blocks]):
         if (patch := _patch(candidate)) is not None:
             return patch
-    if (code := code_in(text, blocks, language)) and _can_be_written(code):
+    if (code := code_in(text, blocks, language, beginning)) and _can_be_written(code):
         return Patch(code=code, reason="")
     raise _refused(_wrong_form(text, blocks))
 

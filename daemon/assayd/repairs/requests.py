@@ -7,7 +7,7 @@ neither, and hands over what it has recorded by a queue.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -16,9 +16,7 @@ from assayd.model.attempt import Attempt
 from assayd.model.repair import Repair
 from assayd.model.submission import RepairWish
 from assayd.ports.clock import Clock, Ids
-from assayd.ports.repairable import Repairable
 from assayd.ports.repairs import RepairStore
-from assayd.ports.validator import Validator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +24,6 @@ class RecordedRequests:
     """Implements `attempts.admission.RepairRequests`. `recorded` holds repairs that are to be carried out."""
 
     store: RepairStore
-    kinds: Mapping[str, Validator]
     providers: Collection[str]
     clock: Clock
     ids: Ids
@@ -34,13 +31,11 @@ class RecordedRequests:
     max_attempts: int = 3
     recorded: asyncio.Queue[Repair] = field(default_factory=asyncio.Queue)
 
-    def check(self, kind: str, wish: RepairWish) -> None:
-        """See that this kind can be repaired by that provider.
+    def check(self, wish: RepairWish) -> None:
+        """See that the provider exists.
 
-        Raises: RequestError ``repair.unsupported``, ``repair.provider_unknown``.
+        Raises: RequestError ``repair.provider_unknown``.
         """
-        if not isinstance(self.kinds[kind], Repairable):
-            raise RequestError("repair.unsupported", f"the kind {kind} cannot be repaired", field="repair")
         if wish.provider not in self.providers:
             known = ", ".join(sorted(self.providers))
             message = f"there is no provider {wish.provider[:64]!r}; there are {known}"

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from assayd.aio import Deadline, together
+from assayd.errors import EngineError
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import Cause, Limits, Program, RunSpec, Unit, UnitResult
 from assayd.model.submission import JsonValue
@@ -77,9 +78,15 @@ async def _lose_the_runner(sandbox: Sandbox, spec: RunSpec, found: list[str]) ->
 
 
 async def _try(sandbox: Sandbox, tried: Sequence[Probe], spec: RunSpec, found: list[str]) -> None:
-    """Run probes in a container of their own, and add what is wrong to `found`."""
+    """Run probes in a container of their own, and add what is wrong to `found`.
+
+    Raises: EngineError when the run is lost, which says nothing of the isolation.
+    """
     async with sandbox.lease(spec) as lease:
         result = await sandbox.run(lease, Deadline(LIMITS.timeout_s))
+    if result.outcome.cause is Cause.INFRASTRUCTURE:
+        evidence = dict(result.outcome.evidence)
+        raise EngineError("canary.lost", f"the isolation check was lost: {evidence}", retryable=True)
     if len(result.units) != len(tried):
         found.append(
             f"the isolation check ended early: {result.outcome.cause} {dict(result.outcome.evidence)}"

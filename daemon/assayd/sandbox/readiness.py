@@ -12,8 +12,9 @@ from functools import partial
 from typing import NoReturn
 
 import structlog
+from tenacity import AsyncRetrying, retry_if_exception_type
 
-from assayd.aio import back_off_s
+from assayd.aio import back_off
 from assayd.errors import EngineError
 from assayd.metrics import Metrics
 from assayd.model.run import RunSpec
@@ -66,16 +67,9 @@ class ReadinessSupervisor:
 
     async def prepare(self) -> None:
         """Get ready, however long it takes; what is missing meanwhile is in `problem`."""
-        failures = 0
-        while self.problem:
-            try:
-                await self._prepare_once()
-            except EngineError as trouble:
-                failures += 1
-                self.problem = trouble.message
-                log.error("sandbox.not_ready", code=trouble.code, problem=trouble.message)
-                self.tried.set()
-                await asyncio.sleep(back_off_s(failures))
+        if self.problem:
+            retrying = AsyncRetrying(retry=retry_if_exception_type(EngineError), wait=back_off)
+            await retrying(self._prepare_once)
 
     async def keep_ready(self) -> NoReturn:
         """Get ready anew each time that the engine has failed repeatedly: it may be another one by then."""
@@ -94,6 +88,15 @@ class ReadinessSupervisor:
         return (await self._images.get(name)).digest
 
     async def _prepare_once(self) -> None:
+        try:
+            await self._examine_and_sweep()
+        except EngineError as trouble:
+            self.problem = trouble.message
+            log.error("sandbox.not_ready", code=trouble.code, problem=trouble.message)
+            self.tried.set()
+            raise
+
+    async def _examine_and_sweep(self) -> None:
         info = await self._engine.info()
         self.sandbox.info = info
         for warning in info.warnings:

@@ -9,9 +9,16 @@ from pathlib import Path
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
-from assayd import tomlfile
+from assayd import did_you_mean, tomlfile
 from assayd.errors import ConfigError
 from assayd.settings.model import RootSettings, Settings
 
@@ -47,8 +54,8 @@ def load(model: type[S], default_file: Path, prefix: str = PREFIX) -> S:
     file = _read_file(default_file, prefix)
     if file is not None:
         tomlfile.parse(file, model, CODE)
-    variables = _read_environment(model, prefix)
-    settings = _combine(model, file.values if file is not None else {}, variables, prefix)
+    _refuse_unknown_variables(model, prefix)
+    settings, variables = _read(model, file.values if file is not None else {}, prefix)
     origins = (
         {name: f"{file.path}:{file.line(name.split('.'))}" for name in _leaves(file.values)} if file else {}
     )
@@ -74,14 +81,27 @@ def _read_file(default: Path, prefix: str) -> tomlfile.TomlFile | None:
     return tomlfile.read(path, CODE)
 
 
-def _read_environment(model: type[RootSettings], prefix: str) -> dict[str, object]:
-    _refuse_unknown_variables(model, prefix)
+def _read(model: type[S], file: Mapping[str, object], prefix: str) -> tuple[S, dict[str, object]]:
+    """Return the settings, and what the environment has of them."""
+
+    # The file's values come from `tomlfile`: the library's TOML source would drop the lines of the keys.
+    def sources(cls: type[BaseSettings], **_: object) -> tuple[PydanticBaseSettingsSource, ...]:
+        return EnvSettingsSource(cls), InitSettingsSource(cls, dict(file))
+
     config = SettingsConfigDict(env_prefix=prefix, env_nested_delimiter="__", extra="forbid")
-    reader = type("_Environment", (model, BaseSettings), {"model_config": config})
+    members = {"model_config": config, "settings_customise_sources": staticmethod(sources)}
+    reader = type(model.__name__, (model, BaseSettings), members)
     try:
-        return dict(EnvSettingsSource(reader)())
+        return reader(), EnvSettingsSource(reader)()
     except SettingsError as problem:
         raise ConfigError(CODE, f"environment: {problem}; lists are written as JSON") from problem
+    except ValidationError as problem:
+        # The file by itself was found good, so a variable is at fault.
+        lines = [
+            f"{variable('.'.join(map(str, e['loc'])), prefix)}: {tomlfile.sentence(e['msg'])}"
+            for e in problem.errors()
+        ]
+        raise ConfigError(CODE, "\n".join(lines)) from problem
 
 
 def _refuse_unknown_variables(model: type[RootSettings], prefix: str) -> None:
@@ -89,7 +109,7 @@ def _refuse_unknown_variables(model: type[RootSettings], prefix: str) -> None:
     sections = {name.rpartition("__")[0] for name in known}
     for name in os.environ:
         if name.startswith(prefix) and name not in {*known, *sections, prefix + _FILE_VARIABLE}:
-            message = f"{name}: there is no such setting{tomlfile.nearest(name, known)}"
+            message = f"{name}: there is no such setting{did_you_mean.hint(name, known)}"
             raise ConfigError(CODE, message, field=name)
 
 
@@ -101,29 +121,6 @@ def _names(section: type[BaseModel], within: tuple[str, ...]) -> Iterator[str]:
             yield from _names(kind, (*within, name))
         else:
             yield ".".join((*within, name))
-
-
-def _combine(model: type[S], file: Mapping[str, object], variables: Mapping[str, object], prefix: str) -> S:
-    try:
-        return model.model_validate(_over(file, variables))
-    except ValidationError as problem:
-        # The file by itself was found good, so a variable is at fault.
-        lines = [
-            f"{variable('.'.join(map(str, e['loc'])), prefix)}: {tomlfile.sentence(e['msg'])}"
-            for e in problem.errors()
-        ]
-        raise ConfigError(CODE, "\n".join(lines)) from problem
-
-
-def _over(base: Mapping[str, object], top: Mapping[str, object]) -> dict[str, object]:
-    merged = dict(base)
-    for name, value in top.items():
-        below = merged.get(name)
-        if isinstance(value, Mapping) and isinstance(below, Mapping):
-            merged[name] = _over(below, value)
-        else:
-            merged[name] = value
-    return merged
 
 
 def _leaves(values: Mapping[str, object], within: str = "") -> Iterator[str]:

@@ -22,7 +22,7 @@ from assayd.model.policy import Bounds, Range
 from assayd.model.run import Limits
 from assayd.ports.egress import EgressLimits
 from assayd.settings import default_places
-from assayd.settings.values import known_group, loopback, no_bool, octal, parted
+from assayd.settings.values import known_group, loopback, no_bool, no_public_http, octal, parted
 from assayd.settings.webhooks import WebhookSettings
 
 KIB, MIB = 2**10, 2**20
@@ -142,6 +142,11 @@ class LimitsSettings(_Section):
     silence_s: Seconds = Field(30.0, description="Longest pause within a request, or in taking an answer.")
     body_s: Seconds = Field(120.0, description="Longest that the body of a request may take, in all.")
     batch_body_s: Seconds = Field(3600.0, description="The same for a batch; what came until then stays.")
+    library_mb_per_uid: Count = Field(
+        256,
+        description="Documents, bundles and rows that approved attempts of one user may take; more approvals "
+        "are refused with 429.",
+    )
     silent_upload_h: Count = Field(
         24, description="Hours after which a batch whose upload broke off counts as sent to its end."
     )
@@ -265,10 +270,11 @@ class RepairProvider(_Section):
     argv: tuple[str, ...] = Field((), description="Program and arguments (command).")
     environment: dict[str, str] = Field({}, description="What the program gets beside PATH, HOME and LANG.")
     model: str | None = Field(None, description="Name of the model (all but command).")
-    base_url: str | None = Field(
+    base_url: Annotated[str | None, AfterValidator(no_public_http)] = Field(
         None,
         pattern=r"^https?://",
-        description="Address of a server that is not the vendor's but speaks the same.",
+        description="Address of a server that is not the vendor's but speaks the same; http only to hosts "
+        "that are not public.",
     )
     key_variable: str | None = Field(
         None,

@@ -5,6 +5,10 @@ from __future__ import annotations
 import grp
 import ipaddress
 import re
+from urllib.parse import urlsplit
+
+NEAR = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
+"""Ends of names that no public name server answers for."""
 
 
 def no_bool(value: object) -> object:
@@ -43,6 +47,25 @@ def loopback(text: str) -> str:
     if not own or port > 65535:
         raise ValueError(f"{text!r} is not a loopback address with a port, e.g. 127.0.0.1:9464 or [::1]:9464")
     return text
+
+
+def no_public_http(url: str | None) -> str | None:
+    """Return a URL that is https, or whose host isn't public. Raises: ValueError.
+
+    Names are not looked up: a name with a dot counts as public, unless it ends as local names do.
+    """
+    if url is None or not url.startswith("http://"):
+        return url
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    try:
+        near = not ipaddress.ip_address(host).is_global
+    except ValueError:
+        near = "." not in host or host.endswith(NEAR)
+    if not near:
+        raise ValueError(
+            f"{url} would send key and prompts unencrypted to a public host: use https, or a private address"
+        )
+    return url
 
 
 def parted(text: str) -> tuple[str, int]:

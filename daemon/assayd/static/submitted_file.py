@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 
 from assayd.errors import RequestError
-from assayd.ports.command_line import STDIN
+from assayd.ports.command_line import STDIN, FileOptions
 
 SUFFIXES = frozenset({".py", ".md", ".txt"})
 """A file is Python, or an answer as the model gave it."""
@@ -29,6 +29,19 @@ def only_text(files: Mapping[str, bytes], *, what: str) -> str:
         message = f"{name}: expected one of {', '.join(sorted(SUFFIXES))}"
         raise RequestError("request.files", message, field=name)
     return text_of(name, content)
+
+
+def code_from_files(
+    files: Mapping[str, bytes], options: FileOptions, *, field: str = "code"
+) -> Mapping[str, object]:
+    """Return a payload of one text in a field, and of `--input` beside it.
+
+    Raises: RequestError ``request.files``, ``request.options``.
+    """
+    if options.sample_paths or options.extra:
+        message = "this kind takes one file and --input, and neither --sample-path nor --option"
+        raise RequestError("request.options", message)
+    return {**(options.input or {}), field: only_text(files, what="a submission of this kind")}
 
 
 def text_of(name: str, content: bytes) -> str:

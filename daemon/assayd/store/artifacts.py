@@ -207,9 +207,13 @@ class FileArtifactStore:
             return sorted(first for first in firsts if (self._root / first).is_dir())
 
     def _free_bytes(self) -> int:
-        with translated("looking at the bundles' file system"), folders.opened(self._root) as root:
-            facts = os.fstatvfs(root)
-            return facts.f_bavail * facts.f_frsize
+        with translated("looking at the bundles' file system"):
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with folders.opened(self._root) as root:
+                if not os.access(".", os.W_OK | os.X_OK, dir_fd=root):
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self._root))
+                facts = os.fstatvfs(root)
+                return facts.f_bavail * facts.f_frsize
 
 
 def _settle(parent: int, temporary: str, bundle: Bundle, *, durable: bool) -> str:

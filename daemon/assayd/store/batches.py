@@ -93,7 +93,7 @@ _NEW_ITEMS = insert(batch_items)
 
 
 class DatabaseBatchStore:
-    """Implements `ports.batches.BatchStore` on SQLite or PostgreSQL."""
+    """Batches and their items, in SQLite or PostgreSQL."""
 
     def __init__(self, access: DatabaseAccess) -> None:
         self._access = access
@@ -101,7 +101,10 @@ class DatabaseBatchStore:
         self._outbox = Outbox(access)
 
     async def open(self, batch: Batch, *, most_unfinished: int) -> Batch:
-        """Record a new batch, or return the one of that user and name, set to go on."""
+        """Record a new batch, or return the one of that user and name, set to go on.
+
+        Raises: RequestError ``quota.full``, when the user has so many unfinished ones.
+        """
 
         def apply(connection: Connection) -> Batch:
             by_name = {"by_uid": batch.peer.uid, "by_name": batch.name}
@@ -124,7 +127,10 @@ class DatabaseBatchStore:
         return await self._access.write(apply)
 
     async def add(self, batch_id: str, lines: Sequence[Line]) -> Received:
-        """Record lines that are not there yet; one with another input replaces the line of its number."""
+        """Record lines that are not there yet; one with another input replaces the line of its number.
+
+        Raises: RequestError ``batch.removed``, when there is no such batch any more.
+        """
         digests = {line.number: _digest(line.document) for line in lines}
 
         def apply(connection: Connection) -> Received:
@@ -233,7 +239,7 @@ class DatabaseBatchStore:
         return _read_batch(found[0]) if found else None
 
     async def list(self, *, uid: int | None, cursor: str | None, limit: int) -> BatchPage:
-        """List batches, newest first."""
+        """List batches, newest first. Raises: RequestError ``invalid`` for a cursor that is not one."""
         statement = select(batches).order_by(batches.c.created_at.desc(), batches.c.id.desc())
         if uid is not None:
             statement = statement.where(batches.c.uid == uid)
@@ -270,7 +276,12 @@ class DatabaseBatchStore:
         return [_read_batch(row) for row in await self._rows(select(batches).where(_UNENDED))]
 
     async def expire(self, before: datetime, *, unless: frozenset[str]) -> None:
-        """Forget batches that were opened before a time, have ended, and of whose attempts none is left."""
+        """Forget batches that were opened before a time, have ended, and of whose attempts none is left.
+
+        Args:
+            before: that time.
+            unless: batches that stay.
+        """
         await self._access.write(lambda connection: expiry.remove_bare_batches(connection, before, unless))
 
     async def silent(self, before: datetime) -> Sequence[Batch]:

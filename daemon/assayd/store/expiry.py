@@ -17,9 +17,17 @@ from assayd.store import rows
 from assayd.store.listing import Condition, Statement
 from assayd.store.tables import attempts, batch_items, batches, library_entries, submissions, verdicts
 
+ROW_BYTES = 4096
+"""Counted for what is on record of a finished attempt, in addition to its submission."""
 _USAGE = (
-    select(attempts.c.uid, func.count(), func.coalesce(func.sum(verdicts.c.disk_bytes), 0))
+    select(
+        attempts.c.uid,
+        func.count(),
+        func.coalesce(func.sum(verdicts.c.disk_bytes), 0),
+        func.coalesce(func.sum(func.length(submissions.c.document)), 0),
+    )
     .join_from(verdicts, attempts, attempts.c.id == verdicts.c.attempt_id)
+    .join(submissions, submissions.c.digest == attempts.c.submission)
     .group_by(attempts.c.uid)
 )
 _JUDGED = select(verdicts.c.attempt_id)
@@ -40,6 +48,11 @@ _DOCUMENTS = (
     .group_by(_WAITING.c.uid)
 )
 _IDS: BindParameter[str] = bindparam("ids", expanding=True)
+_SIZES = (
+    select(attempts.c.id, func.length(submissions.c.document))
+    .join(submissions, submissions.c.digest == attempts.c.submission)
+    .where(attempts.c.id.in_(_IDS))
+)
 _DIGESTS: BindParameter[str] = bindparam("digests", expanding=True)
 _BATCHES: BindParameter[str] = bindparam("batches", expanding=True)
 _REMOVE_ATTEMPTS = delete(attempts).where(attempts.c.id.in_(_IDS))
@@ -49,24 +62,36 @@ _REMOVE_SUBMISSIONS = delete(submissions).where(
     ~select(attempts.c.id).where(attempts.c.submission == submissions.c.digest).exists(),
     ~select(batch_items.c.line).where(batch_items.c.submission == submissions.c.digest).exists(),
 )
+_FORGET_BUNDLES = update(library_entries).where(library_entries.c.attempt_id.in_(_IDS)).values(bundle=None)
 _STRIP = (
     update(verdicts).where(verdicts.c.attempt_id.in_(_IDS)).values(bundle=None, artifacts="[]", disk_bytes=0)
 )
 _APPROVED = select(library_entries.c.name).where(library_entries.c.attempt_id == attempts.c.id).exists()
-"""What the library has stays, its bundle too."""
+"""What the library has stays; its bundle goes after all others."""
 _USED = select(attempts.c.id, attempts.c.submission, attempts.c.batch_id).where(attempts.c.id.in_(_IDS))
 _LISTED = select(batch_items.c.submission).where(batch_items.c.batch_id.in_(_BATCHES)).distinct()
 
 
 def usage(connection: Connection) -> dict[int, StoredUsage]:
     """Return what each user holds, by uid."""
-    finished = {uid: (count, int(size)) for uid, count, size in connection.execute(_USAGE)}
+    finished = {
+        uid: (count, int(size), int(texts) + count * ROW_BYTES)
+        for uid, count, size, texts in connection.execute(_USAGE)
+    }
     documents = {uid: int(size) for uid, size in connection.execute(_DOCUMENTS)}
     held = {}
     for uid in finished.keys() | documents.keys():
-        count, size = finished.get(uid, (0, 0))
-        held[uid] = StoredUsage(attempts=count, disk_bytes=size, document_bytes=documents.get(uid, 0))
+        count, size, rows_size = finished.get(uid, (0, 0, 0))
+        held[uid] = StoredUsage(
+            attempts=count, disk_bytes=size, row_bytes=rows_size, document_bytes=documents.get(uid, 0)
+        )
     return held
+
+
+def row_bytes(connection: Connection, attempt_ids: Sequence[str]) -> dict[str, int]:
+    """Return about what is on record of attempts, by id."""
+    found = connection.execute(_SIZES, {"ids": list(attempt_ids)})
+    return {attempt_id: size + ROW_BYTES for attempt_id, size in found}
 
 
 def removable(attempt: Statement, wanted: Removable) -> Statement:
@@ -76,7 +101,8 @@ def removable(attempt: Statement, wanted: Removable) -> Statement:
         attempt: selects attempts, joined with their verdicts.
         wanted: which. Those that are old go with batches that nobody has sent to their end.
     """
-    conditions: list[Condition] = [verdicts.c.attempt_id.is_not(None), ~_APPROVED]
+    conditions: list[Condition] = [verdicts.c.attempt_id.is_not(None)]
+    conditions.append(_APPROVED if wanted.approved else ~_APPROVED)
     if wanted.bundled:
         conditions.append(verdicts.c.bundle.is_not(None))
     else:
@@ -102,6 +128,7 @@ def _needed(wanted: Removable) -> Condition:
 def strip(connection: Connection, attempt_ids: Sequence[str]) -> None:
     """Record that the bundles of attempts are gone."""
     connection.execute(_STRIP, {"ids": list(attempt_ids)})
+    connection.execute(_FORGET_BUNDLES, {"ids": list(attempt_ids)})
 
 
 def remove(connection: Connection, attempt_ids: Sequence[str], unless: frozenset[str]) -> None:

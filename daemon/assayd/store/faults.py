@@ -14,7 +14,7 @@ from assayd.errors import StoreError
 from assayd.store.server import is_away
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_UNWRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT, errno.ELOOP}
+_UNWRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT, errno.EEXIST, errno.ELOOP}
 
 # SQLite's primary result codes, https://sqlite.org/rescode.html
 _SQLITE_CODES = {

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping, Select, insert, select, update
 
+from assayd.model.attempt import Attempt
 from assayd.model.generation import Draft, Generation, GenerationOutcome, Grant
 from assayd.model.repair import ReplyCost
 from assayd.model.report import Verdict
@@ -26,7 +27,7 @@ Statement = Select[Any]
 
 
 class DatabaseGenerationStore:
-    """Implements `ports.generations.GenerationStore` on SQLite or PostgreSQL."""
+    """Where generations are kept, in SQLite or PostgreSQL."""
 
     def __init__(self, access: DatabaseAccess) -> None:
         self._access = access
@@ -62,6 +63,12 @@ class DatabaseGenerationStore:
         if before is not None:
             statement = statement.where(generations.c.id < before)
         return await self._read(statement)
+
+    async def of_attempt(self, attempt: Attempt) -> Generation | None:
+        """Return the generation whose last attempt this is."""
+        mine = select(generations).where(generations.c.uid == attempt.peer.uid)  # there is an index of those
+        found = await self._read(mine.where(generations.c.attempt_id == attempt.id))
+        return found[0] if found else None
 
     async def unfinished(self) -> Sequence[Generation]:
         """Return every generation without an outcome, oldest first."""

@@ -217,6 +217,10 @@ class DatabaseJobStore:
 
         await self.access.write(apply)
 
+    async def row_bytes(self, attempt_ids: Sequence[str]) -> Mapping[str, int]:
+        """Return about what is on record of attempts, their submissions included, by id."""
+        return await self.access.read(lambda connection: expiry.row_bytes(connection, attempt_ids))
+
     async def strip(self, attempt_ids: Sequence[str]) -> None:
         """Record that the bundles of attempts are gone; their verdicts stay."""
         await self.access.write(lambda connection: expiry.strip(connection, attempt_ids))

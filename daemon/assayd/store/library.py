@@ -1,13 +1,16 @@
-"""The library in a database: what was approved, by user and name. An entry is never changed."""
+"""The library in a database: what was approved, by user and name.
+
+An entry is never changed, only removed. What the entries of a user keep from being removed is bounded.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Select, and_, func, insert, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, delete, func, insert, select
 
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
@@ -16,34 +19,67 @@ from assayd.model.report import Verdict
 from assayd.ports.clock import Clock
 from assayd.store.access import DatabaseAccess
 from assayd.store.rows import from_micros, to_micros
-from assayd.store.tables import attempts, library_entries, submissions
+from assayd.store.tables import attempts, library_entries, submissions, verdicts
 
 Statement = Select[Any]
+Room = Callable[[], Awaitable[int]]
 
 CHAIN = 100
 """Attempts of a chain that are recorded at most, the newest."""
+ENTRY_BYTES = 16 * 2**10
+"""Counted for the rows of an entry, its attempt and its events, in addition to documents and files."""
+MIB = 2**20
 _WHOLE = (
     select(library_entries, submissions.c.document)
     .join(attempts, attempts.c.id == library_entries.c.attempt_id)
     .join(submissions, submissions.c.digest == attempts.c.submission)
 )
 _ENTRY = select(library_entries)
+_ENTRIES_BYTES = func.coalesce(
+    func.sum(
+        func.length(library_entries.c.chain)
+        + func.coalesce(func.length(library_entries.c.intent), 0)
+        + ENTRY_BYTES
+    ),
+    0,
+)
+_ATTEMPTS_BYTES = (
+    select(func.coalesce(func.sum(verdicts.c.disk_bytes + func.length(submissions.c.document)), 0))
+    .join_from(attempts, verdicts, verdicts.c.attempt_id == attempts.c.id)
+    .join(submissions, submissions.c.digest == attempts.c.submission)
+)
 
 
 class DatabaseLibrary:
-    """Implements `ports.generations.Library` on SQLite or PostgreSQL."""
+    """What was approved, by user and name, in SQLite or PostgreSQL.
 
-    def __init__(self, access: DatabaseAccess, clock: Clock) -> None:
+    If several entries are returned, they come without their documents.
+    """
+
+    def __init__(self, access: DatabaseAccess, clock: Clock, *, most_bytes: int, room: Room) -> None:
+        """Keep a library.
+
+        Args:
+            access: the database.
+            clock: says when something is approved.
+            most_bytes: what the entries of one user may keep.
+            room: returns how many bytes are left; no user may keep more than that.
+        """
         self._access = access
         self._clock = clock
+        self._most_bytes = most_bytes
+        self._room = room
 
     async def approve(self, attempt: Attempt, name: str, approved_by: int) -> LibraryEntry:
-        """Put a validated attempt under a name, as its next version; the same again changes nothing."""
+        """Put a validated attempt under a name, as its next version; the same again changes nothing.
+
+        Raises: RequestError ``library.not_validated``, ``quota.library``.
+        """
         if attempt.verdict is not Verdict.VALIDATED:
             what = attempt.verdict.value if attempt.verdict else attempt.state.value
             message = f"only what is validated can be approved; this attempt is {what}"
             raise RequestError("library.not_validated", message)
-        at = self._clock.now()
+        at, most_bytes = self._clock.now(), min(self._most_bytes, max(0, await self._room()))
 
         def apply(connection: Connection) -> LibraryEntry:
             approved = _named(_WHOLE, attempt.peer.uid, name).where(
@@ -51,9 +87,9 @@ class DatabaseLibrary:
             )
             if (row := connection.execute(approved).mappings().first()) is not None:
                 return _read(row)
-            connection.execute(
-                insert(library_entries), _values(connection, attempt, name, approved_by=approved_by, at=at)
-            )
+            values = _values(connection, attempt, name, approved_by=approved_by, at=at)
+            connection.execute(insert(library_entries), values)
+            self._require_within(_held_bytes(connection, attempt.peer.uid), most_bytes)
             return _read(connection.execute(approved).mappings().one())
 
         return await self._access.write(apply)
@@ -90,10 +126,36 @@ class DatabaseLibrary:
         found = await self._entries(_named(_WHOLE, uid, name).where(library_entries.c.version == version))
         return found[0] if found else None
 
+    async def remove(self, uid: int, name: str, version: int | None = None) -> Sequence[LibraryEntry]:
+        """Remove one version of a name, or all of them; return what was removed, newest first.
+
+        The attempts stay until retention removes them.
+        """
+        found = [each for each in await self.history(uid, name) if version in {None, each.version}]
+        mine = and_(library_entries.c.uid == uid, library_entries.c.name == name)
+        gone = delete(library_entries).where(
+            mine, library_entries.c.version.in_([each.version for each in found])
+        )
+        await self._access.write(lambda connection: connection.execute(gone).close())
+        return found
+
     async def of_attempts(self, attempt_ids: Sequence[str]) -> Sequence[LibraryEntry]:
         """Return the entries that these attempts are."""
         wanted = _ENTRY.where(library_entries.c.attempt_id.in_(list(attempt_ids)))
         return await self._entries(wanted.order_by(library_entries.c.approved_at))
+
+    def _require_within(self, held_bytes: int, most_bytes: int) -> None:
+        """See that the entries of a user keep no more than they may. Raises: RequestError."""
+        if held_bytes <= most_bytes:
+            return
+        limit = f"limits.library_mb_per_uid ({self._most_bytes // MIB})"
+        if most_bytes < self._most_bytes:
+            limit = f"the {most_bytes / MIB:.0f} MB that are left of the disk or the database"
+        message = (
+            f"with this entry, the library of this user would keep {held_bytes / MIB:.1f} MB, which is more "
+            f"than {limit}; remove entries first: `assay library remove NAME[@VERSION]`"
+        )
+        raise RequestError("quota.library", message)
 
     async def _entries(self, statement: Statement) -> Sequence[LibraryEntry]:
         return await self._access.read(
@@ -104,6 +166,15 @@ class DatabaseLibrary:
 def _named(entries: Statement, uid: int, name: str) -> Statement:
     mine = and_(library_entries.c.uid == uid, library_entries.c.name == name)
     return entries.where(mine).order_by(library_entries.c.version.desc())
+
+
+def _held_bytes(connection: Connection, uid: int) -> int:
+    """Return what the entries of a user keep: rows, and documents and files of the attempts."""
+    mine: ColumnElement[bool] = library_entries.c.uid == uid
+    approved = select(library_entries.c.attempt_id).where(mine)
+    files = connection.execute(_ATTEMPTS_BYTES.where(attempts.c.id.in_(approved))).scalar_one()
+    rows = connection.execute(select(_ENTRIES_BYTES).where(mine)).scalar_one()
+    return int(files) + int(rows)
 
 
 def _values(

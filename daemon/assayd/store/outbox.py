@@ -79,7 +79,7 @@ def _row(subject: str, uid: int, url: str, at: datetime, body: object) -> Values
 
 
 class Outbox:
-    """Implements `ports.webhooks.WebhookStore` on SQLite or PostgreSQL, and takes new messages."""
+    """Keeps messages until they are delivered, in SQLite or PostgreSQL, and takes new ones."""
 
     def __init__(self, access: DatabaseAccess) -> None:
         self._access = access

@@ -31,6 +31,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.sql.selectable import TableValuedAlias
+from tenacity import RetryCallState, Retrying, retry_if_exception, wait_chain, wait_fixed
 
 from assayd.errors import StoreError
 from assayd.store.exact_text import written
@@ -107,30 +108,28 @@ class ServerPatience:
         self,
         *,
         clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], object] = time.sleep,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._clock = clock
-        self._sleep = sleep
         self._away_since: float | None = None
+        self._retrying = Retrying(
+            retry=retry_if_exception(is_away),
+            wait=wait_chain(*map(wait_fixed, PAUSES_S)),
+            stop=self._stays_away,
+            sleep=sleep,
+            reraise=True,
+        )
 
     def see_through(self, act: Callable[[], T]) -> T:
         """Return what an act comes to. Raises: what it raised last, when the server stays away."""
-        tries = 0
-        while True:
-            try:
-                result = act()
-            except DBAPIError as problem:
-                if not is_away(problem):
-                    raise
-                now = self._clock()
-                self._away_since = since = self._away_since or now
-                if now - since > PATIENCE_S:
-                    raise
-                self._sleep(PAUSES_S[min(tries, len(PAUSES_S) - 1)])
-                tries += 1
-            else:
-                self._away_since = None
-                return result
+        result = self._retrying(act)
+        self._away_since = None
+        return result
+
+    def _stays_away(self, _state: RetryCallState) -> bool:
+        now = self._clock()
+        self._away_since = since = self._away_since or now
+        return now - since > PATIENCE_S
 
 
 def is_away(problem: BaseException) -> bool:

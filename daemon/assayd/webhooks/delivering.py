@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import h11
 
 from assayd import __version__
+from assayd.aio import first_that_opens
 from assayd.egress.resolver import Looking, Resolver
 from assayd.model.webhook import WebhookUrl
 from assayd.webhooks.receivers import Receiver
@@ -57,12 +58,11 @@ class Courier:
     async def deliver(self, post: Post) -> None:
         """Deliver a message once. Raises: NotDeliveredError."""
         try:
-            async with asyncio.timeout(self.timeout_s):
-                status = await self._answer(post)
+            until = asyncio.get_running_loop().time() + self.timeout_s
+            async with asyncio.timeout_at(until):
+                status = await self._answer(post, until=until)
         except TimeoutError:
             raise NotDeliveredError("timeout") from None
-        except ssl.SSLError as problem:
-            raise NotDeliveredError("tls") from problem
         except (OSError, h11.ProtocolError) as problem:
             raise NotDeliveredError("connection") from problem
         if not 200 <= status < 300:
@@ -81,10 +81,11 @@ class Courier:
             raise NotDeliveredError("address not public")
         return reachable
 
-    async def _answer(self, post: Post) -> int:
+    async def _answer(self, post: Post, *, until: float) -> int:
         addresses = await self.addresses(post.receiver, post.uid)
         tls = await self._context() if post.url.scheme == "https" else None
-        async with _connected(addresses[:MOST_ADDRESSES], post.url, tls) as (reader, writer):
+        connected = _connected(addresses[:MOST_ADDRESSES], post.url, tls, until=until)
+        async with connected as (reader, writer):
             return await _exchange(post, reader, writer)
 
     async def _context(self) -> ssl.SSLContext:
@@ -95,22 +96,23 @@ class Courier:
 
 @asynccontextmanager
 async def _connected(
-    addresses: Sequence[str], url: WebhookUrl, tls: ssl.SSLContext | None
+    addresses: Sequence[str], url: WebhookUrl, tls: ssl.SSLContext | None, *, until: float
 ) -> AsyncIterator[_Streams]:
-    """Connect to the first address that answers, and drop the connection after the body. Raises: OSError."""
-    name = url.host if tls is not None else None
-    for number, address in enumerate(addresses, 1):
+    """Connect to the first address that answers in its share of the time; drop the connection after the body.
+
+    Raises: OSError; NotDeliveredError, where a certificate is wrong.
+    """
+
+    async def connect(address: str) -> _Streams:
+        name = url.host if tls is not None else None
         try:
-            reader, writer = await asyncio.open_connection(
+            return await asyncio.open_connection(
                 address, url.port, ssl=tls, server_hostname=name, limit=_READ_BYTES
             )
-        except ssl.SSLError:
-            raise
-        except OSError:
-            if number == len(addresses):
-                raise
-        else:
-            break
+        except ssl.SSLError as problem:
+            raise NotDeliveredError("tls") from problem
+
+    reader, writer = await first_that_opens(addresses, connect, until=until)
     try:
         yield reader, writer
     finally:

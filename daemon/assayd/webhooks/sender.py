@@ -22,7 +22,8 @@ from assayd.metrics import Metrics
 from assayd.model.webhook import WebhookUrl, read_webhook_url
 from assayd.ports.clock import Clock
 from assayd.ports.service import Health, HealthRow
-from assayd.ports.webhooks import WebhookMessage, WebhookStore
+from assayd.ports.webhooks import WebhookMessage
+from assayd.store.outbox import Outbox
 from assayd.webhooks.delivering import Courier, NotDeliveredError, Post
 from assayd.webhooks.receivers import Receiver, receiver_of
 from assayd.webhooks.signing import signed_headers
@@ -61,7 +62,7 @@ class WebhookLimits:
 class SenderDependencies:
     """What messages are sent with. `added` is set when one was recorded."""
 
-    store: WebhookStore
+    store: Outbox
     courier: Courier
     clock: Clock
     metrics: Metrics

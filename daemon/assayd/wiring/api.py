@@ -29,7 +29,13 @@ def configure_api(settings: Settings, parts: Assembly) -> ApiConfigs:
     access, limits = access_of(settings), settings.limits
     app = application(parts, access)
     return ApiConfigs(
-        socket=server_config(app, access, connections=limits.connections, silence_s=limits.silence_s),
+        socket=server_config(
+            app,
+            access,
+            connections=limits.connections,
+            silence_s=limits.silence_s,
+            refused=parts.metrics.refused_connections.inc,
+        ),
         metrics=loopback_config(parts.service.metrics),
     )
 

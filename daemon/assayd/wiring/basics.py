@@ -12,18 +12,18 @@ from assayd.analysis.analyst import Analyst
 from assayd.attempts.admission import AdmissionDependencies
 from assayd.attempts.events import EventHub
 from assayd.attempts.execution import Execution, Readiness
+from assayd.kind import Kind
 from assayd.metrics import Metrics
 from assayd.ports.artifacts import ArtifactStore
-from assayd.ports.batches import BatchStore
 from assayd.ports.clock import Clock
 from assayd.ports.driving import ALONE, Driving
-from assayd.ports.generations import GenerationStore, Library
 from assayd.ports.repairs import RepairStore
-from assayd.ports.validator import Validator
 from assayd.repairs.requests import RecordedRequests
 from assayd.sandbox.container import ContainerOrigin
 from assayd.settings import Settings
 from assayd.store.access import DatabaseAccess
+from assayd.store.batches import DatabaseBatchStore
+from assayd.store.generations import DatabaseGenerationStore
 from assayd.store.recorder import JobRows
 from assayd.webhooks import Sender
 from assayd.wiring.limits import DaemonLimits
@@ -55,7 +55,7 @@ class PartOverrides:
 
     limits: DaemonLimits | None = None
     clock: Clock | None = None
-    kinds: Mapping[str, Validator] | None = None
+    kinds: Mapping[str, Kind] | None = None
     analyst: Analyst | None = None
     readiness: Readiness | None = None
     execution: BuildExecution | None = None
@@ -75,10 +75,9 @@ class Basics:
     shared: AdmissionDependencies
     access: DatabaseAccess
     analyst: Analyst
-    batch_store: BatchStore
+    batch_store: DatabaseBatchStore
     repair_store: RepairStore
-    generation_store: GenerationStore
-    library: Library
+    generation_store: DatabaseGenerationStore
     requests: RecordedRequests
     origin: ContainerOrigin
     copied_from: str | None

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from assayd import __version__
 from assayd.analysis.analyst import Analyst
+from assayd.attempts.acceptance import Acceptance
 from assayd.attempts.admission import Admission, AdmissionDependencies
 from assayd.attempts.disk_quota import DiskQuota
 from assayd.attempts.events import EventHub
@@ -28,8 +29,6 @@ from assayd.ids import SystemClock, Ulids
 from assayd.kinds import registry
 from assayd.metrics import Metrics
 from assayd.model.attempt import State
-from assayd.ports.batches import BatchStore
-from assayd.ports.generations import Library
 from assayd.ports.llm import Provider
 from assayd.ports.service import DaemonFacts
 from assayd.repairs.attempt_gateway import AttemptGateway
@@ -67,13 +66,14 @@ class Assembly:
     scheduler: Scheduler
     admission: Admission
     readiness: Readiness
+    acceptance: Acceptance
     retention: Retention
     service: DaemonService
     batches: DaemonBatches
-    batch_store: BatchStore
+    batch_store: DatabaseBatchStore
     repairs: DaemonRepairs
     generations: DaemonGenerations
-    library: Library
+    library: DatabaseLibrary
 
 
 OWN = PartOverrides()
@@ -92,12 +92,14 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
     await stack.enter_async_context(basics.sender.running())
     await stack.enter_async_context(scheduler.running())
     _watch(basics.metrics, scheduler, settings.state_dir)
-    admission = _build_admission(basics, execution, scheduler)
+    quota = _build_quota(basics)
+    acceptance = Acceptance(execution.readiness.ready, quota)
+    admission = _build_admission(basics, scheduler, quota, acceptance)
     uploads = Uploads(shared.clock)
     retention = Retention(
         shared.jobs, basics.batch_store, shared.artifacts, shared.clock, limits.keep, uploads
     )
-    service = _build_service(basics, execution, scheduler, admission, retention)
+    service = _build_service(basics, execution, scheduler, admission, retention, acceptance)
     batches = _build_batches(basics, scheduler, admission, service, uploads)
     await stack.enter_async_context(batches.running())
     gateway = AttemptGateway(
@@ -116,13 +118,16 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
         scheduler=scheduler,
         admission=admission,
         readiness=execution.readiness,
+        acceptance=acceptance,
         retention=retention,
         service=service,
         batches=batches,
         batch_store=basics.batch_store,
         repairs=repairs,
         generations=generations,
-        library=basics.library,
+        library=DatabaseLibrary(
+            basics.access, shared.clock, most_bytes=limits.library_bytes, room=quota.left_bytes
+        ),
     )
 
 
@@ -168,7 +173,6 @@ async def _basics(
         batch_store=DatabaseBatchStore(jobs.access),
         repair_store=repair_store,
         generation_store=DatabaseGenerationStore(jobs.access),
-        library=DatabaseLibrary(jobs.access, clock),
         requests=_build_requests(settings, shared, repair_store, providers),
         origin=origin,
         copied_from=identity.copied_from,
@@ -187,7 +191,6 @@ def _build_requests(
 ) -> RecordedRequests:
     return RecordedRequests(
         store=store,
-        kinds=shared.kinds,
         providers=frozenset(providers),
         clock=shared.clock,
         ids=shared.ids,
@@ -220,32 +223,43 @@ def _build_scheduler(basics: Basics, execution: Execution) -> Scheduler:
     return Scheduler(deps, basics.limits.queue)
 
 
-def _build_admission(basics: Basics, execution: Execution, scheduler: Scheduler) -> Admission:
-    shared, limits = basics.shared, basics.limits
-    quota = DiskQuota(
+def _build_quota(basics: Basics) -> DiskQuota:
+    shared = basics.shared
+    return DiskQuota(
         shared.jobs,
         shared.artifacts,
         shared.clock,
-        min_free_bytes=limits.keep.min_free_bytes,
+        min_free_bytes=basics.limits.keep.min_free_bytes,
         database_bytes=basics.overrides.database_bytes,
     )
+
+
+def _build_admission(
+    basics: Basics, scheduler: Scheduler, quota: DiskQuota, acceptance: Acceptance
+) -> Admission:
     return Admission(
-        shared,
+        basics.shared,
         scheduler,
         basics.requests,
-        ready=execution.readiness.ready,
-        caps=limits.attempt,
+        acceptance=acceptance,
+        caps=basics.limits.attempt,
         quota=quota,
     )
 
 
 def _build_service(
-    basics: Basics, execution: Execution, scheduler: Scheduler, admission: Admission, retention: Retention
+    basics: Basics,
+    execution: Execution,
+    scheduler: Scheduler,
+    admission: Admission,
+    retention: Retention,
+    acceptance: Acceptance,
 ) -> DaemonService:
     return DaemonService(
         ServiceDependencies(
             shared=basics.shared,
             admission=admission,
+            acceptance=acceptance,
             scheduler=scheduler,
             hub=basics.hub,
             readiness=execution.readiness,

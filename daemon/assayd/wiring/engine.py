@@ -78,15 +78,17 @@ async def _docker_of_several(docker: Engine, reason: str, settings: Settings) ->
 
 
 def isolation_check_of(engine: Engine) -> IsolationCheck:
-    """Return the isolation check for an engine: one that clones containers does without where that leaks."""
+    """Return the isolation check for an engine, which stops cloning containers where a leak was seen."""
 
     async def check(sandbox: Sandbox) -> Sequence[str]:
         if not isinstance(engine, OciEngine) or not engine.clones:
             return await check_isolation(sandbox)
         try:
             leaks = await check_isolation(sandbox)
-        except EngineError as problem:
-            leaks = [engine.distrusted or problem.message]
+        except EngineError:
+            if not engine.distrusted:
+                raise  # a container that cannot be had leaks nothing
+            leaks = [engine.distrusted]
         if not leaks:
             return []
         reason = "isolation check failed: " + "; ".join(leaks)

@@ -14,7 +14,7 @@ from assayd.attempts.selftest import SelfTest
 from assayd.attempts.verdicts import Verdicts
 from assayd.fair_queue import FairSemaphore
 from assayd.repairs.attempt_gateway import stored_submission
-from assayd.repairs.chain import repair_attachments
+from assayd.repairs.chain import chain_attachments
 from assayd.sandbox.isolation_check import check_isolation
 from assayd.sandbox.readiness import ReadinessSupervisor
 from assayd.wiring.basics import Basics
@@ -44,7 +44,10 @@ async def local_execution(basics: Basics, stack: AsyncExitStack) -> Execution:
         retry_window_s=settings.engine.patience_s,
         max_runs=settings.attempts.max_runs,
         attachments=partial(
-            repair_attachments, store=basics.repair_store, read=partial(stored_submission, shared.jobs)
+            chain_attachments,
+            repairs=basics.repair_store,
+            generations=basics.generation_store,
+            read=partial(stored_submission, shared.jobs),
         ),
         require_image=trials.require,
         add_hints=ImageHints(sandbox.images, shared.policies.images).add,

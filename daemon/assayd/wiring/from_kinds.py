@@ -8,24 +8,22 @@ from typing import cast
 from fastapi import APIRouter
 
 from assayd.errors import ConfigError
+from assayd.kind import Kind
 from assayd.kinds.registry import resolve
-from assayd.ports.validator import Recording, Routes, Validator
 from assayd.store.recorder import Recorder
 
 
-def recorders_of(kinds: Mapping[str, Validator]) -> tuple[Recorder, ...]:
+def recorders_of(kinds: Mapping[str, Kind]) -> tuple[Recorder, ...]:
     """Return the recorders of all kinds that have one. Raises: ConfigError ``validator.broken``."""
     recorders = [
-        cast("Recorder", resolve(validator.recorder))
-        for validator in kinds.values()
-        if isinstance(validator, Recording)
+        cast("Recorder", resolve(validator.recorder)) for validator in kinds.values() if validator.recorder
     ]
     return tuple(recorders)
 
 
-def routers_of(kinds: Mapping[str, Validator]) -> tuple[APIRouter, ...]:
+def routers_of(kinds: Mapping[str, Kind]) -> tuple[APIRouter, ...]:
     """Return the routes of all kinds that have some. Raises: ConfigError ``validator.broken``."""
-    return tuple(_router(validator.routes) for validator in kinds.values() if isinstance(validator, Routes))
+    return tuple(_router(validator.routes) for validator in kinds.values() if validator.routes)
 
 
 def _router(reference: str) -> APIRouter:

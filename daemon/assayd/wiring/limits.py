@@ -32,6 +32,7 @@ class DaemonLimits:
     payload: PayloadCaps
     api: ApiLimits
     batch: BatchLimits
+    library_bytes: int
     repair: RepairLimits
     pool: PoolLimits
 
@@ -71,6 +72,7 @@ def limits_from(settings: Settings) -> DaemonLimits:
             silent_upload=timedelta(hours=limits.silent_upload_h),
             lines=LineCaps(line_bytes=caps.body_bytes, payload=payload, lines=limits.batch_lines),
         ),
+        library_bytes=limits.library_mb_per_uid * MIB,
         repair=RepairLimits(
             **settings.repair.model_dump(include={"at_once", "max_attempts", "on_exhausted"})
         ),

@@ -96,7 +96,14 @@ def configure_gateway(settings: GatewaySettings, gateway: Gateway) -> Callable[[
         most_of_one=limits.connections * 3 // 4,
         refused=lambda code: refusals.labels(code).inc(),
     )
-    return partial(server_config, gate, access, connections=limits.connections, silence_s=limits.silence_s)
+    return partial(
+        server_config,
+        gate,
+        access,
+        connections=limits.connections,
+        silence_s=limits.silence_s,
+        refused=gateway.parts.metrics.refused_connections.inc,
+    )
 
 
 async def _serve(
@@ -109,7 +116,8 @@ async def _serve(
     config = configure_gateway(settings, gateway)
     served: list[tuple[uvicorn.Server, socket.socket]] = [(ApiServer(config()), listening)]
     if secure is not None:
-        served.append((SecureServer(config(), secure[1]), secure[0]))
+        server = SecureServer(config(), secure[1], connections=settings.limits.connections)
+        served.append((server, secure[0]))
         log.info("gateway.listening", address=settings.cluster.listen)
     program = Daemon(gateway.parts, notifier, recovers=False, drain_s=0)
     superseded = asyncio.Event()

@@ -17,8 +17,9 @@ from typing import Protocol
 
 import structlog
 from celery import Celery
+from tenacity import AsyncRetrying, retry_if_exception_type
 
-from assayd.aio import back_off_s, task_group
+from assayd.aio import back_off, task_group
 from assayd.errors import StoreError
 from assayd_cluster.gateway.broker_channel import AWAY, BrokerChannel
 from assayd_cluster.gateway.dispatches import Dispatches, Message
@@ -82,23 +83,21 @@ class Publisher:
 
     async def publish(self, message: Message) -> None:
         """Return once the broker has confirmed a message, however long that takes."""
-        failures = 0
-        while True:
-            post = _Post(message)
-            self._posts.put(post)
-            try:
-                await asyncio.wrap_future(post.done)
-            except AWAY as trouble:
-                failures += 1
-                self.count("failed")
-                self.problem = f"the broker does not take messages: {type(trouble).__name__}"
-                log.error("message.not_published", attempt_id=message.attempt, problem=type(trouble).__name__)
-                await asyncio.sleep(back_off_s(failures))
-            else:
-                self.problem = ""
-                self.count("published")
-                self._confirmed.append(message.attempt)
-                return
+        await AsyncRetrying(retry=retry_if_exception_type(AWAY), wait=back_off)(self._publish_once, message)
+        self.problem = ""
+        self.count("published")
+        self._confirmed.append(message.attempt)
+
+    async def _publish_once(self, message: Message) -> None:
+        post = _Post(message)
+        self._posts.put(post)
+        try:
+            await asyncio.wrap_future(post.done)
+        except AWAY as trouble:
+            self.count("failed")
+            self.problem = f"the broker does not take messages: {type(trouble).__name__}"
+            log.error("message.not_published", attempt_id=message.attempt, problem=type(trouble).__name__)
+            raise
 
     def _work(self) -> None:
         while group := self._next_group():

@@ -16,9 +16,11 @@ from assayd.api import answers
 from assayd.api.call import LARGE_BODY_BYTES, Call, CallDep, json_response, read_body
 from assayd.byte_budget import Growing
 from assayd.documents import compact, error_document, plain, refuse_many
+from assayd.documents.misfits import place_of
 from assayd.errors import RequestError
 from assayd_cluster.documents import (
     NODE_NAME,
+    NODES_VALUES,
     SHA256,
     ULID,
     BeatAnswer,
@@ -92,12 +94,12 @@ async def _read(
 
 
 def _parsed(adapter: TypeAdapter[T], body: bytes) -> T:
-    refuse_many(body)
+    refuse_many(body, most_values=NODES_VALUES)
     try:
         return adapter.validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        field = ".".join(str(part) for part in first["loc"])[:200] or "the body"
+        field = place_of(first["loc"]) or "the body"
         raise RequestError("invalid", f"{field}: {first['msg']}", field=field) from error
 
 

@@ -33,7 +33,15 @@ from assayd.ports.artifacts import ArtifactStore, Bundle, BundleAttachments, sta
 from assayd.ports.clock import Clock
 from assayd.ports.store import Event, JobStore
 from assayd.store.rows import from_micros
-from assayd_cluster.documents import MOST_SEQ, MOST_TEXT, BundleFile, GapEvent, LiveEvent, RunVerdict
+from assayd_cluster.documents import (
+    MOST_SEQ,
+    MOST_TEXT,
+    NODES_VALUES,
+    BundleFile,
+    GapEvent,
+    LiveEvent,
+    RunVerdict,
+)
 from assayd_cluster.gateway.execution import RemoteExecution
 from assayd_cluster.gateway.held_runs import HeldRun
 from assayd_cluster.gateway.runs import Runs
@@ -126,7 +134,7 @@ class RunVerdicts:
     async def _own_files(self, attempt: Attempt, document: bytes) -> Mapping[str, bytes]:
         """Return what the bundle has from here: the submission as it was accepted, and what was before."""
         files = {f"submission_{stamp(attempt.created_at)}.json": document}
-        if attempt.parent_id is None or attempt.verdict is None:
+        if attempt.verdict is None:
             return files
         return {**files, **await self._deps.attachments(attempt, attempt.verdict)}
 
@@ -251,7 +259,7 @@ def _report(attempt: Attempt, brought: RunVerdict, text: bytes) -> JsonObject:
 
 def _object(text: bytes, what: str) -> JsonObject:
     try:
-        found = read_json(text)
+        found = read_json(text, most_values=NODES_VALUES)
     except RequestError as problem:
         raise _invalid(f"{what}: it cannot be read: {problem.message}") from problem
     if not isinstance(found, dict):

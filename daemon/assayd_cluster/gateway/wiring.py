@@ -18,7 +18,7 @@ from assayd.policies import PolicySet
 from assayd.ports.artifacts import BundleAttachments
 from assayd.ports.driving import Driven
 from assayd.repairs.attempt_gateway import stored_submission
-from assayd.repairs.chain import repair_attachments
+from assayd.repairs.chain import chain_attachments
 from assayd.store.jobs import BUNDLES
 from assayd.wiring import OWN, Assembly, Basics, PartOverrides, build
 from assayd_cluster.broker import make_celery
@@ -194,7 +194,10 @@ class _Building:
         dispatches = Dispatches(access, self._job_rows.messages, self._gateway_id, self._notices)
         await stack.enter_async_context(self._publisher.running(dispatches))
         attachments: BundleAttachments = partial(
-            repair_attachments, store=basics.repair_store, read=partial(stored_submission, shared.jobs)
+            chain_attachments,
+            repairs=basics.repair_store,
+            generations=basics.generation_store,
+            read=partial(stored_submission, shared.jobs),
         )
         remote = self._remote(basics, dispatches, attachments)
         await stack.enter_async_context(remote.running())

@@ -10,13 +10,22 @@ from __future__ import annotations
 
 import base64
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, repeat
 from typing import NoReturn
 
 import structlog
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception,
+    retry_if_exception_type,
+    stop_never,
+    wait_chain,
+    wait_fixed,
+)
+from tenacity.retry import RetryBaseT
 
 from assayd.client.errors import ClientError
 from assayd.errors import AssaydError
@@ -52,10 +61,6 @@ class Tries:
 
     again_s: Sequence[float] = (0.2, 0.5, 1.0, 2.0, 5.0)
     daemon_away_s: float = 60.0
-
-    def pauses(self) -> Iterator[float]:
-        """Return the pauses between tries, without end."""
-        return chain(self.again_s, repeat(self.again_s[-1]))
 
 
 class PutBack(AssaydError):
@@ -128,41 +133,40 @@ class Runner:
 
     def _claim(self, attempt_id: str, ticket: str) -> Claimed | None:
         """Claim a run; None where the attempt needs none. Waits while another node holds it."""
-        for pause_s in self._tries.pauses():
-            if self._stopping.draining.is_set():
-                raise PutBack("node.draining", "the node takes no more")
-            try:
-                return self._gateway.claim(attempt_id, ticket)
-            except RunOver as over:
-                log.info("claim.over", code=over.code)
-                return None
-            except RunHeld as held:
-                log.debug("claim.held", code=held.code)
-            except NodeRefused as refused:
-                log.warning("claim.refused", code=refused.code)
-                raise Untrue(refused.code, refused.message) from refused
-            except GatewayAway as away:
-                log.warning("claim.failed", code=away.code)
-            self._pause(pause_s)
-        raise AssertionError  # pauses have no end
+        try:
+            retry = retry_if_exception_type((RunHeld, GatewayAway))
+            return self._retrying("claim.failed", retry)(self._claim_once, attempt_id, ticket)
+        except RunOver as over:
+            log.info("claim.over", code=over.code)
+            return None
+        except NodeRefused as refused:
+            log.warning("claim.refused", code=refused.code)
+            raise Untrue(refused.code, refused.message) from refused
+
+    def _claim_once(self, attempt_id: str, ticket: str) -> Claimed:
+        if self._stopping.draining.is_set():
+            raise PutBack("node.draining", "the node takes no more")
+        return self._gateway.claim(attempt_id, ticket)
 
     def _verdict(self, run: Run, claimed: Claimed) -> Document:
         """Return what the daemon says of the attempt, or that the run is lost."""
-        away_s, accepted = 0.0, False
-        for pause_s in self._tries.pauses():
-            try:
-                attempt = self._daemon.submit(run.attempt, claimed.document, wait_s=AT_ONCE_S)
-                accepted = True
-                return self._finished(run, attempt)
-            except ClientError as trouble:
-                if not trouble.retryable:
-                    return _lost(f"{trouble.code}: {trouble.message}", started=True)
-                if away_s >= self._tries.daemon_away_s:
-                    return _lost(f"the daemon is away: {trouble.message}", started=accepted)
-                log.warning("daemon.away", code=trouble.code)
-            self._pause(pause_s)
-            away_s += pause_s
-        raise AssertionError  # pauses have no end
+        accepted = False
+
+        def judge() -> Document:
+            nonlocal accepted
+            attempt = self._daemon.submit(run.attempt, claimed.document, wait_s=AT_ONCE_S)
+            accepted = True
+            return self._finished(run, attempt)
+
+        def stays_away(state: RetryCallState) -> bool:
+            return state.idle_for >= self._tries.daemon_away_s
+
+        try:
+            return self._retrying("daemon.away", retry_if_exception(_will_pass), stays_away)(judge)
+        except ClientError as trouble:
+            if trouble.retryable:
+                return _lost(f"the daemon is away: {trouble.message}", started=accepted)
+            return _lost(f"{trouble.code}: {trouble.message}", started=True)
 
     def _finished(self, run: Run, attempt: Document) -> Document:
         """Wait for the verdict, with events on the way, and return it with its files."""
@@ -201,26 +205,38 @@ class Runner:
 
     def _hand_in(self, run: Run, verdict: Document) -> None:
         """Bring a verdict until it is taken or needed no more."""
-        for pause_s in self._tries.pauses():
-            try:
-                for file in verdict.get("files", ()):
-                    if "content" in file:
-                        self._gateway.send_file(run, file["sha256"], file["content"])
-                        del file["content"]
-                self._gateway.send_verdict(run, verdict)
-            except RunOver as over:
-                log.info("verdict.needless", code=over.code)
-            except NodeRefused as refused:
-                log.error("verdict.refused", code=refused.code, message=refused.message)
-                if "lost" in verdict:
-                    return
-                verdict = _lost(f"the gateway refuses the verdict: {refused.code}", started=True)
-                continue
-            except GatewayAway as away:
-                log.warning("verdict.kept", code=away.code)
-                self._pause(pause_s)
-                continue
-            return
+        try:
+            self._retrying("verdict.kept", retry_if_exception_type(GatewayAway))(self._send, run, verdict)
+        except RunOver as over:
+            log.info("verdict.needless", code=over.code)
+        except NodeRefused as refused:
+            log.error("verdict.refused", code=refused.code, message=refused.message)
+            if "lost" not in verdict:
+                self._hand_in(run, _lost(f"the gateway refuses the verdict: {refused.code}", started=True))
+
+    def _send(self, run: Run, verdict: Document) -> None:
+        for file in verdict.get("files", ()):
+            if "content" in file:
+                self._gateway.send_file(run, file["sha256"], file["content"])
+                del file["content"]
+        self._gateway.send_verdict(run, verdict)
+
+    def _retrying(
+        self, event: str, retry: RetryBaseT, stop: Callable[[RetryCallState], bool] = stop_never
+    ) -> Retrying:
+        """Return what tries again after pauses that end when the node stops; each failure is logged."""
+
+        def tell(state: RetryCallState) -> None:
+            problem = state.outcome.exception() if state.outcome is not None else None
+            if isinstance(problem, RunHeld):  # by another node, as it should be
+                log.debug("claim.held", code=problem.code)
+            else:
+                log.warning(event, code=getattr(problem, "code", None))
+
+        waits = wait_chain(*map(wait_fixed, self._tries.again_s))
+        return Retrying(
+            retry=retry, stop=stop, wait=waits, before_sleep=tell, sleep=self._pause, reraise=True
+        )
 
     def _pause(self, seconds: float) -> None:
         if self._stopping.hurried.wait(seconds):
@@ -232,6 +248,10 @@ class Runner:
 
     def _hurry(self) -> NoReturn:
         raise PutBack("node.stopping", "the node stops at once")
+
+
+def _will_pass(trouble: BaseException) -> bool:
+    return isinstance(trouble, ClientError) and trouble.retryable
 
 
 def _lost(reason: str, *, started: bool) -> Document:

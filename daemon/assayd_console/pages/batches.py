@@ -204,6 +204,10 @@ class ResultWriter(Protocol):
         ...
 
 
+FORMULA_BEGINS = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+"""With these, or their fullwidth forms, a spreadsheet takes a cell for a formula."""
+
+
 class CsvWriter:
     """One row per item, for spreadsheets; what one would take for a formula begins with an apostrophe."""
 
@@ -236,7 +240,7 @@ class CsvWriter:
 
 
 def _cell_text(value: object) -> object:
-    return f"'{value}" if isinstance(value, str) and value[:1] in {"=", "+", "-", "@", "\t", "\r"} else value
+    return f"'{value}" if isinstance(value, str) and value[:1] in FORMULA_BEGINS else value
 
 
 async def download(request: Request) -> Response:

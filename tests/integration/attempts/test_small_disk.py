@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from assayd.errors import RequestError
+from assayd.model.generation import LibraryEntry
 from assayd.model.submission import Peer
 from assayd.ports.batches import BatchRequest
 from support.daemons.daemon_fixtures import needs_root
@@ -48,6 +49,16 @@ async def large_ones(daemon: SmallDaemon, count: int) -> None:
         await daemon.finished(await daemon.accept(text(number), peer=GREEDY))
 
 
+async def approved_ones(daemon: SmallDaemon, count: int) -> None:
+    for number in range(count):
+        attempt = await daemon.finished(await daemon.accept(text(number), peer=GREEDY))
+        await daemon.library.approve(attempt, f"n{number}", GREEDY.uid)
+
+
+async def entries(daemon: SmallDaemon) -> Sequence[LibraryEntry]:
+    return await daemon.library.list(uid=GREEDY.uid, after=None, limit=500)
+
+
 async def has_all(daemon: SmallDaemon, ids: list[str]) -> bool:
     attempts = [await daemon.shared.jobs.get(each) for each in ids]
     return all(attempt is not None and attempt.bundle is not None for attempt in attempts)
@@ -77,6 +88,26 @@ async def test_one_attempt_after_the_other_is_refused_until_its_users_oldest_wen
         others = await small_ones(daemon, 5)
 
         swept = await daemon.service.collect_garbage(dry_run=False)
-        assert swept.attempts > 0
+        assert swept.bundles > 0
         assert await has_all(daemon, before + others)
         await daemon.service.require_ready()
+
+
+@needs_root
+async def test_approvals_are_refused_before_they_fill_the_disk_and_leave_room_to_others(disk: Path) -> None:
+    """What was approved was never removed: when it had filled the disk, everybody was refused for good."""
+    async with small_daemon(disk, HOW) as daemon:
+        before = await small_ones(daemon, 5)
+        with pytest.raises(RequestError) as refused:
+            await approved_ones(daemon, 500)
+        assert refused.value.code == "quota.library"
+        approved = [entry.name for entry in await entries(daemon)]
+        assert len(approved) > 10
+        with pytest.raises(RequestError) as refused:
+            await large_ones(daemon, 500)
+        assert refused.value.code == "quota.disk"
+
+        await daemon.service.collect_garbage(dry_run=False)
+        await daemon.service.require_ready()
+        assert await has_all(daemon, before + await small_ones(daemon, 5))
+        assert [entry.name for entry in await entries(daemon)] == approved

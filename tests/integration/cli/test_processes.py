@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -71,6 +72,42 @@ def test_without_a_daemon_it_ends_with_four(validate: list[str], tmp_path: Path)
     command = [*COMMAND, "--socket", str(tmp_path / "none"), *validate]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (4, "", 1)
+
+
+# Each prints by a way of its own.
+LINES = {
+    "table": ["kinds"],
+    "json": ["kinds", "--json"],
+    "group": ["policy", "list"],
+    "help": ["validate", "--help"],
+    "page": ["kinds", "extractor"],
+    "line": ["version"],
+    "wrong option": ["list", "--nothing"],
+    "refused": ["show", "nothing"],
+}
+
+
+@pytest.fixture
+def unread() -> Iterator[int]:
+    """Return a pipe that nobody reads any more, as the one before `head` is in the end."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    yield writer
+    os.close(writer)
+
+
+@pytest.mark.parametrize("words", LINES.values(), ids=LINES.keys())
+def test_without_a_reader_it_ends_with_the_code_of_a_closed_pipe(
+    words: list[str], socket: str, unread: int
+) -> None:
+    command = [*COMMAND, "--socket", socket, *words]
+    assert subprocess.run(command, stdout=unread, stderr=unread, check=False).returncode == 141
+
+
+@pytest.mark.parametrize("words", [["kinds"], ["policy", "list"], ["version"]])
+def test_without_a_reader_it_says_nothing(words: list[str], socket: str, unread: int) -> None:
+    command = [*COMMAND, "--socket", socket, *words]
+    assert subprocess.run(command, stdout=unread, stderr=subprocess.PIPE, check=False).stderr == b""
 
 
 def test_an_interrupt_cancels_the_attempt_and_ends_with_five(

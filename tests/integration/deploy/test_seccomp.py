@@ -26,6 +26,9 @@ NEIGHBOURS = {
     "prlimit64 of the caller",
     "setpriority of the caller",
     "personality asked for",
+    "fcntl F_GETFL",
+    "fcntl F_SETLK of nothing",
+    "prctl PR_GET_DUMPABLE",
     "mknodat of a pipe",
 }
 FOREIGN = {"call of the x32 table", "call of the 32-bit table"} if platform.machine() == "x86_64" else set()

@@ -145,6 +145,24 @@ async def test_child_holds_no_descriptor_but_its_streams(engine: OciEngine) -> N
     await engine.remove(ref)
 
 
+async def test_template_remembers_neither_the_names_nor_the_limits_of_its_children(engine: OciEngine) -> None:
+    ref, _ = await begun(engine)
+    template = engine._templates.of(ref.engine_id)
+    assert template is not None
+    assert template.container.process is not None
+    pid, held = template.container.process.pid, b""
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            place, rights = line.split()[:2]
+            if rights.startswith("rw"):
+                start, end = (int(part, 16) for part in place.split("-"))
+                memory.seek(start)
+                held += memory.read(end - start)
+    await engine.remove(ref)
+    assert b"ASSAYD" in held or b"python3.11" in held  # it was read
+    assert [said for said in (ref.engine_id.encode(), b"nr_inodes=64,") if said in held] == []
+
+
 async def test_template_is_not_among_the_containers_of_a_daemon(engine: OciEngine) -> None:
     owner = ULIDS.new()
     ref = await engine.create(await spec(engine, owner))
@@ -210,6 +228,22 @@ async def test_template_that_does_not_start_is_tried_three_times_and_never_stand
         said.append(word)
         await engine.remove(ref)
     assert (said, max(engine._templates._failures.values())) == ([b"one"] * 4, 3)
+
+
+async def test_template_that_could_not_be_started_is_tried_again_after_a_pause(engine: OciEngine) -> None:
+    whole = engine._templates.source
+    engine._templates.source = b"raise SystemExit(3)"
+    for _ in range(3):
+        await engine.remove((await begun(engine))[0])
+    engine._templates.source = whole
+    paused, _ = await begun(engine)
+    without = engine._templates.of(paused.engine_id)
+    engine._templates.pause_s = 0.0
+    again, said = await begun(engine)
+    assert (without, said, engine.templates) == (None, b"one", "on")
+    assert template_of(engine, again)
+    for ref in (paused, again):
+        await engine.remove(ref)
 
 
 async def test_given_up_templates_end_with_their_last_child(engine: OciEngine) -> None:

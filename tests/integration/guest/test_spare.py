@@ -6,7 +6,10 @@ import os
 import signal
 from pathlib import Path
 
-from support.guests.guest_runner import GuestRunner
+import pytest
+
+from assayd.guest import child as child_module
+from support.guests.guest_runner import GuestRunner, call_of
 
 PID = "import os\ndef extract(): return os.getpid()"
 
@@ -50,10 +53,24 @@ def test_child_that_no_unit_came_for_is_gone_before_outputs_are_taken(begun: Gue
 def test_child_that_died_waiting_is_a_unit_that_died_and_the_next_one_runs(observing: GuestRunner) -> None:
     answered(observing)
     (child,) = waiting(observing)
+    order = hex(child_module.ORDER)
+    while Path(f"/proc/{child}/syscall").read_text().split()[1:2] != [order]:  # until it reads that, confined
+        os.sched_yield()
     os.kill(child, signal.SIGKILL)
 
     assert observing.call(PID).end["wait_status"] == signal.SIGKILL
     assert observing.call("def extract(): return 1").value == 1
+
+
+def test_child_that_cannot_be_confined_ends_the_runner_and_is_no_end_of_a_unit(runner: GuestRunner) -> None:
+    # Its own limit leaves it no file to open, which it must before its filter is loaded.
+    runner.begin(open_files=3)
+    runner.start("call", call_of("def extract(): return 1"))
+    header, _ = runner.until("unconfined")[-1]
+
+    assert str(header["message"]).startswith("a child could not be confined")
+    with pytest.raises(EOFError):
+        runner.receive()
 
 
 def test_arguments_longer_than_a_pipe_holds_reach_the_child(begun: GuestRunner) -> None:

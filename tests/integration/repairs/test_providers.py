@@ -17,8 +17,8 @@ from structlog.testing import capture_logs
 
 from assayd.errors import ProviderError
 from assayd.ids import SystemClock
+from assayd.model.prompting import Passage
 from assayd.ports.llm import FixRequest, Provider, Reply
-from assayd.ports.repairable import Passage
 from assayd.repairs.asking import MOST_CALLS, ask
 from assayd.repairs.providers.http import ANSWER_BYTES
 from assayd.settings import RepairProvider

@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import NoReturn
 
 import pytest
 
@@ -86,6 +87,23 @@ async def test_templates_are_given_up_where_a_wall_of_theirs_is_missing_and_the_
         check = isolation_check_of(engine)
         assert await repeated(check, sandbox) == []
     assert engine.templates.startswith("off: isolation check failed: the container is not the one")
+    await engine.close()
+
+
+@needs_oci
+async def test_templates_stay_where_the_check_could_not_be_made_and_no_leak_was_seen(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    engine = OciEngine(images=IMAGES, run=RUN, templates=True)
+
+    async def fail(*_: object) -> NoReturn:
+        raise EngineError("engine.start_failed", "the runtime could not start the container", retryable=True)
+
+    async with sandbox_on(engine) as sandbox:
+        monkeypatch.setattr(engine._templates, "clone", fail)
+        with pytest.raises(EngineError, match="could not start"):
+            await isolation_check_of(engine)(sandbox)
+    assert engine.templates == "on"
     await engine.close()
 
 

@@ -25,7 +25,8 @@ def file_system(place: Path, *options: str) -> Iterator[Path]:
     """Mount a small file system of its own."""
     place.mkdir()
     subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", ",".join((f"size={SIZE}", *options)), "none", place], check=True
+        ["mount", "-t", "tmpfs", "-o", ",".join((f"size={SIZE}", "mode=0700", *options)), "none", place],
+        check=True,
     )
     try:
         yield place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterator
 from ipaddress import ip_network
 from pathlib import Path
@@ -98,6 +99,15 @@ async def test_name_that_leads_nowhere_is_a_failed_try() -> None:
     assert (
         await failure(post("https://none.example/"), resolver=Resolver(lambda *_: ())) == "name not resolved"
     )
+
+
+async def test_address_that_does_not_answer_leaves_time_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of the time went to the first address of a name."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(TLS / "ca.pem"))
+    with webhook_receiver(tls=True) as host, socket.create_server(("127.0.0.2", host.port)):
+        resolver = Resolver(lambda *_: ("127.0.0.2", "127.0.0.1"))
+        await Courier(resolver, 4.0).deliver(post(f"https://api.example.com:{host.port}/a"))
+        assert [came.path for came in host.received] == ["/a"]
 
 
 async def test_certificate_is_checked_against_the_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,6 @@ from assayd.model.report import Case, StageReport, StageStatus, Verdict
 from assayd.model.run import Limits, RunResult
 from assayd.package_data import share
 from assayd.policies import load_policies
-from assayd.ports.validator import Narrowing
 from assayd.sandbox.sandbox import Sandbox
 from support.engines import sandboxes
 
@@ -76,8 +75,7 @@ class Attempts:
         validator = validators.find(kind)
         profile = load_policies([share("policies")]).get(policy or validator.default_policy)
         submitted = validator.payload.model_validate_json(canonical(payload))
-        if isinstance(validator, Narrowing):
-            profile = validator.narrow(submitted, profile)
+        profile = validator.narrow(submitted, profile)
         limits = _limits(profile, unit_timeout_s)
         checked = await self.analyst.check(validator, submitted, profile)
         ran = None

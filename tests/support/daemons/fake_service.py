@@ -8,21 +8,22 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.documents import canonical
 from assayd.errors import RequestError
+from assayd.kind import Kind
 from assayd.kinds.pipeline.stored import PipelineQuery, StoredPipeline
 from assayd.model.attempt import Artifact, Attempt, State
 from assayd.model.finding import Rule
-from assayd.model.report import Verdict
+from assayd.model.policy import ExecutionPolicy
+from assayd.model.report import Judgement, Verdict
+from assayd.model.run import Limits, RunResult, RunSpec
 from assayd.model.submission import Peer, Submission
 from assayd.policies import describe
 from assayd.ports.service import DaemonFacts, Health, HealthRow
 from assayd.ports.store import Accepted, Event, Page, Query, Slowest, Summary, TimeCount
-from assayd.ports.validator import FileOptions, Validator
 from assayd.settings import load_settings
 from assayd.tomlfile import FileError, Problem
 from assayd.wiring.profiles import load_profiles
@@ -45,8 +46,8 @@ class Payload(BaseModel):
     cases: tuple[dict[str, object], ...] = Field((), description="What it has to give.")
 
 
-class FakeValidator:
-    kind = "extractor"
+class FakeValidator(Kind[Payload]):
+    name = "extractor"
     payload = Payload
     default_policy = "extractor"
     image = "python"
@@ -55,9 +56,11 @@ class FakeValidator:
     runtime_stages = ("sandbox", "quality")
     samples = ()
 
-    def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-        (content,) = files.values()
-        return {"code": content.decode(), "sample_paths": list(options.sample_paths)}
+    def plan(self, payload: Payload, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
+        raise NotImplementedError
+
+    def judge(self, payload: Payload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
+        raise NotImplementedError
 
 
 class FakePipelines:
@@ -85,7 +88,7 @@ class FakeService:
     def reset(self) -> None:
         """Forget everything, so that one server can serve many tests."""
         self.outcome: str | None = "validated"
-        self.kinds: Mapping[str, Validator] = {"extractor": cast("Validator", FakeValidator())}
+        self.kinds: Mapping[str, Kind] = {"extractor": FakeValidator()}
         self.attempts: dict[str, Attempt] = {}
         self.submissions: dict[str, Submission] = {}
         self.keys: dict[tuple[int, str], str] = {}

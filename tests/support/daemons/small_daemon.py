@@ -19,6 +19,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from assayd.analysis.analyst import Checked
+from assayd.attempts.acceptance import Acceptance
 from assayd.attempts.admission import Admission, AdmissionDependencies, AttemptOrigin
 from assayd.attempts.events import EventHub
 from assayd.attempts.retention import Keep
@@ -28,6 +29,7 @@ from assayd.batches import BatchLimits, DaemonBatches, LineCaps
 from assayd.documents import read_submission
 from assayd.errors import EngineError
 from assayd.generations.generations import DaemonGenerations
+from assayd.kind import Kind, Stage
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt
 from assayd.model.finding import Finding, Rule
@@ -35,12 +37,11 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Judgement, StageReport, StageStatus
 from assayd.model.run import Cause, ContainerFacts, Limits, Outcome, Program, RunEnd, RunResult, RunSpec, Unit
 from assayd.model.submission import Peer, Submission
-from assayd.ports.batches import BatchStore
-from assayd.ports.generations import Library
 from assayd.ports.service import Health, HealthRow
-from assayd.ports.validator import FileOptions, Stage
 from assayd.repairs.repairs import DaemonRepairs
 from assayd.settings import Settings
+from assayd.store.batches import DatabaseBatchStore
+from assayd.store.library import DatabaseLibrary
 from assayd.wiring import PartOverrides, build
 from assayd.wiring.limits import limits_from
 from support.stores.empty_database import lay_database
@@ -55,6 +56,7 @@ SHOWN = (
     "generations",
     "library",
     "scheduler",
+    "acceptance",
     "admission",
     "shared",
     "batch_store",
@@ -73,8 +75,8 @@ class Payload(BaseModel):
     code: str
 
 
-class SmallValidator:
-    kind = "small"
+class SmallKind(Kind[Payload]):
+    name = "small"
     payload = Payload
     default_policy = "extractor"
     image = "python"
@@ -82,9 +84,6 @@ class SmallValidator:
     stages = (Stage(name="syntax", check=lambda *_: ()),)
     runtime_stages = ("sandbox",)
     samples = ()
-
-    def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-        return {"code": b"".join(files.values()).decode()}
 
     def plan(self, payload: Payload, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
         unit = Unit(name=payload.code, program=Program.PYTHON, arguments={}, deadline_s=1)
@@ -232,11 +231,12 @@ class SmallDaemon:
     batches: DaemonBatches
     repairs: DaemonRepairs
     generations: DaemonGenerations
-    library: Library
+    library: DatabaseLibrary
     scheduler: Scheduler
+    acceptance: Acceptance
     admission: Admission
     shared: AdmissionDependencies
-    batch_store: BatchStore
+    batch_store: DatabaseBatchStore
     hub: EventHub
     readiness: SmallReadiness
     sandbox: SmallSandbox
@@ -269,7 +269,7 @@ class How:
     retry_window_s: float = 60
     caps: Limits = CAPS
     min_free_bytes: int = 0
-    kinds: Callable[[], Mapping[str, Any]] = lambda: {"small": SmallValidator()}
+    kinds: Callable[[], Mapping[str, Any]] = lambda: {"small": SmallKind()}
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -280,10 +280,9 @@ async def small_daemon(folder: Path, how: How | None = None) -> AsyncIterator[Sm
     lay_database(folder)
     settings = Settings(
         state_dir=folder,
-        policy_folders=(),
         concurrency=how.slots,
         engine={"patience_s": how.retry_window_s},
-        **how.settings,
+        **{"policy_folders": (), **how.settings},
     )
     clock, checks, runs = Steps(), Gate(), Gate()
     checks.open.set()

@@ -4,6 +4,7 @@ Takes the names of probes as arguments and prints a JSON object: name -> what it
 killed, or the name of the exception that it ended with.
 """
 
+import ctypes
 import json
 import os
 import resource
@@ -24,6 +25,19 @@ def status(name):
 def network_devices():
     lines = Path("/proc/self/net/dev").read_text().splitlines()
     return sorted(line.split(":")[0].strip() for line in lines if ":" in line)
+
+
+def name_servers():
+    return _resolver("nameserver")
+
+
+def search_domains():
+    return _resolver("search")
+
+
+def _resolver(keyword):
+    lines = [line.split() for line in Path("/etc/resolv.conf").read_text().splitlines()]
+    return [word for line in lines if line[:1] == [keyword] for word in line[1:]]
 
 
 def root_is_writable():
@@ -106,6 +120,19 @@ def file_size():
 
 def queue_bytes():
     return resource.getrlimit(resource.RLIMIT_MSGQUEUE)[1]
+
+
+def pending_signals():
+    libc = ctypes.CDLL(None, use_errno=True)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGRTMIN})
+    queued = 0
+    while queued < 1000 and libc.sigqueue(os.getpid(), int(signal.SIGRTMIN), ctypes.c_void_p()) == 0:
+        queued += 1
+    return queued > 256
+
+
+def processes_of_the_user():
+    return resource.getrlimit(resource.RLIMIT_NPROC)[1]
 
 
 def open_files():

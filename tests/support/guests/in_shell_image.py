@@ -27,8 +27,6 @@ ENVIRONMENT = {
     "TMPDIR": "/sandbox/tmp",
     "TZ": "UTC",
 }
-# A script that reaches what the checks were to refuse leaves a mark.
-TRAP = 'rm() { printf hit > /sandbox/mark; }\nshopt -s extglob\nulimit -t 5\n. "$1"\n'
 
 
 def look() -> dict[str, object]:
@@ -63,16 +61,14 @@ def lay() -> None:
         (SANDBOX / name).write_text(content)
 
 
-def run(scripts: list[str], trapped: bool) -> list[dict[str, object]]:
+def run(scripts: list[str]) -> list[dict[str, object]]:
     """Run each script by itself."""
     ended: list[dict[str, object]] = []
     for script in scripts:
         lay()
         (SANDBOX / "scripts/step.sh").write_text(script)
-        command = ["/usr/bin/bash", "--noprofile", "--norc"]
-        command += ["-c", TRAP, "bash", "scripts/step.sh"] if trapped else ["scripts/step.sh"]
         done = subprocess.run(
-            command,
+            ["/usr/bin/bash", "--noprofile", "--norc", "scripts/step.sh"],
             cwd=SANDBOX,
             env=ENVIRONMENT,
             capture_output=True,
@@ -80,10 +76,9 @@ def run(scripts: list[str], trapped: bool) -> list[dict[str, object]]:
             timeout=120,
             check=False,
         )
-        hit = (SANDBOX / "mark").exists()
         stderr = done.stderr.decode("utf-8", "replace")[-300:]
         stdout = done.stdout.decode("utf-8", "replace")[:65_536]
-        ended.append({"status": done.returncode, "stdout": stdout, "stderr": stderr, "hit": hit})
+        ended.append({"status": done.returncode, "stdout": stdout, "stderr": stderr})
     return ended
 
 
@@ -100,20 +95,19 @@ def ask(tool: str, option: str) -> str:
 
 
 def probe(tool: str) -> tuple[dict[str, bool], list[str]]:
-    """Return the short options of a tool, with whether each needs a value, and the long ones of its help."""
+    """Return the short options of a tool, with whether each needs a value, and the long ones that do."""
     short = {}
     for letter in string.ascii_letters + string.digits:
         said = ask(tool, f"-{letter}")
         if "invalid option" not in said and "unrecognized option" not in said:
             short[letter] = "requires an argument" in said
-    found = re.findall(
-        r"^ +(?:-., )?--([a-z0-9][a-z0-9-]+)|, --([a-z0-9][a-z0-9-]+)", ask(tool, "--help"), re.MULTILINE
-    )
-    return short, [first or second for first, second in found]
+    option = r"^ +(?:-., )?--([a-z0-9][a-z0-9-]+)(?:=[A-Z]| <)"
+    found = re.findall(option, ask(tool, "--help"), re.MULTILINE)
+    return short, found
 
 
 asked = json.loads(sys.argv[1])
 if asked and "tools" in asked:
     print(json.dumps({tool: probe(tool) for tool in asked["tools"]}), flush=True)
 else:
-    print(json.dumps(run(asked["scripts"], asked["trapped"]) if asked else look()), flush=True)
+    print(json.dumps(run(asked["scripts"]) if asked else look()), flush=True)

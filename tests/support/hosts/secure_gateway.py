@@ -65,8 +65,9 @@ class SecureGateway:
             app.state.cluster_nodes = DatabaseNodes(access)
             self.database, self.loop = access, asyncio.get_running_loop()
             gate = TokenGate(app, verifier)
-            config = server_config(gate, SocketAccess(), connections=CONNECTIONS)
-            self.server = SecureServer(config, CertificateFiles(self.certificate, self.key))
+            config = server_config(gate, SocketAccess())
+            files = CertificateFiles(self.certificate, self.key)
+            self.server = SecureServer(config, files, connections=CONNECTIONS)
             self.started.set()
             await self.server.serve(sockets=[self.listener])
 

@@ -10,9 +10,9 @@ import pytest_asyncio
 from assayd.analysis.analyst import AnalysisLimits, Analyst, WorkerDied
 from assayd.analysis.messages import Failed, Patching
 from assayd.kinds import registry as validators
+from assayd.model.prompting import Proposal
 from assayd.package_data import share
 from assayd.policies import load_policies
-from assayd.ports.generatable import Proposal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -13,6 +13,7 @@ async def test_kinds_show_schema_stages_and_rules(connect) -> None:
     one = (await connect().get("/v1/kinds/extractor")).json()
     assert one == listed
     assert one["stages"] == ["sandbox", "quality"]
+    assert one["writers"] == []
     assert one["payload_schema"]["required"] == ["code"]
     assert one["rules"][0]["id"] == "import.not_allowed"
 
@@ -138,3 +139,16 @@ async def test_where_the_state_lies_is_told_to_operators(connect) -> None:
     assert (told["state_dir"], told["database_in_state"]) == ("/var/lib/a", True)
     refused = await connect().get("/v1/daemon")
     assert (refused.status_code, refused.json()["error"]["code"]) == (403, "peer.not_operator")
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [("/v1/kinds", "kinds"), ("/v1/kinds/extractor", "kind extractor"), ("/openapi.json", "reference")],
+)
+async def test_what_never_changes_is_made_once(connect, app, path: str, name: str) -> None:
+    first = await connect().get(path)
+    assert app.state.kept.get(name, never, changes=False) == first.content
+
+
+def never() -> bytes:
+    raise AssertionError("it is made again")

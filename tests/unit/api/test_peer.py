@@ -7,8 +7,9 @@ from http.client import HTTPResponse
 import httpx
 import pytest
 
-from assayd.api import ApiLimits, Caller, SocketAccess, create_app, peer
-from assayd.api.peer import PeerH11, PeerHttpTools, read_caller, with_silence
+from assayd.api import ApiLimits, Caller, SocketAccess, bounded_http, create_app
+from assayd.api.peer import protocol_for, read_caller
+from assayd.api.places import OPERATORS_SHARE, Places
 from assayd.model.submission import Peer
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
@@ -49,9 +50,8 @@ def test_daemons_own_user_and_whoever_is_in_the_operators_group_are_operators() 
     assert not access.is_operator(caller(1000, 20))
 
 
-@pytest.mark.parametrize("http", [PeerHttpTools, PeerH11])
-def test_the_kernel_names_the_peer(tmp_path, http) -> None:
-    with serving(FakeService(), tmp_path / "s", http=http) as path:
+def test_the_kernel_names_the_peer(tmp_path) -> None:
+    with serving(FakeService(), tmp_path / "s") as path:
         transport = httpx.HTTPTransport(uds=str(path), verify=False)
         with httpx.Client(transport=transport, base_url="http://assayd") as client:
             seen = [client.post("/v1/attempts", json=GOOD).json()["peer"] for _ in range(2)]
@@ -111,7 +111,7 @@ def test_endless_trailers_are_cut_off(tmp_path) -> None:
 
 
 def test_headers_that_do_not_come_are_not_waited_for(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(peer, "HEAD_S", 0.05)
+    monkeypatch.setattr(bounded_http, "HEAD_S", 0.05)
     with serving(FakeService(), tmp_path / "s") as path:
         for begun in (b"", b"GET /healthz HTTP/1.1\r\nHost"):
             with socket.socket(socket.AF_UNIX) as client:
@@ -121,21 +121,13 @@ def test_headers_that_do_not_come_are_not_waited_for(tmp_path, monkeypatch) -> N
                 assert client.recv(1) == b""
 
 
-def test_users_together_leave_the_last_connections_to_operators() -> None:
-    two_users = [1000, 2000] * 112
-    assert not peer.is_crowded(two_users, 2000, 256)
-    assert peer.is_crowded([*two_users, 3000], 3000, 256)
-    assert not peer.is_crowded([1000] * 192, 1000, 256)
-    assert peer.is_crowded([1000] * 193, 1000, 256)
-
-
 def test_operator_connects_where_another_user_would_be_turned_away(tmp_path) -> None:
     access = SocketAccess(own_uid=os.geteuid())
     with (
-        serving(FakeService(), tmp_path / "s", http=with_silence(30.0, access)) as path,
+        serving(FakeService(), tmp_path / "s", http=protocol_for(Places(256), access=access)) as path,
         ExitStack() as held,
     ):
-        for _ in range(256 - 2 * 256 // peer.OTHERS_SHARE + 1):
+        for _ in range((256 - 256 // OPERATORS_SHARE) // 2 + 2):
             client = held.enter_context(socket.socket(socket.AF_UNIX))
             client.connect(str(path))
         client.settimeout(10)
@@ -144,14 +136,19 @@ def test_operator_connects_where_another_user_would_be_turned_away(tmp_path) -> 
 
 
 def test_one_user_cannot_hold_all_connections(tmp_path) -> None:
-    with serving(FakeService(), tmp_path / "s", http=with_silence(30.0)) as path, ExitStack() as held:
+    refused: list[bool] = []
+    protocol = protocol_for(Places(256), refused=lambda: refused.append(True))
+    with serving(FakeService(), tmp_path / "s", http=protocol) as path, ExitStack() as held:
         answers = []
-        for _ in range(256 - 2 * 256 // peer.OTHERS_SHARE + 1):
+        for _ in range((256 - 256 // OPERATORS_SHARE) // 2 + 2):
             client = held.enter_context(socket.socket(socket.AF_UNIX))
             client.connect(str(path))
             client.settimeout(5)
             answers.append(client)
-        assert answers[-1].recv(100).startswith(b"HTTP/1.1 503")
+        answer = answers[-1].recv(200)
+        assert answer.startswith(b"HTTP/1.1 503")
+        assert b"retry-after: 1\r\n" in answer
+        assert len(refused) == 1
         answers[0].sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
         assert answers[0].recv(100).startswith(b"HTTP/1.1 200")
 
@@ -159,7 +156,7 @@ def test_one_user_cannot_hold_all_connections(tmp_path) -> None:
 def test_client_that_does_not_take_its_answer_is_cut_off(tmp_path) -> None:
     service = FakeService()
     service.files = {"large": bytes(2**24)}
-    with serving(service, tmp_path / "s", http=with_silence(0.05)) as path:
+    with serving(service, tmp_path / "s", http=protocol_for(Places(256), silence_s=0.05)) as path:
         transport = httpx.HTTPTransport(uds=str(path), verify=False)
         with httpx.Client(transport=transport, base_url="http://assayd") as client:
             attempt = client.post("/v1/attempts?wait_s=5", json=GOOD).json()["id"]

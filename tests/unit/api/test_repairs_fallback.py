@@ -9,8 +9,8 @@ import pytest
 from assayd.documents.repairs import RepairDocument
 from assayd.ids import SystemClock, Ulids
 from assayd.metrics import Metrics
+from assayd.model.prompting import Taken, TakenField
 from assayd.model.repair import Repair, RepairOutcome
-from assayd.ports.repairable import Taken, TakenField
 from assayd.repairs.fallback.offer import Trigger, offer
 from assayd.repairs.loop import RepairDependencies
 from assayd.repairs.repairs import DaemonRepairs, RepairLimits
@@ -70,7 +70,7 @@ async def store(app) -> AsyncIterator[Store]:
         clock=SystemClock(),
         ids=Ulids(),
     )
-    requests = RecordedRequests(store=store, kinds={}, providers=(), clock=deps.clock, ids=deps.ids)
+    requests = RecordedRequests(store=store, providers=(), clock=deps.clock, ids=deps.ids)
     app.state.repairs = DaemonRepairs(deps, requests, RepairLimits(), Metrics())
     yield store
     app.state.repairs = None

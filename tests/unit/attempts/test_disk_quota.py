@@ -159,5 +159,5 @@ async def test_refusal_says_what_is_held_what_is_left_and_what_to_do() -> None:
         await disk.quota.require(GREEDY)
     assert caught.value.retryable
     assert "50 MB of the disk are left above limits.min_free_mb" in caught.value.message
-    assert "this user's bundles take 5000 MB" in caught.value.message
+    assert "this user's bundles and submissions take 5000 MB" in caught.value.message
     assert "try again" in caught.value.message

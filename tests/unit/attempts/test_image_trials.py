@@ -13,6 +13,7 @@ import pytest
 from assayd.attempts.image_trials import ImageTrials
 from assayd.attempts.selftest import SelfTest
 from assayd.errors import EngineError
+from assayd.kind import Kind
 from assayd.kinds import registry
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.run import Limits, Program, RunSpec, Unit
@@ -20,7 +21,6 @@ from assayd.model.submission import Sample
 from assayd.package_data import share
 from assayd.policies import load_policies
 from assayd.ports.engine import ImageFacts
-from assayd.ports.validator import Validator
 from assayd.sandbox.sandbox import Sandbox
 
 POLICIES = load_policies([share("policies")])
@@ -56,9 +56,9 @@ class Machine:
         return self.leaks
 
     async def complaints(
-        self, validator: Validator, sample: Sample, *, policy: ExecutionPolicy, limits: Limits
+        self, validator: Kind, sample: Sample, *, policy: ExecutionPolicy, limits: Limits
     ) -> Sequence[str]:
-        self.tried.append((validator.kind, policy.image))
+        self.tried.append((validator.name, policy.image))
         self.samples.append(sample.name)
         return self.wrong
 

@@ -15,7 +15,9 @@ from assayd.ports.artifacts import Bundle
 from assayd.ports.service import Swept
 from assayd.store.artifacts import FileArtifactStore
 from assayd.store.batches import DatabaseBatchStore
+from assayd.store.expiry import ROW_BYTES
 from assayd.store.jobs import DatabaseJobStore
+from assayd.store.library import DatabaseLibrary
 
 Make = Any  # the fixture's class; test folders are not a package
 
@@ -186,6 +188,9 @@ class SmallDisk(FileArtifactStore):
     async def free_bytes(self) -> int:
         return self.free
 
+    async def free_bytes_left(self) -> int:
+        return 10**12
+
 
 LARGE = Artifact(name="a", bytes=40_000, sha256="e" * 64, media_type="text/plain")
 SIZE = 40_960
@@ -219,9 +224,10 @@ async def test_who_holds_the_most_loses_the_oldest_and_others_nothing(
     old = [await large(jobs, artifacts, make, number, MODEST) for number in (2001, 2002)]
     new = [await large(jobs, artifacts, make, number, GREEDY) for number in range(2003, 2011)]
     retention = keeping(jobs, artifacts, make, Keep(days=1, attempts=10**6, disk_bytes=6 * SIZE))
-    assert await retention.sweep(dry_run=True) == Swept(attempts=4, disk_bytes=4 * SIZE)
-    assert await retention.sweep() == Swept(attempts=4, disk_bytes=4 * SIZE)
+    assert await retention.sweep(dry_run=True) == Swept(bundles=4, disk_bytes=4 * SIZE)
+    assert await retention.sweep() == Swept(bundles=4, disk_bytes=4 * SIZE)
     assert await bundled(jobs, old) == [True, True]
+    assert all([await jobs.get(each) is not None for each in new])
     assert await bundled(jobs, new) == [False] * 4 + [True] * 4
 
 
@@ -258,7 +264,7 @@ async def test_room_that_gets_short_is_taken_from_who_holds_the_most(
     old = [await large(jobs, disk, make, number, MODEST) for number in (2001, 2002)]
     new = [await large(jobs, disk, make, number, GREEDY) for number in range(2003, 2011)]
     keep = Keep(days=1, attempts=10**6, disk_bytes=10**12, min_free_bytes=2 * SIZE)
-    assert (await keeping(jobs, disk, make, keep).sweep()).attempts == 1
+    assert await keeping(jobs, disk, make, keep).sweep() == Swept(bundles=1, disk_bytes=SIZE)
     assert await bundled(jobs, old + new) == [True, True, False] + [True] * 7
 
 
@@ -269,6 +275,60 @@ async def test_what_is_small_stays_however_full_the_disk(
     disk = SmallDisk(tmp_path / "artifacts", free=0)
     await disk.sweep()
     ids = [await large(jobs, disk, make, number, MODEST) for number in range(2001, 2005)]
-    keep = Keep(days=1, attempts=10**6, disk_bytes=10**12, min_free_bytes=2 * SIZE)
-    assert (await keeping(jobs, disk, make, keep).sweep()).attempts == 2
+    keep = Keep(days=1, attempts=10**6, disk_bytes=10**12, min_free_bytes=2 * SIZE + 4 * (ROW_BYTES + 2))
+    assert await keeping(jobs, disk, make, keep).sweep() == Swept(bundles=2, disk_bytes=2 * SIZE)
     assert await bundled(jobs, ids) == [False, False, True, True]
+
+
+async def test_verdicts_of_a_batch_stay_when_its_bundles_make_room(
+    jobs: DatabaseJobStore, tmp_path: Path, make: Make
+) -> None:
+    """A batch that had finished half a second before was gone, with all of its verdicts."""
+    disk, batches = SmallDisk(tmp_path / "artifacts", free=0), DatabaseBatchStore(jobs.access)
+    await disk.sweep()
+    await batches.open(OPEN, most_unfinished=10)
+    ids = [await large(jobs, disk, make, number, GREEDY, batch_id=OPEN.id) for number in range(2001, 2006)]
+    await batches.cancel(OPEN.id, START)
+    keep = Keep(days=1, attempts=10**6, disk_bytes=10**12, min_free_bytes=6 * ROW_BYTES)
+    for dry_run in (True, False):
+        swept = await keeping(jobs, disk, make, keep).sweep(dry_run=dry_run)
+        assert swept == Swept(bundles=2, disk_bytes=2 * SIZE)
+    attempts = [await jobs.get(each) for each in ids]
+    assert all(attempt is not None and attempt.verdict is not None for attempt in attempts)
+    assert await batches.find(GREEDY.uid, OPEN.name) is not None
+
+
+async def test_rows_go_only_after_all_bundles_and_only_as_many_as_take_too_much(
+    jobs: DatabaseJobStore, tmp_path: Path, make: Make
+) -> None:
+    """Submissions in the database take room as well: else verdicts without bundles could fill the disk."""
+    disk = SmallDisk(tmp_path / "artifacts", free=0)
+    await disk.sweep()
+    ids = []
+    for number in range(2001, 2006):
+        location = await write(disk, make, number)
+        await jobs.accept(make.attempt(number, peer=GREEDY), str(number).encode() * 10_000)
+        await jobs.finish(make.finished(number, peer=GREEDY, bundle=location, artifacts=(LARGE,)))
+        ids.append(make.attempt(number).id)
+    keep = Keep(days=1, attempts=10**6, disk_bytes=10**12, min_free_bytes=3 * (40_000 + ROW_BYTES))
+    expected = Swept(attempts=2, bundles=5, disk_bytes=5 * SIZE)
+    for dry_run in (True, False):
+        assert await keeping(jobs, disk, make, keep).sweep(dry_run=dry_run) == expected
+    assert [await jobs.get(each) is not None for each in ids] == [False, False, True, True, True]
+
+
+async def test_bundles_of_approved_attempts_go_after_all_others_and_the_entries_stay(
+    jobs: DatabaseJobStore, tmp_path: Path, make: Make
+) -> None:
+    """What was approved filled the disk for good: nothing could be removed, by retention or by hand."""
+    disk = SmallDisk(tmp_path / "artifacts", free=0)
+    await disk.sweep()
+    ids = [await large(jobs, disk, make, number, GREEDY) for number in range(2001, 2006)]
+    library = DatabaseLibrary(jobs.access, StoppedClock(START), most_bytes=10**12, room=disk.free_bytes_left)
+    for number in (2001, 2002, 2003):
+        await library.approve(make.finished(number, peer=GREEDY, artifacts=(LARGE,)), "name", GREEDY.uid)
+    keep = Keep(days=1, attempts=10**6, disk_bytes=10**12, min_free_bytes=2 * SIZE + 5 * (ROW_BYTES + 2))
+    await keeping(jobs, disk, make, keep).sweep()
+    assert await bundled(jobs, ids) == [False, True, True, False, False]
+    assert all([await jobs.get(each) is not None for each in ids[:3]])
+    assert [one.bundle is None for one in await library.history(GREEDY.uid, "name")] == [False, False, True]

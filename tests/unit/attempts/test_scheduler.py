@@ -44,6 +44,20 @@ async def test_users_and_batches_are_started_in_turn(tmp_path: Path) -> None:
     assert daemon.checks.passed == ["first", "a0", "o0", "b0", "o1", "a1", "a2"]
 
 
+async def test_last_eighth_of_what_may_be_under_way_is_for_users_who_have_nothing_there(
+    tmp_path: Path,
+) -> None:
+    async with small_daemon(tmp_path, How(queue=QueueLimits(active=8))) as daemon:
+        daemon.checks.open.clear()
+        crowd = [await daemon.accept(f"a{n}") for n in range(9)]
+        assert sum(state_of(daemon, each) is not None for each in crowd) == 7
+        other = await daemon.accept("o", peer=OTHER)
+        assert state_of(daemon, other) is not None
+        daemon.checks.open.set()
+        for attempt in (*crowd, other):
+            await daemon.finished(attempt)
+
+
 async def test_places_for_containers_are_given_in_turn(tmp_path: Path) -> None:
     async with small_daemon(tmp_path, How(slots=1)) as daemon:
         daemon.runs.open.clear()

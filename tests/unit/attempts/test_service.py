@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assayd.attempts.conclusion import NOTHING
-from assayd.errors import RequestError
+from assayd.errors import ConfigError, RequestError
 from assayd.ports.service import Health
 from support.daemons.small_daemon import How, small_daemon
 
@@ -73,3 +73,27 @@ async def test_engine_that_does_not_answer_an_examination_is_said_so(
         monkeypatch.setattr(daemon.readiness, "examine", asyncio.Event().wait)
         row = (await daemon.service.health())[0]
     assert (row.check, row.status) == ("engine", Health.FAIL)
+
+
+async def test_policies_that_could_not_be_read_again_are_told(tmp_path: Path) -> None:
+    """A reload that failed was one line of the log, until the next start failed."""
+    folder = tmp_path / "policies"
+    folder.mkdir()
+    async with small_daemon(tmp_path, How(settings={"policy_folders": (folder,)})) as daemon:
+        policies = daemon.shared.policies
+
+        async def told() -> tuple[Health, bool, str]:
+            (row,) = (row for row in await daemon.service.health() if row.check == "policies")
+            stale = "assayd_policies_stale 1.0" in daemon.service.metrics().decode()
+            return row.status, stale, row.detail
+
+        assert (await told())[:2] == (Health.OK, False)
+        (folder / "mine.toml").write_text("[nothing]\n")
+        with pytest.raises(ConfigError):
+            policies.reload()
+        status, stale, detail = await told()
+        assert (status, stale) == (Health.WARN, True)
+        assert "mine.toml" in detail
+        (folder / "mine.toml").unlink()
+        policies.reload()
+        assert (await told())[:2] == (Health.OK, False)

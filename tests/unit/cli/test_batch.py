@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -13,6 +14,7 @@ import pytest
 from assayd.cli import main
 from assayd.cli.batch import exit_code, make_up_name
 from assayd.cli.batch_progress import Rate
+from assayd.cli.summary import Summary
 from assayd.client import PlainClient
 from support.cluster.either import EITHER, serving_either
 from support.daemons.server import Served
@@ -54,8 +56,9 @@ def test_batch_is_run_and_its_end_is_the_exit_code(assay, write, codes: list[str
 def test_summary_counts_by_verdict_rule_and_cause(assay, write, capsys) -> None:
     assay("run", write("one", "bad", "bad again", "run", "{"), "--name", "summed")
     shown = capsys.readouterr()
-    assert shown.out.splitlines() == [
-        "summed  finished, 5 of 5 done",
+    first, *others = shown.out.splitlines()
+    assert re.fullmatch(r"summed  finished, 5 of 5 done in [0-9.]+m?s", first)
+    assert others == [
         "       2 validated",
         "       2 failed",
         "       1 error (1 of them lines that cannot be submitted)",
@@ -63,14 +66,30 @@ def test_summary_counts_by_verdict_rule_and_cause(assay, write, capsys) -> None:
         "Rules",
         "       2 small.bad",
         "",
-        "Causes",
-        "       1 completed",
-        "",
         "Lines that cannot be submitted",
         "       1 malformed: line 5",
         "           line 5: Expecting property name enclosed in double quotes at line 1, column 2",
+        "",
+        "Lines that are not validated: assay batch results summed --failed",
     ]
     assert shown.err == ""
+
+
+def test_lines_that_are_not_validated_can_be_had_alone(assay, write, capsys) -> None:
+    assay("run", write("one", "bad", "{"), "--name", "some")
+    capsys.readouterr()
+
+    assert assay("results", "some", "--failed") == 0
+    results = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(each["line"], each["verdict"]) for each in results] == [(2, "failed"), (3, "error")]
+
+
+def test_causes_are_those_of_failures() -> None:
+    summary = Summary()
+    for cause in ("completed", "completed", "timeout"):
+        summary.add({"verdict": "failed", "rules": [], "cause": cause, "error": None})
+    shown = [each.plain for each in summary.lines()]
+    assert shown == ["", "Causes", "       1 timeout"]
 
 
 def test_files_have_every_result_in_input_order(assay, write, tmp_path: Path) -> None:
@@ -147,7 +166,8 @@ def test_status_and_list_and_json(assay, write, capsys) -> None:
     assay("run", write("one"), "--name", "shown")
     capsys.readouterr()
     assert assay("status", "shown") == 0
-    assert capsys.readouterr().out == "shown  finished, 1 of 1 done\n       1 validated\n"
+    shown = capsys.readouterr().out
+    assert re.fullmatch(r"shown  finished, 1 of 1 done in [0-9.]+m?s\n       1 validated\n", shown)
     assert assay("status", "shown", "--json") == 0
     assert json.loads(capsys.readouterr().out)["counts"]["validated"] == 1
     assert assay("list", "--limit", "1") == 0
@@ -162,8 +182,8 @@ def test_status_and_list_and_json(assay, write, capsys) -> None:
     ("words", "said"),
     [
         (["run", "/nowhere.jsonl"], "/nowhere.jsonl: No such file or directory"),
-        (["status", "nothing"], "there is no batch nothing"),
-        (["cancel", "nothing"], "there is no batch nothing"),
+        (["status", "nothing"], "there is no batch nothing; one that has ended is kept as `retention` says"),
+        (["cancel", "nothing"], "there is no batch nothing; one that has ended is kept as `retention` says"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(assay, words: list[str], said: str, capsys) -> None:
@@ -237,7 +257,10 @@ class TestReplay:
 
 def test_gc_tells_what_it_did(served: Served, capsys) -> None:
     assert main(["--socket", str(served.path), "gc", "--dry-run"]) == 0
-    assert capsys.readouterr().out == "0 attempts and 0 stray bundles would be removed, 0.0 MiB\n"
+    assert (
+        capsys.readouterr().out
+        == "0 attempts and 0 bundles of attempts that stay would be removed, 0.0 MiB\n"
+    )
     assert main(["--socket", str(served.path), "gc", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["dry_run"] is False
 

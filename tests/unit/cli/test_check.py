@@ -66,3 +66,20 @@ def test_project_without_anything_to_check_is_an_error(assay, root, capsys) -> N
 def test_folder_without_a_project_is_an_error(assay, tmp_path_factory, capsys) -> None:
     assert assay("check", str(tmp_path_factory.mktemp("empty"))) == 2
     assert "there is no .assay.toml" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["x/none.py"], ["none"], ["x/one.py", "x/none.py"]])
+def test_file_or_folder_that_does_not_exist_is_refused_before_anything_is_validated(
+    assay, service, root, capsys, words
+) -> None:
+    assert assay("check", *words) == 2
+    assert capsys.readouterr().err == f"assay: {words[-1]}: no such file or directory\n"
+    assert service.submissions == {}
+
+
+@pytest.mark.parametrize("text", ["[[file]]\nsample_path = []\n", "[[file]\n"])
+def test_wrong_project_file_is_the_users_fault(assay, root, capsys, text) -> None:
+    (root / ".assay.toml").write_text(text)
+
+    assert assay("check") == 2
+    assert capsys.readouterr().err.startswith(f"assay: {root}/.assay.toml: ")

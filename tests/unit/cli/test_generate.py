@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from assayd.cli.generate import Given, read_context, texts_of, write_texts
+from assayd.cli.generate import Given, leave, read_context, texts_of, write_texts
+from assayd.cli.screens.result import Rules
+from assayd.cli.screens.wizard import Ended, Wizard
+from assayd.cli.validate import read_files
 from assayd.errors import RequestError, StoreError
+from assayd.kinds.pipeline.from_files import from_files
+from assayd.ports.command_line import FileOptions
 
 
 def given(**more: object) -> Given:
@@ -20,13 +26,14 @@ def test_context_is_what_the_options_name(tmp_path: Path) -> None:
     (tmp_path / "in.json").write_text('{"rows": [1]}')
     (tmp_path / "sales.csv").write_text("a,b\n")
     context = read_context(
+        "fifth",
         given(
             sample_paths=["/a"],
             files=[tmp_path / "sales.csv"],
             examples=['{"name": "one"}'],
             inputs=tmp_path / "in.json",
             options=["task_type=report", "execute=true"],
-        )
+        ),
     )
     assert context == {
         "sample_paths": ["/a"],
@@ -41,18 +48,31 @@ def test_context_is_what_the_options_name(tmp_path: Path) -> None:
 def test_database_is_a_file_or_a_schema(tmp_path: Path) -> None:
     (tmp_path / "x.db").write_bytes(b"SQLite")
     (tmp_path / "x.sql").write_text("CREATE TABLE t (a);")
-    assert read_context(given(database=tmp_path / "x.db"))["database"] == {
+    assert read_context("pipeline", given(database=tmp_path / "x.db"))["database"] == {
         "base64": base64.b64encode(b"SQLite").decode()
     }
-    assert read_context(given(database=tmp_path / "x.sql"))["database"] == {
+    assert read_context("pipeline", given(database=tmp_path / "x.sql"))["database"] == {
         "schema_sql": "CREATE TABLE t (a);"
     }
+
+
+def test_files_are_where_validate_puts_them(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "data/sales.csv").write_text("a,b\n")
+    (tmp_path / "in/more").mkdir()
+    (tmp_path / "in/more/old.csv").write_text("c\n")
+    files = [tmp_path / "data/sales.csv", tmp_path / "in"]
+    read = {name: content for name, (_, content) in read_files(files).items()}
+    validated = from_files(read, FileOptions())
+    context = read_context("pipeline", given(files=files))
+    assert context["files"] == validated["files"] == {"data/sales.csv": "a,b\n", "more/old.csv": "c\n"}
 
 
 @pytest.mark.parametrize("example", ["[]", "{", "1"])
 def test_example_that_is_no_object_is_refused(example: str) -> None:
     with pytest.raises(RequestError, match="--example"):
-        read_context(given(examples=[example]))
+        read_context("pipeline", given(examples=[example]))
 
 
 @pytest.mark.parametrize(
@@ -101,3 +121,25 @@ def test_yes_without_name_and_file_is_refused(assay, capsys) -> None:
 def test_entry_of_no_version_is_refused(assay, capsys, reference: str) -> None:
     assert assay("library", "show", reference) == 2
     assert "NAME@VERSION" in capsys.readouterr().err
+
+
+class EndedWizard:
+    """Screens that came to an end."""
+
+    def __init__(self, ended: Ended) -> None:
+        self._ended = ended
+
+    def run(self) -> Ended:
+        return self._ended
+
+
+def test_rules_that_were_accepted_are_written_and_told(tmp_path: Path, capsys) -> None:
+    rules = Rules(name="months", text="extract:\n", path=tmp_path / "months.yaml")
+    assert leave(cast("Wizard", EndedWizard(Ended(code=0, rules=rules)))) == 0
+    assert rules.path.read_text() == "extract:\n"
+    assert f"the rules of months are in {rules.path}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_what_is_no_number_in_json_is_text(number: str) -> None:
+    assert read_context("code", given(options=[f"timeout_s={number}"])) == {"timeout_s": number}

@@ -5,21 +5,50 @@ from __future__ import annotations
 import pytest
 
 from assayd.cli.origin import UNKNOWN, Origin
+from assayd.findings.source_text import snippet
 
 PLAIN = b"import re\n\ndef extract(path):\n    return {}\n"
 ANSWER = b"Here it is:\n\n```python\n" + PLAIN + b"```\n"
 
 
-def finding(line: int | None = 4, snippet: str | None = "    return {}", file: str | None = None) -> dict:
-    return {"file": file, "line": line, "snippet": snippet}
+LONG = "    return {'a': '" + "x" * 300 + "'}"
+
+
+def finding(
+    line: int | None = 4,
+    snippet: str | None = "    return {}",
+    file: str | None = None,
+    column: int | None = None,
+) -> dict:
+    return {"file": file, "line": line, "snippet": snippet, "column": column}
 
 
 def origin(text: bytes) -> Origin:
     return Origin(paths={"x.py": "src/x.py"}, texts={"x.py": text})
 
 
-def test_place_is_file_and_line() -> None:
+def test_place_is_file_and_line_and_a_column_if_there_is_one() -> None:
     assert origin(PLAIN).place(finding()) == ("src/x.py:4", 4)
+    assert origin(PLAIN).place(finding(column=5)) == ("src/x.py:4:5", 4)
+
+
+@pytest.mark.parametrize("text", [f"\n\n\n{LONG}\n", f"Here:\n\n{LONG}\r\nmore\n"])
+def test_line_of_which_the_report_has_the_beginning_is_found_and_shown_in_full(text: str) -> None:
+    found = finding(snippet=snippet(LONG, 1))
+    assert origin(text.encode()).place(found)[1] == text[: text.index(LONG)].count("\n") + 1
+    assert origin(text.encode()).source(found) == [LONG]
+
+
+def test_line_that_only_begins_alike_is_another() -> None:
+    assert origin(f"{LONG[:150]}\n".encode()).found(finding(snippet=snippet(LONG, 1))) == ("src/x.py", None)
+
+
+def test_lines_end_in_line_feeds_alone() -> None:
+    assert origin("a = '\x0c\u2028'\nreturn {}\n".encode()).found(finding(line=2)) == ("src/x.py", 2)
+
+
+def test_file_that_is_not_at_hand_shows_what_the_report_has() -> None:
+    assert UNKNOWN.source(finding(snippet="a\nb")) == ["a", "b"]
 
 
 def test_line_of_an_answer_with_words_around_the_code_is_that_of_the_file() -> None:

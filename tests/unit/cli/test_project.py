@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from assayd.cli.project import find_project, read_project, submission_of
-from assayd.errors import ConfigError
+from assayd.errors import RequestError
 
 TOML = """
 [[file]]
@@ -83,15 +83,23 @@ def test_file_that_no_table_fits_is_nothing_to_us(root: Path) -> None:
     [
         ("", "tables [[file]] and nothing else"),
         ("[[file]]\nmatch = 'x'\n", "needs match and kind"),
-        ("[[file]]\nmatch = 'x'\nkind = 'code'\nimage = 'mine'\n", "image = 'mine': there are match, kind"),
-        ("[[file]]\nmatch = 'x'\nkind = 1\n", "kind = 1: there are"),
+        (
+            "[[file]]\nmatch = 'x'\nkind = 'code'\nimage = 'mine'\n",
+            "unknown key image; known keys: match, kind",
+        ),
+        (
+            "[[file]]\nmatch = 'x'\nkind = 'code'\nsample_path = []\n",
+            "unknown key sample_path (did you mean sample_paths?)",
+        ),
+        ("[[file]]\nmatch = 'x'\nkind = 1\n", "kind must be a string, not 1"),
+        ("file = [1]\n", "[[file]] must be a table, not 1"),
         ("[[file]\n", ".assay.toml: "),
     ],
 )
 def test_what_is_wrong_in_the_file_is_said(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / ".assay.toml").write_text(text)
 
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(RequestError) as raised:
         find_project(tmp_path)
     assert said in raised.value.message
 
@@ -104,7 +112,7 @@ def test_without_a_file_there_is_no_project(tmp_path: Path) -> None:
 def test_file_that_others_can_write_is_not_believed(root: Path, name: str) -> None:
     (root / name).chmod(0o777)
 
-    with pytest.raises(ConfigError, match="others may have written it"):
+    with pytest.raises(RequestError, match="others may have written it"):
         find_project(root / "extractors/x.py")
 
 
@@ -112,5 +120,5 @@ def test_file_of_another_user_is_not_believed(root: Path, monkeypatch: pytest.Mo
     found = os.stat_result((0o100644, 0, 0, 1, os.geteuid() + 1, 0, 0, 0, 0, 0))
     monkeypatch.setattr(Path, "stat", lambda _path, **_options: found)
 
-    with pytest.raises(ConfigError, match="has to be yours"):
+    with pytest.raises(RequestError, match="has to be yours"):
         read_project(root / ".assay.toml")

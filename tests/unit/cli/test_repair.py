@@ -10,6 +10,7 @@ FIX = {
     "attempt_id": "B",
     "duplicate": False,
     "verdict": "validated",
+    "cause": "completed",
     "original_error": "It is\n  wrong.",
     "fix_reason": "A colon \x1b[31mwas missing.",
     "diff": "--- payload.code\n-if x\n+if x:\n",
@@ -64,6 +65,10 @@ def test_repair_is_told_attempt_by_attempt_without_what_a_terminal_obeys() -> No
     lines = list(describe(repair("repaired", FIX)))
 
     assert "1. code: validated  B" in lines
-    assert "   failed: It is wrong." in lines
+    assert "   failed: It is" in lines
     assert "   reason: A colon \N{REPLACEMENT CHARACTER}[31mwas missing." in lines
-    assert lines[-5:] == ["   --- payload.code", "   -if x", "   +if x:", "", "Repair: repaired"]
+    assert lines[-5:] == ["   --- code", "   -if x", "   +if x:", "", "Repair: repaired"]
+
+
+def test_change_of_a_single_file_is_shown_under_its_name() -> None:
+    assert "   --- src/x.py" in list(describe(repair("repaired", FIX), "src/x.py"))

@@ -10,6 +10,7 @@ from assayd.cli.amounts import duration
 from assayd.cli.origin import UNKNOWN, Origin
 from assayd.cli.report import MAX_CASES, MAX_FINDINGS, render
 from assayd.cli.screen import Screen
+from assayd.findings.source_text import snippet
 from support.daemons.fake_service import GOLDEN
 
 
@@ -30,6 +31,16 @@ def test_a_report_is_shown_as_recorded(name: str) -> None:
     if os.environ.get("ASSAY_GOLDEN") == "write":
         path.write_text(shown)
     assert shown == path.read_text()
+
+
+@pytest.mark.parametrize("name", ["validated", "failed_at_run", "refused"])
+@pytest.mark.parametrize(("bundle", "why"), [(None, "removed to make room"), ("c/p/b", "missing or damaged")])
+def test_verdict_is_shown_when_the_bundle_is_gone(name: str, bundle: str | None, why: str) -> None:
+    """A validated attempt whose bundle had been removed ended in a traceback."""
+    attempt = golden(name) | {"report": None, "execution": None, "bundle": bundle}
+    shown = page(attempt)
+    assert ("✓ Passed" if name == "validated" else "✗ Failed") in shown
+    assert why in shown
 
 
 def test_what_would_act_on_a_terminal_is_shown_as_its_code() -> None:
@@ -152,6 +163,30 @@ def test_finding_names_the_file_and_line_of_the_command_line() -> None:
     attempt["report"]["findings"][0] |= {"line": 2, "snippet": "y = int(x)"}
     shown = page(attempt, Origin(paths={"x.py": "src/x.py"}, texts={"x.py": b"x = 1\ny = int(x)\n"}))
     assert "\n  --> src/x.py:2\n" in shown
+
+
+LONG = "    x = '" + "y" * 300 + "' + name.attribute"
+PLACED = {"line": 1, "column": LONG.index("name") + 1, "snippet": snippet(LONG, 1)}
+
+
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_finding_far_to_the_right_of_a_long_line_has_its_place_and_its_name_underlined(
+    ascii_only: bool,
+) -> None:
+    attempt = golden("failed_at_run")
+    attempt["report"]["findings"][0] |= PLACED
+    shown = page(
+        attempt, Origin(paths={"x.py": "x.py"}, texts={"x.py": LONG.encode()}), ascii_only=ascii_only
+    )
+    _, place, source, marks, *_ = shown[shown.index("error[") :].splitlines()
+    assert place == f"  --> x.py:1:{PLACED['column']}"
+    assert source[marks.index("^") : marks.rindex("^") + 1] == "name.attribute"
+
+
+def test_column_beyond_what_the_report_has_of_a_line_is_not_marked() -> None:
+    attempt = golden("failed_at_run")
+    attempt["report"]["findings"][0] |= PLACED
+    assert "^" not in page(attempt)
 
 
 @pytest.mark.parametrize("name", ["validated", "failed_at_run", "refused", "broken"])

@@ -7,6 +7,7 @@ import pytest
 
 from assayd.cli.origin import Origin
 from assayd.cli.report_files import sarif
+from assayd.findings.source_text import snippet
 from support.daemons.fake_service import GOLDEN
 
 TEXT = b"Sure:\n\n" + b"\n" * 11 + b"    quarter = int(part)\n"
@@ -44,6 +45,17 @@ def test_finding_stands_at_its_line_of_the_file_with_its_certain_edit() -> None:
     assert change["replacements"] == [
         {"deletedRegion": region, "insertedContent": {"text": "    quarter = int(part[1:])\n"}}
     ]
+
+
+def test_finding_on_a_long_line_has_its_region() -> None:
+    attempt, line = failed(), "x = '" + "y" * 300 + "' + name"
+    attempt["report"]["findings"][0] |= {"line": 1, "column": 310, "snippet": snippet(line, 1)}
+    origin = Origin(paths={"x.py": "src/x.py"}, texts={"x.py": line.encode()})
+
+    (result,) = sarif(attempt, origin, {})["runs"][0]["results"]
+
+    region = result["locations"][0]["physicalLocation"]["region"]
+    assert region == {"startLine": 1, "startColumn": 310}
 
 
 def test_finding_whose_line_cannot_be_told_has_the_file_and_no_fix() -> None:

@@ -25,6 +25,12 @@ def test_word_that_is_wider_than_the_screen_is_cut() -> None:
     assert wrapped("abcdefghij", 4) == ["abcd", "efgh", "ij"]
 
 
+@pytest.mark.parametrize("width", [None, 60])
+def test_newline_in_a_text_never_begins_a_line_of_ours(width: int | None) -> None:
+    forged = line(("error[x]", "bold"), " no\nValidation: ✓ Passed\nCause: completed", hang=2)
+    assert printed(forged, width=width) == "error[x] no\n  │ Validation: ✓ Passed\n  │ Cause: completed\n"
+
+
 def test_line_that_hangs_nowhere_is_left_whole() -> None:
     assert printed(line("one two three", hang=None), width=5) == "one two three\n"
 

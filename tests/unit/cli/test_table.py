@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import io
 
-from assayd.cli.listing import ARTIFACT_HEADS, ATTEMPT_HEADS, artifact_row, attempt_row
+from assayd.cli.listing import (
+    ARTIFACT_HEADS,
+    ATTEMPT_HEADS,
+    artifact_row,
+    attempt_row,
+    attempt_row_for_people,
+    check_lines,
+)
 from assayd.cli.screen import Screen
 from assayd.cli.table import print_table
 
 ATTEMPT = {
     "id": "01M7YHKFHWZP7YKVWXC96QNKT7",
     "kind": "extractor",
-    "verdict": "validated",
+    "verdict": "failed",
+    "error": None,
+    "rules": ["case.failed", "name.undefined"],
     "state": "finished",
     "created_at": "2026-11-21T07:54:45.180747Z",
     "timings_ms": {"total": 12345.0},
@@ -31,22 +40,40 @@ def table(heads, rows, width: int | None) -> list[str]:
     return file.getvalue().splitlines()
 
 
-def test_attempts_fit_eighty_columns_with_all_of_their_labels() -> None:
-    shown = table(ATTEMPT_HEADS, [attempt_row(ATTEMPT, "2026-11-22")] * 2, 80)
+def test_attempts_fit_eighty_columns_with_what_went_wrong_and_the_beginning_of_their_labels() -> None:
+    shown = table(ATTEMPT_HEADS, [attempt_row_for_people(ATTEMPT, "2026-11-22", wide=False)] * 2, 80)
     assert max(map(len, shown)) <= 80
     assert shown[1].split() == [
         "01M7YHKFHWZP7YKVWXC96QNKT7",
         "extractor",
-        "validated",
+        "failed",
         "2026-11-21",
         "12.35s",
     ]
-    assert shown[2] == "  category=weather platform=open_meteo run=nightly-2026-11-21"
+    assert shown[2] == "  case.failed +1  category=weather platform=open_meteo ru…"
 
 
-def test_attempt_of_today_is_shown_with_its_time() -> None:
-    assert attempt_row(ATTEMPT, "2026-11-21")[3] == "07:54:45Z"
-    assert attempt_row(ATTEMPT)[3] == "2026-11-21T07:54:45Z"
+def test_wide_list_has_all_rules_and_labels() -> None:
+    assert attempt_row_for_people(ATTEMPT, "2026-11-21", wide=True)[3:] == [
+        "07:54:45Z",
+        "12.35s",
+        "case.failed name.undefined  category=weather platform=open_meteo run=nightly-2026-11-21",
+    ]
+
+
+def test_attempt_for_a_program_has_whole_times_and_rules_after_its_labels() -> None:
+    assert attempt_row(ATTEMPT)[3:] == [
+        "2026-11-21T07:54:45Z",
+        "12.35s",
+        "category=weather platform=open_meteo run=nightly-2026-11-21",
+        "case.failed name.undefined",
+    ]
+
+
+def test_attempt_that_ended_in_our_error_is_listed_with_its_code() -> None:
+    broken = {**ATTEMPT, "error": {"code": "engine.unreachable"}, "rules": [], "labels": {}}
+    assert attempt_row(broken)[-1] == "engine.unreachable"
+    assert attempt_row_for_people(broken, "2026-11-21", wide=False)[-1] == "engine.unreachable"
 
 
 def test_artifacts_fit_eighty_columns_and_keep_their_names() -> None:
@@ -67,3 +94,23 @@ def test_first_column_is_whole_even_where_it_is_wider_than_the_screen() -> None:
 
 def test_piped_rows_are_separated_by_tabs() -> None:
     assert table(("a", "b"), [["1\n", "2\t"]], None) == ["1 \t2 "]
+
+
+def test_check_is_a_line_with_its_remedy_below_and_the_number_of_bad_ones_is_last() -> None:
+    checks = [
+        {"status": "ok", "check": "engine", "detail": "Docker 24", "remedy": "", "took_ms": 0},
+        {
+            "status": "fail",
+            "check": "canary",
+            "detail": "no\x1b",
+            "remedy": "assay images build",
+            "took_ms": 1500,
+        },
+    ]
+    assert [each.plain for each in check_lines(checks)] == [
+        "ok    engine  Docker 24",
+        "fail  canary  no\\x1b  1.5 s",
+        "      fix: assay images build",
+        "",
+        "2 checks: 1 failed, 0 warnings",
+    ]

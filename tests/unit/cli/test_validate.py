@@ -25,8 +25,8 @@ def validate(assay, source):
     ("outcome", "code", "line"),
     [
         ("validated", 0, "Validation: ✓ Passed with warnings (2/2 paths, avg 2.3ms)"),
-        ("failed_at_run", 1, "Validation: ✗ Failed at sandbox (1/2 paths, avg 1.2ms)"),
-        ("refused", 1, "Validation: ✗ Failed at security"),
+        ("failed_at_run", 1, "Validation: ✗ Failed at sandbox (1/2 paths, avg 1.2ms): 1 error"),
+        ("refused", 1, "Validation: ✗ Failed at security: 1 error"),
         ("broken", 3, "Validation: ! Error; nothing is known of the code"),
     ],
 )
@@ -34,7 +34,7 @@ def test_the_verdict_is_shown_and_is_the_exit_code(validate, service, capsys, ou
     service.outcome = outcome
     assert validate() == code
     captured = capsys.readouterr()
-    assert line in captured.out.splitlines()
+    assert captured.out.splitlines()[-1] == line
     assert captured.err == ""
 
 

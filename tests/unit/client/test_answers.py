@@ -1,9 +1,12 @@
 import json
 
+import h11
+import httpx
 import pytest
 
 from assayd.client import ClientError, documents
-from assayd.client.answers import LineReader, read_as
+from assayd.client.address import SocketChoice
+from assayd.client.answers import LineReader, lost, read_as
 from support.daemons.fake_service import GOLDEN
 
 
@@ -34,6 +37,15 @@ def test_lines_are_read_whatever_the_chunks() -> None:
         reader = LineReader(json.loads)
         read = [line for n in range(0, len(stream), size) for line in reader.feed(stream[n : n + size])]
         assert read == [{"a": 1}, {"a": 2}]
+
+
+@pytest.mark.parametrize("library", [h11, httpx])
+def test_answer_that_breaks_off_is_told_without_the_words_of_the_protocol(library, tmp_path) -> None:
+    error = library.RemoteProtocolError("peer closed connection without sending complete message body")
+    socket = tmp_path / "s"
+    socket.touch()
+    said = lost(SocketChoice(path=socket, source="--socket"), error).message
+    assert f"{socket} (--socket): it closed the connection before its answer was complete;" in said
 
 
 def test_name_that_is_no_document_is_none() -> None:

@@ -12,7 +12,7 @@ import httpx
 import pytest
 import uvloop
 
-from assayd.api.peer import OTHERS_SHARE
+from assayd.api.places import OPERATORS_SHARE
 from assayd.errors import ConfigError
 from assayd_cluster import secure_server
 from assayd_cluster.secure_server import CertificateFiles, listen_tcp
@@ -79,7 +79,7 @@ def test_handshake_that_does_not_come_is_not_waited_for(
 
 
 def test_one_address_cannot_hold_all_connections(served: SecureGateway) -> None:
-    most = CONNECTIONS - 2 * (CONNECTIONS // OTHERS_SHARE)
+    most = (CONNECTIONS - CONNECTIONS // OPERATORS_SHARE) // 2 + 1
     with ExitStack() as held:
         for _ in range(most):
             secured = held.enter_context(served.secured())
@@ -90,6 +90,40 @@ def test_one_address_cannot_hold_all_connections(served: SecureGateway) -> None:
     with served.client() as client:  # counted until both ends have closed
         while client_is_refused(client):
             os.sched_yield()
+
+
+def test_connection_without_a_token_is_closed_after_some_seconds(
+    served: SecureGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secure_server, "TOKEN_S", 0.3)
+    with served.secured() as silent, served.secured() as asking, served.secured() as guessing:
+        asking.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")  # open to anybody
+        assert asking.recv(100).startswith(b"HTTP/1.1 200")
+        guess = b"GET /v1/attempts HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer guess\r\n\r\n"
+        guessing.sendall(guess)
+        assert all(gone(each) for each in (silent, asking, guessing))
+
+
+def test_connection_with_a_token_stays(served: SecureGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secure_server, "TOKEN_S", 0.3)
+    ask = f"GET /v1/attempts HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {served.token}\r\n\r\n".encode()
+    with served.secured() as known:
+        known.sendall(ask)
+        assert known.recv(100).startswith(b"HTTP/1.1 200")
+        with served.secured() as unknown:
+            assert gone(unknown)  # its time is over, and so would the other's be
+        known.sendall(ask)
+        assert b"HTTP/1.1 200" in known.recv(2**16) + known.recv(2**16)
+
+
+def test_operators_address_finds_a_place_when_all_others_are_held(served: SecureGateway) -> None:
+    most = (CONNECTIONS - CONNECTIONS // OPERATORS_SHARE) // 2 + 1
+    with served.client() as client:
+        client.headers["Authorization"] = f"Bearer {served.operator}"
+        assert client.get("/v1/attempts").status_code == 200
+        with ExitStack() as held:
+            for _ in range(most):
+                held.enter_context(served.secured())
 
 
 def client_is_refused(client: httpx.Client) -> bool:
@@ -181,3 +215,16 @@ def test_gateways_of_one_host_share_an_address_and_another_program_is_refused_it
             assert second.getsockname() == address
         with pytest.raises(OSError, match="in use"):
             socket.create_server(address)
+
+
+def test_thousands_of_pipelined_requests_without_a_token_are_refused(served: SecureGateway) -> None:
+    with served.secured() as secured:
+        with suppress(OSError):
+            secured.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n" * 12_000)
+        answers = b""
+        with suppress(ConnectionError, ssl.SSLError):
+            while piece := secured.recv(2**16):
+                answers += piece
+    assert b"HTTP/1.1 200" not in answers
+    with served.client() as client:
+        assert client.get("/healthz").status_code == 200

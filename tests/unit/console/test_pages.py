@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import time
@@ -267,6 +268,19 @@ def test_cell_of_a_spreadsheet_holds_what_would_begin_another() -> None:
         writer.add({**item, "line": 1, "rules": [], "error": {"message": "no;=1+1"}})
 
     assert file.getvalue().splitlines()[1] == '"1","","","","","","","no;=1+1"'
+
+
+@pytest.mark.parametrize(
+    "begin", ["=", "+", "-", "@", "\t", "\r", "\n=", "\uff1d", "\uff0b", "\uff0d", "\uff20"]
+)
+def test_cell_that_a_spreadsheet_would_compute_is_text(begin: str) -> None:
+    file = io.StringIO(newline="")
+    item = dict.fromkeys(("attempt_id", "verdict", "cause", "attempt"))
+    with CsvWriter(file) as writer:
+        writer.add({**item, "line": 1, "rules": [], "error": {"message": f"{begin}HYPERLINK(1)"}})
+
+    file.seek(0)
+    assert list(csv.reader(file))[1][-1] == f"'{begin}HYPERLINK(1)"
 
 
 def test_long_diff_is_cut_and_counted() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from assayd.findings.source_text import snippet as snippet_of
 from assayd_console.shown import LINE_CHARS, TEXT_CHARS
 from assayd_console.sources import MOST_LINES, sources
 
@@ -37,6 +38,12 @@ def test_finding_without_a_line_of_the_text_is_not_lost(line: int | None) -> Non
     [source], _ = sources({"code": "a"}, [finding(line)])
 
     assert len(source.findings) == 1
+
+
+def test_finding_on_a_long_line_stands_at_it() -> None:
+    line = "x" * 300
+    [source], _ = sources({"code": f"Here:\n{line}"}, [finding(1, snippet=snippet_of(line, 1) or "")])
+    assert [bool(each.findings) for each in source.lines] == [False, True]
 
 
 def test_finding_of_no_text_is_told_apart() -> None:

@@ -38,6 +38,6 @@ def test_pages_stand_where_the_unit_and_the_manual_name_them(laid_out: Path) -> 
 
 
 def test_sources_that_pages_speak_of_come_along(laid_out: Path) -> None:
-    assert (laid_out / "source/daemon/assayd/ports/validator.py").is_file()
+    assert (laid_out / "source/daemon/assayd/kind.py").is_file()
     assert (laid_out / "source/tests/plugins/ini/pyproject.toml").is_file()
     assert not list(laid_out.rglob("__pycache__"))

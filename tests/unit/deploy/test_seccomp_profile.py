@@ -31,7 +31,19 @@ def test_no_call_is_listed_twice_without_arguments() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["clone", "socket", "socketpair", "prlimit64", "personality", "ioctl", "mknod"]
+    "name",
+    [
+        "clone",
+        "socket",
+        "socketpair",
+        "setsockopt",
+        "fcntl",
+        "prctl",
+        "prlimit64",
+        "personality",
+        "ioctl",
+        "mknod",
+    ],
 )
 def test_call_that_is_safe_by_its_arguments_only_is_never_listed_plainly(name: str) -> None:
     assert name in WITH_ARGUMENTS

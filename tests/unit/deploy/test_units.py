@@ -47,9 +47,7 @@ def test_hardening_is_rated_ok_or_better(name: str) -> None:
 def test_units_hold_no_key_that_systemd_does_not_know(tmp_path: Path) -> None:
     for unit in UNITS:
         # The programs are not installed here, which is all that may be said.
-        text = re.sub(
-            r"^ExecStart=/usr/bin/[\w-]+", "ExecStart=/bin/sh", unit.read_text(), flags=re.MULTILINE
-        )
+        text = re.sub(r"^(Exec\w+)=/usr/bin/[\w-]+", r"\1=/bin/sh", unit.read_text(), flags=re.MULTILINE)
         (tmp_path / unit.name).write_text(text)
         if unit.stem == "assayd-gateway":  # installed under both names
             (tmp_path / unit.name.replace(".", "@.")).write_text(text)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from assayd.kind import Kind
 from assayd.kinds import registry
 from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy
@@ -17,29 +18,17 @@ from assayd.model.report import Judgement
 from assayd.model.run import Cause, Limits, Outcome, RunEnd, RunResult, UnitResult
 from assayd.package_data import share
 from assayd.policies import load_policies
-from assayd.ports import generatable as generatable_port
-from assayd.ports import repairable as repairable_port
-from assayd.ports import validator as validator_port
 from assayd.ports.command_line import CommandLine
-from assayd.ports.repairable import Repairable
-from assayd.ports.validator import Validator
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.md")])
-OPTIONAL = {
-    name: protocol
-    for module in (validator_port, repairable_port, generatable_port)
-    for name, protocol in vars(module).items()
-    if getattr(protocol, "_is_runtime_protocol", False) and protocol.__module__ == module.__name__
-}
-"""What a validator may bring beside, by name."""
 LIMITS = Limits(timeout_s=10, unit_timeout_s=2, memory_bytes=2**26, max_processes=1)
 
 
 @pytest.fixture(scope="module")
-def example() -> Validator:
+def example() -> Kind:
     """Return the validator that the guide shows."""
-    validator: Validator = run_block(0)["validator"]
+    validator: Kind = run_block(0)["validator"]
     return validator
 
 
@@ -52,17 +41,17 @@ def run_block(number: int) -> dict[str, Any]:
     return module.__dict__
 
 
-def policy_of(validator: Validator) -> ExecutionPolicy:
+def policy_of(validator: Kind) -> ExecutionPolicy:
     return load_policies([share("policies")]).get(validator.default_policy)
 
 
-def static_findings(validator: Validator, payload: object) -> list[Finding]:
+def static_findings(validator: Kind, payload: object) -> list[Finding]:
     policy = policy_of(validator)
     checked = validator.payload.model_validate(payload)
     return [finding for stage in validator.stages for finding in stage.check(checked, policy)]
 
 
-def judged(validator: Validator, payload: object, records: list[bytes]) -> Judgement:
+def judged(validator: Kind, payload: object, records: list[bytes]) -> Judgement:
     policy = policy_of(validator)
     checked = validator.payload.model_validate(payload)
     spec = validator.plan(checked, policy, LIMITS)
@@ -75,13 +64,13 @@ def judged(validator: Validator, payload: object, records: list[bytes]) -> Judge
     return validator.judge(checked, policy, RunResult(units=units, end=RunEnd.FINISHED, outcome=good))
 
 
-def test_samples_of_the_guide_get_their_static_rules(example: Validator) -> None:
+def test_samples_of_the_guide_get_their_static_rules(example: Kind) -> None:
     found = {s.name: {f.rule for f in static_findings(example, s.payload)} for s in example.samples}
 
     assert found == {s.name: set() if s.needs_container else s.rules for s in example.samples}
 
 
-def test_right_answers_pass_the_validator_of_the_guide(example: Validator) -> None:
+def test_right_answers_pass_the_validator_of_the_guide(example: Kind) -> None:
     records = [b'{"status":"returned","value":true,"value_type":"bool","notes":[]}'] * 2
 
     judgement = judged(example, {"code": "", "examples": {"A": True, "B": True}}, records)
@@ -90,7 +79,7 @@ def test_right_answers_pass_the_validator_of_the_guide(example: Validator) -> No
     assert [case.status for case in judgement.cases] == ["passed", "passed"]
 
 
-def test_wrong_answer_fails_the_validator_of_the_guide(example: Validator) -> None:
+def test_wrong_answer_fails_the_validator_of_the_guide(example: Kind) -> None:
     records = [b'{"status":"returned","value":1,"value_type":"int","notes":[]}']
 
     judgement = judged(example, {"code": "", "examples": {"A": True}}, records)
@@ -98,12 +87,7 @@ def test_wrong_answer_fails_the_validator_of_the_guide(example: Validator) -> No
     assert [finding.rule for finding in judgement.stage_findings["sandbox"]] == ["predicate.wrong"]
 
 
-def test_example_of_the_guide_is_taken_for_what_the_guide_says(example: Validator) -> None:
-    assert {name for name in OPTIONAL if isinstance(example, OPTIONAL[name])} == {"Bounded", "Repairable"}
-
-
-def test_example_of_the_guide_can_be_repaired(example: Validator) -> None:
-    assert isinstance(example, Repairable)
+def test_example_of_the_guide_can_be_repaired(example: Kind) -> None:
     payload = example.payload.model_validate({"code": "def accepts(x) : return 1", "examples": {"a": True}})
     context = example.context(payload, {"retry_context": "wrong", "stage_reached": "sandbox"})
     patched = example.patch(payload, context.passage.name, "def accepts(x):\n    return True\n")
@@ -130,9 +114,10 @@ def test_entry_points_of_the_guide_are_in_the_groups_that_are_read() -> None:
     assert set(tomllib.loads(block)["project"]["entry-points"]) == {registry.GROUP, registry.COMMAND_LINES}
 
 
-def test_guide_lists_every_optional_protocol() -> None:
+def test_guide_names_everything_that_a_kind_may_override() -> None:
     text = (ROOT / "docs/adding-a-validator.md").read_text()
-    assert set(re.findall(r"^\| `([A-Z]\w+)` \|", text, re.MULTILINE)) == set(OPTIONAL)
+    members = {name for name in (*vars(Kind), *Kind.__annotations__) if not name.startswith("_")}
+    assert sorted(name for name in members if f"`{name}" not in text) == []
 
 
 @pytest.mark.parametrize("kind", registry.own_kinds())
@@ -158,3 +143,10 @@ def test_every_module_has_its_line_in_the_architecture() -> None:
     assert {
         name for name in modules - {"__init__"} if f"`{name}`" not in text and f"`{name}/`" not in text
     } == set()
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/decisions").glob("0*.md")), ids=lambda page: page.stem)
+def test_decision_has_a_status_with_a_date_and_a_line_in_the_index(page: Path) -> None:
+    status = page.read_text().splitlines()[2]
+    assert re.fullmatch(r"Status: (accepted|superseded by \[\d{4}\]\(\S+\)), 20\d\d-\d\d-\d\d\.", status)
+    assert f"]({page.name})" in (ROOT / "docs/decisions/README.md").read_text()

@@ -90,7 +90,7 @@ def test_canonical_never_writes_nan() -> None:
     [
         (b"[" + b"[]," * MAX_CONTAINERS + b"[]]", "arrays and objects; at most 200000"),
         (b"[" + b"{}," * MAX_CONTAINERS + b"{}]", "arrays and objects; at most 200000"),
-        (b"[" + b"1," * MAX_VALUES + b"1]", "values; at most 1000000"),
+        (b"[" + b"1," * MAX_VALUES + b"1]", "values; at most 200000"),
         (b'["' + b"[" * 10 + b'",' + b"[]," * MAX_CONTAINERS + b'"never ends', "holds 200001 arrays"),
         (b'["' + b'\\"' * 500_000 + b'",' + b"[]," * MAX_CONTAINERS + b"1]", "holds 200001 arrays"),
     ],

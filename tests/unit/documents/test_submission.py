@@ -1,15 +1,14 @@
 import json
 from collections.abc import Mapping
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.documents import PayloadCaps, read_submission
 from assayd.errors import RequestError
+from assayd.kind import Cap, Kind
 from assayd.kinds.registry import all_validators
-from assayd.ports.validator import Cap, Validator
+from support.daemons.small_daemon import SmallKind
 
 
 class Payload(BaseModel):
@@ -28,11 +27,20 @@ BOUNDED = {
     "steps": Cap.STEPS,
     "inputs": Cap.INPUTS,
 }
-VALIDATOR = cast(
-    "Validator",
-    SimpleNamespace(kind="extractor", payload=Payload, default_policy="standard", bounded=BOUNDED),
-)
-KINDS: Mapping[str, Validator] = {"extractor": VALIDATOR}
+
+
+class Capped(SmallKind):
+    name = "extractor"
+    payload = Payload
+    default_policy = "standard"
+    bounded = BOUNDED
+
+
+class Uncapped(Capped):
+    bounded = None
+
+
+KINDS: Mapping[str, Kind] = {"extractor": Capped()}
 GOOD: dict[str, object] = {"kind": "extractor", "payload": {"code": "x = 1", "sample_paths": ["/a"]}}
 
 
@@ -189,6 +197,14 @@ def test_field_that_does_not_exist_is_told_with_the_one_that_was_meant(
     assert refusal(body(**changes)).message.partition(": ")[2] == message
 
 
+@pytest.mark.parametrize("part", [{"K": 1}, {"labels": {"K": "a"}}, {"overrides": {"resources": {"K": 1}}}])
+def test_wrong_key_is_shortened_where_it_is_repeated(part: dict[str, object]) -> None:
+    text = body(**part).replace(b'"K"', b'"%b"' % (b"k" * 1_000_000))
+    refused = refusal(text)
+    assert len(refused.message) + len(refused.field or "") < 1000
+    assert "kkk" in refused.message
+
+
 def test_labels_that_name_no_folder_are_free() -> None:
     labels = {"category": "reports", "ticket": "Team-A/2024.03/X_1", "run": "x" * 128}
     assert read_submission(body(labels=labels), KINDS).labels == labels
@@ -205,8 +221,7 @@ def test_labels_that_name_no_folder_are_free() -> None:
 def test_every_text_is_a_source_for_a_kind_that_says_nothing_of_its_sizes(
     part: dict[str, object], field: str
 ) -> None:
-    plain = SimpleNamespace(kind="extractor", payload=Payload, default_policy="standard")
-    kinds = {"extractor": cast("Validator", plain)}
+    kinds: Mapping[str, Kind] = {"extractor": Uncapped()}
     text = body(payload={"code": "x", **part})
     assert read_submission(text, kinds, caps=PayloadCaps(source_bytes=13)).payload
 

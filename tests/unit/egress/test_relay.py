@@ -187,3 +187,13 @@ async def test_two_sessions_have_lists_of_their_own() -> None:
                     stream.say(get(port, "/", name))
                     await stream.until(lambda s: b"\r\n\r\n" in s.heard)
                 assert (b"200 OK" in stream.heard) is (name == own)
+
+
+async def test_method_that_is_long_is_malformed_and_not_on_record() -> None:
+    way = session(443)
+    async with served(way) as stream:
+        stream.say(get(443).replace(b"GET", b"M" * 15_000))
+        await stream.until(lambda s: s.ended)
+
+    assert status(stream) == "HTTP/1.1 400 network.http_malformed"
+    assert [(event.rule, event.method) for event in way.events(0)] == [("network.http_malformed", "")]

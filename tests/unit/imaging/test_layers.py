@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import ConfigError
-from assayd.imaging.layers import CAPS, Caps, LayeredRoot
+from assayd.imaging.layers import CAPS, Caps, LayeredRoot, remove
 from support.engines.foreign_images import files, layer, member
 
 SETUID = 0o4755
@@ -51,6 +51,28 @@ def test_later_layer_replaces_takes_away_and_clears(tmp_path: Path) -> None:
 
     assert listed(tmp_path / "root") == ["a", "dir/new", "usr/bin/tool"]
     assert (tmp_path / "root/a").read_bytes() == b"2"
+
+
+def test_folders_that_are_nested_too_deeply_are_refused_and_the_rest_can_be_removed(tmp_path: Path) -> None:
+    """A layer with 1,500 nested folders ended in a RecursionError."""
+    applied(tmp_path / "fine", files({"a/" * (CAPS.depth - 1) + "b": b""}))
+    with pytest.raises(ConfigError, match="nested folders") as refused:
+        applied(tmp_path / "deep", files({"a/" * 1_500 + "b": b""}))
+    assert refused.value.code == "image.source_refused"
+    for name in ("fine", "deep"):
+        remove(tmp_path / name)
+
+
+def test_folders_that_are_nested_by_links_are_refused(tmp_path: Path) -> None:
+    """1,800 nested folders that links had made could not be removed again."""
+    step = "a/" * 50
+    members = []
+    for number in range(36):
+        before = f"l{number - 1}/" if number else ""
+        members += [(member(f"{before}{step}b"), b""), link(f"l{number}", f"/{before}{step}".rstrip("/"))]
+    with pytest.raises(ConfigError, match="nested folders"):
+        applied(tmp_path / "deep", layer(members))
+    remove(tmp_path / "deep")
 
 
 def test_what_a_layer_brings_stays_where_the_same_layer_takes_away(tmp_path: Path) -> None:

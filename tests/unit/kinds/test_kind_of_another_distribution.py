@@ -16,10 +16,9 @@ from assayd.cli import main
 from assayd.cli.kinds import single_sources
 from assayd.documents import PayloadCaps, read_submission
 from assayd.errors import ConfigError, RequestError
+from assayd.kind import Kind
 from assayd.kinds import registry
 from assayd.model.report import Case, CaseStatus, Verdict
-from assayd.ports.repairable import Repairable
-from assayd.ports.validator import Bounded, Recording, Routes, Validator
 from assayd.store.jobs import DatabaseJobStore, open_jobs
 from assayd.wiring.from_kinds import recorders_of, routers_of
 from support.stores.empty_database import lay_database
@@ -39,12 +38,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def ini(installed: Path) -> Validator:
+def ini(installed: Path) -> Kind:
     return registry.load(["ini"])["ini"]
 
 
 @pytest.fixture
-async def jobs(ini: Validator, tmp_path: Path) -> AsyncIterator[DatabaseJobStore]:
+async def jobs(ini: Kind, tmp_path: Path) -> AsyncIterator[DatabaseJobStore]:
     lay_database(tmp_path)
     async with open_jobs(tmp_path, recorders=recorders_of({"ini": ini})) as store:
         yield store
@@ -54,8 +53,8 @@ def text(**changes: object) -> bytes:
     return json.dumps(submission(**changes)).encode()
 
 
-def test_it_is_there_only_where_it_is_named(ini: Validator) -> None:
-    assert ini.kind == "ini"
+def test_it_is_there_only_where_it_is_named(ini: Kind) -> None:
+    assert ini.name == "ini"
     assert "ini" not in registry.load([])
 
 
@@ -65,12 +64,12 @@ def test_nothing_outside_of_its_folder_knows_it() -> None:
     assert [path for path in known if "assayd_ini" in path.read_text() or '"ini"' in path.read_text()] == []
 
 
-def test_it_is_taken_for_what_it_brings(ini: Validator) -> None:
-    assert all(isinstance(ini, one) for one in (Bounded, Recording, Routes, Repairable))
+def test_it_is_taken_for_what_it_brings(ini: Kind) -> None:
+    assert [one.kind for one in recorders_of({"ini": ini})] == ["ini"]
     assert [route.path for router in routers_of({"ini": ini}) for route in router.routes] == ["/v1/ini/files"]
 
 
-def test_its_source_is_under_the_cap_of_sources(ini: Validator) -> None:
+def test_its_source_is_under_the_cap_of_sources(ini: Kind) -> None:
     kinds = {"ini": ini}
     size = len(GOOD.encode())
     assert read_submission(text(), kinds, caps=PayloadCaps(source_bytes=size)).kind == "ini"
@@ -87,7 +86,7 @@ def test_its_source_is_what_a_person_edits() -> None:
     assert [single_sources(kind) for kind in ("code", "module", "pipeline")] == [["code"], [], []]
 
 
-def test_static_samples_get_their_rules(ini: Validator) -> None:
+def test_static_samples_get_their_rules(ini: Kind) -> None:
     found = {
         sample.name: {
             finding.rule
@@ -101,7 +100,7 @@ def test_static_samples_get_their_rules(ini: Validator) -> None:
 
 
 async def test_its_recorder_keeps_rows_in_a_table_that_is_made_for_it(
-    jobs: DatabaseJobStore, ini: Validator
+    jobs: DatabaseJobStore, ini: Kind
 ) -> None:
     make = Make()
     attempt = make.attempt(1, kind="ini")
@@ -120,7 +119,7 @@ async def test_its_recorder_keeps_rows_in_a_table_that_is_made_for_it(
 
 
 async def test_its_rows_go_with_their_attempts_and_its_table_stays(
-    jobs: DatabaseJobStore, ini: Validator, tmp_path: Path
+    jobs: DatabaseJobStore, ini: Kind, tmp_path: Path
 ) -> None:
     make = Make()
     await jobs.accept(make.attempt(1, kind="ini"), text())

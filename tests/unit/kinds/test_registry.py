@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
 from importlib.metadata import EntryPoint, EntryPoints
@@ -12,6 +13,7 @@ from assayd import kinds
 from assayd.errors import ConfigError, RequestError
 from assayd.kinds import registry as validators
 from assayd.kinds.extractor import validator as extractor
+from assayd.model.prompting import Proposal
 
 OFFERED = EntryPoints(
     [
@@ -23,7 +25,7 @@ OFFERED = EntryPoints(
 
 
 class _Other(extractor.Extractor):
-    kind = "other"
+    name = "other"
 
 
 OTHER = _Other()
@@ -43,7 +45,7 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_validators_of_the_package_are_found_by_scanning() -> None:
     found = validators.all_validators()
     assert found["extractor"] is extractor.validator
-    assert all(kind == validator.kind for kind, validator in found.items())
+    assert all(kind == validator.name for kind, validator in found.items())
 
 
 def test_a_kind_is_found_by_its_name() -> None:
@@ -129,3 +131,20 @@ def _said(node: ast.AST) -> list[str]:
         case ast.Import(names=names):
             return [name.name for name in names]
     return []
+
+
+@pytest.mark.parametrize("kind", ["code", "extractor", "fifth", "script"])
+@pytest.mark.parametrize("way", ["answered", "patch"])
+def test_what_is_submitted_of_a_fenced_answer_is_what_is_checked(kind: str, way: str) -> None:
+    validator = validators.find(kind)
+    sample = next(one for one in validator.samples if one.verdict == "validated" and "code" in one.payload)
+    code = str(sample.payload["code"]).strip("\n") + "\n"
+    language = "forth" if kind == "fifth" else "python"
+    answer = f"Here you are:\n\n```{language}\n{code}```\nAs asked.\n"
+    before = validator.payload.model_validate_json(json.dumps(sample.payload))
+    if way == "answered":
+        document = validator.answered(sample.payload, Proposal(code=answer))
+    else:
+        document = validator.patch(before, "code", answer)
+    assert document["code"] == code
+    assert validator.prepare(validator.payload.model_validate_json(json.dumps(document))).code == code

@@ -2,8 +2,8 @@
 
 from assayd.errors import ProviderError
 from assayd.ids import SystemClock
+from assayd.model.prompting import Passage
 from assayd.ports.llm import FixRequest, Reply
-from assayd.ports.repairable import Passage
 from assayd.repairs.asking import ask
 
 REQUEST = FixRequest(system="s", user="u\n", passage=Passage(name="code", language="python", text="x"))

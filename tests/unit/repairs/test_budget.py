@@ -135,9 +135,7 @@ class Daemon:
             clock=clock,
             ids=ids,
         )
-        requests = RecordedRequests(
-            store=cast("Any", self.store), kinds=kinds, providers=providers, clock=clock, ids=ids
-        )
+        requests = RecordedRequests(store=cast("Any", self.store), providers=providers, clock=clock, ids=ids)
         self.repairs = DaemonRepairs(deps, requests, RepairLimits(), Metrics())
         self.repairs._start = lambda _: None  # type: ignore[method-assign]
 

@@ -6,14 +6,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from assayd.model.attempt import Attempt
+from assayd.model.generation import Draft, Generation
 from assayd.model.repair import Fix, Repair, Strategy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.repairs.chain import diffs_of, repair_attachments
+from assayd.ports.llm import ProviderStep, Reply
+from assayd.repairs.chain import chain_attachments, diffs_of
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 CODES = {"A": "one\n", "B": "two\n", "D": "three\n"}
@@ -30,11 +33,49 @@ class Attempts:
         return None if code is None else {"payload": {"code": code}}
 
 
-class Store:
-    """Knows one repair."""
+def step(number: int, text: str) -> ProviderStep:
+    reply = Reply(reason="", text=text)
+    return ProviderStep(number=number, provider="p", asked_at=NOW, system="", user="", reply=reply)
+
+
+class Repairs:
+    """Knows one repair, and what was answered."""
+
+    def __init__(self, repair: Repair | None, answer: str) -> None:
+        self._repair, self._answer = repair, answer
 
     async def of_attempt(self, attempt_id: str) -> list[Repair]:
-        return [REPAIR]
+        return [self._repair] if self._repair is not None else []
+
+    async def step(self, repair_id: str, number: int) -> ProviderStep:
+        return step(number, self._answer)
+
+
+class Generations:
+    """Knows one generation, whose second answer was a submission."""
+
+    async def of_attempt(self, attempt: Attempt) -> Generation:
+        drafts = tuple(
+            Draft(number=number, grant=0, asked_at=NOW, reason="", text="", attempt_id=attempt_id)
+            for number, attempt_id in ((1, None), (2, "G"))
+        )
+        return Generation(
+            id="W",
+            kind="code",
+            peer=attempt.peer,
+            provider="p",
+            policy="code",
+            intent="words",
+            context={},
+            max_attempts=3,
+            started_at=NOW,
+            ends_at=NOW,
+            drafts=drafts,
+            attempt_id="G",
+        )
+
+    async def step(self, generation_id: str, number: int) -> ProviderStep:
+        return step(number, f"{generation_id} {number}")
 
 
 def fix(number: int, attempt_id: str | None) -> Fix:
@@ -64,7 +105,7 @@ REPAIR = Repair(
 )
 
 
-def attempt(attempt_id: str) -> Attempt:
+def attempt(attempt_id: str, **more: Any) -> Attempt:
     return Attempt(
         id=attempt_id,
         kind="code",
@@ -72,12 +113,15 @@ def attempt(attempt_id: str) -> Attempt:
         input_digest="",
         created_at=NOW,
         peer=Peer(uid=0, gid=0, pid=0),
+        **more,
     )
 
 
-async def attachments(attempt_id: str, verdict: Verdict) -> Mapping[str, bytes]:
-    read = Attempts(CODES).submission
-    return await repair_attachments(attempt(attempt_id), verdict, store=Store(), read=read)
+async def attachments(
+    one: Attempt, verdict: Verdict, *, repair: Repair | None = REPAIR, answer: str = ""
+) -> Mapping[str, bytes]:
+    read, repairs = Attempts(CODES).submission, Repairs(repair, answer)
+    return await chain_attachments(one, verdict, repairs=repairs, generations=Generations(), read=read)  # type: ignore[arg-type]  # only what is asked
 
 
 async def test_each_fix_is_compared_with_the_attempt_before_it() -> None:
@@ -101,7 +145,7 @@ async def test_what_is_not_kept_any_more_is_not_compared() -> None:
 async def test_bundle_tells_the_chain_up_to_its_attempt(
     attempt_id: str, verdict: Verdict, told: list[str | None], outcome: str | None
 ) -> None:
-    ((name, content),) = (await attachments(attempt_id, verdict)).items()
+    ((name, content),) = (await attachments(attempt(attempt_id, parent_id="A"), verdict)).items()
 
     repair = json.loads(content)
     assert name == "repair_20260504T120000.000000Z.json"
@@ -110,4 +154,18 @@ async def test_bundle_tells_the_chain_up_to_its_attempt(
 
 
 async def test_bundle_of_the_attempt_that_a_repair_began_with_tells_nothing() -> None:
-    assert await attachments("A", Verdict.FAILED) == {}
+    assert await attachments(attempt("A"), Verdict.FAILED) == {}
+
+
+async def test_bundle_of_a_fix_holds_its_answer_as_it_came() -> None:
+    held = await attachments(attempt("B", parent_id="A"), Verdict.FAILED, answer="Here:\n```python\n")
+    assert held["answer_20260504T120000.000000Z.txt"] == b"Here:\n```python\n"
+
+
+async def test_bundle_of_what_was_written_from_words_holds_its_answer_as_it_came() -> None:
+    held = await attachments(attempt("G", intent="words"), Verdict.VALIDATED, repair=None)
+    assert held == {"answer_20260504T120000.000000Z.txt": b"W 2"}
+
+
+async def test_attempt_with_words_that_nobody_generated_holds_no_answer() -> None:
+    assert await attachments(attempt("H", intent="words"), Verdict.VALIDATED, repair=None) == {}

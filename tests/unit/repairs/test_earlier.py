@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
+from assayd.model.prompting import Passage, RepairContext
 from assayd.model.repair import Fix, Strategy
-from assayd.ports.repairable import Passage, RepairContext
 from assayd.repairs.earlier import earlier_answers, rules_in
 from assayd.repairs.prompt import build_prompt
 

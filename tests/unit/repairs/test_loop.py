@@ -312,9 +312,7 @@ async def test_defect_that_an_answer_brings_out_ends_the_repair_and_is_said(
 ) -> None:
     bench = Bench(analyst, defect)
     deps = bench.deps
-    requests = RecordedRequests(
-        store=bench.store, kinds=deps.kinds, providers=deps.providers, clock=deps.clock, ids=deps.ids
-    )
+    requests = RecordedRequests(store=bench.store, providers=deps.providers, clock=deps.clock, ids=deps.ids)
     repairs = DaemonRepairs(deps, requests, RepairLimits(), Metrics())
     await bench.store.save(bench.repair)
     async with repairs.running():

@@ -18,7 +18,6 @@ from assayd.model.finding import Finding, Layer
 from assayd.model.repair import Strategy
 from assayd.package_data import share
 from assayd.policies import load_policies
-from assayd.ports.repairable import Repairable
 from assayd.repairs.prompt import PASSAGE_CHARS, build_prompt
 
 POLICIES = load_policies([share("policies")])
@@ -208,7 +207,6 @@ CASES = {
 
 def prompt_of(case: Case) -> str:
     validator = validators.find(case.kind)
-    assert isinstance(validator, Repairable)
     payload = validator.payload.model_validate_json(json.dumps(case.payload))
     report = {
         "stage_reached": case.stage,
@@ -257,7 +255,7 @@ def test_what_the_policy_allows_is_stated_once_in_our_own_voice(name: str) -> No
     report = {"stage_reached": case.stage, "findings": []}
     policy = POLICIES.get(validator.default_policy)
     assert "Keep in mind" not in prompt
-    for line in validator.context(payload, report, policy).instructions:  # type: ignore[attr-defined]
+    for line in validator.context(payload, report, policy).instructions:
         assert prompt.count(line) <= 1
     assert prompt.count("Import only:") <= 1
 

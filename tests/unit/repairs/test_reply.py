@@ -4,6 +4,7 @@ import time
 import pytest
 
 from assayd.errors import ProviderError
+from assayd.kinds import registry
 from assayd.repairs.reply import MAX_REASON_CHARS, MAX_REPLY_CHARS, read_reply
 
 OBJECT = json.dumps({"patched_code": "x = 1\n", "fix_reason": "It was 2."})
@@ -118,14 +119,21 @@ def test_one_fenced_block_without_json_is_the_code(info: str) -> None:
     ("text", "language"),
     [
         ("def extract(path: str) -> dict:\n    return {}\n", "python"),
-        ("import re\n\nresult: int = 1", "code"),
+        ("import re\n\nresult: int = 1", "python"),
         ("SELECT 1;", "sql"),
         ("set -euo pipefail\nwc -l x", "bash"),
-        (": double ( n -- n ) 2 * ;", "fifth"),
     ],
 )
 def test_whole_answer_that_is_a_program_is_the_code(text: str, language: str) -> None:
     assert read_reply(text, language).code == text.rstrip() + "\n"
+
+
+@pytest.mark.parametrize(
+    "text", [": double ( n -- n ) 2 * ;", "\\ doubles\n: f 2 * ;", "require lib/core.fs"]
+)
+def test_program_of_a_language_that_a_kind_brings_is_the_code(text: str) -> None:
+    kind = registry.find("fifth")
+    assert read_reply(text, kind.language, kind.beginning).code == f"{text}\n"
 
 
 @pytest.mark.parametrize(
@@ -135,6 +143,7 @@ def test_whole_answer_that_is_a_program_is_the_code(text: str, language: str) ->
         ("Sorry", "python", "holds no JSON object"),
         ("I cannot help with that.", "sql", "holds no JSON object"),
         ("def f(): pass", "module", "holds no JSON object"),
+        (": double ( n -- n ) 2 * ;", "fifth", "holds no JSON object"),
         ("```\nx = 1\n```\nor\n```\nx = 2\n```", "python", "2 fenced blocks"),
         ('{"code": "x', "python", "Unterminated string"),
         ('```json\n{"code": x}\n```', "python", "Expecting value"),

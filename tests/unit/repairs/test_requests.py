@@ -29,10 +29,6 @@ ATTEMPT = Attempt(
 )
 
 
-class Unrepairable:
-    """A kind that cannot be repaired."""
-
-
 class Store:
     """Repairs in memory."""
 
@@ -64,23 +60,16 @@ class Unending:
 def requests() -> RecordedRequests:
     return RecordedRequests(
         store=Store(),
-        kinds={"extractor": registry.find("extractor"), "plain": Unrepairable()},
         providers=frozenset({"rules", "mine"}),
         clock=SystemClock(),
         ids=Ulids(),
     )
 
 
-@pytest.mark.parametrize(
-    ("kind", "provider", "code"),
-    [("plain", "rules", "repair.unsupported"), ("extractor", "theirs", "repair.provider_unknown")],
-)
-def test_repair_that_cannot_be_done_is_refused(
-    requests: RecordedRequests, kind: str, provider: str, code: str
-) -> None:
+def test_unknown_provider_is_refused(requests: RecordedRequests) -> None:
     with pytest.raises(RequestError) as refused:
-        requests.check(kind, RepairWish(provider=provider, max_attempts=1))
-    assert refused.value.code == code
+        requests.check(RepairWish(provider="theirs", max_attempts=1))
+    assert refused.value.code == "repair.provider_unknown"
 
 
 @pytest.mark.parametrize("provider", ["rules", "mine"])
@@ -88,7 +77,7 @@ async def test_request_is_recorded_once_however_often_it_is_made(
     requests: RecordedRequests, provider: str
 ) -> None:
     wish = RepairWish(provider=provider, max_attempts=2)
-    requests.check("extractor", wish)
+    requests.check(wish)
 
     await requests.record(ATTEMPT, wish)
     await requests.record(ATTEMPT, wish)
@@ -107,7 +96,7 @@ async def test_repair_that_is_requested_while_others_are_recovered_begins_once(
         attempts=attempts,
         repairs=requests.store,
         analyst=None,
-        kinds=requests.kinds,
+        kinds=registry.all_validators(),
         providers={},
         clock=requests.clock,
         ids=requests.ids,

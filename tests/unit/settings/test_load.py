@@ -65,6 +65,43 @@ def test_duration_that_is_not_positive_and_finite_is_refused(config: Config, val
         load_settings()
 
 
+PROVIDER = '[repair.providers.local]\ntype = "openai"\nmodel = "m"\nbase_url = "{}"\n'
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://api.example.com/v1",
+        "http://8.8.8.8/v1",
+        "http://[2606:4700::1111]:8000/v1",
+        "http://127.0.0.1@api.example.com/",
+        "http://api.localhost.example.com",
+    ],
+)
+def test_provider_without_encryption_on_a_public_host_is_refused(config: Config, url: str) -> None:
+    """Key and prompts would have been sent unencrypted."""
+    config(PROVIDER.format(url))
+    with pytest.raises(ConfigError, match="unencrypted to a public host"):
+        load_settings()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://api.example.com/v1",
+        "http://127.0.0.1:8000/v1",
+        "http://[::1]:8000",
+        "http://10.1.2.3/v1",
+        "http://localhost:11434/v1",
+        "http://ollama:11434/v1",
+        "http://llm.internal/v1",
+    ],
+)
+def test_provider_on_a_private_host_needs_no_encryption(config: Config, url: str) -> None:
+    config(PROVIDER.format(url))
+    assert load_settings().repair.providers["local"].base_url == url
+
+
 def test_bad_value_in_the_environment_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASSAYD_ENGINE__THREADS", "many")
     with pytest.raises(ConfigError, match=r"^ASSAYD_ENGINE__THREADS: "):

@@ -13,6 +13,7 @@ from assayd.model.attempt import Failure, State
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.ports.store import JobStore, Query, Removable, StoredUsage
+from assayd.store.expiry import ROW_BYTES
 from assayd.store.jobs import DatabaseJobStore, open_jobs
 
 Make = Any  # the fixture's class; test folders are not a package
@@ -304,7 +305,9 @@ async def test_usage_is_told_by_user_and_counts_equal_documents_once(
         await jobs.accept(make.attempt(number, **({"peer": peer} if peer else {})), document)
     await jobs.finish(make.finished(1))
     assert await jobs.usage() == {
-        1000: StoredUsage(attempts=1, disk_bytes=4096, document_bytes=3),  # the second one waits
+        1000: StoredUsage(  # the second one waits
+            attempts=1, disk_bytes=4096, row_bytes=ROW_BYTES + 3, document_bytes=3
+        ),
         2000: StoredUsage(document_bytes=8),
     }
 
@@ -314,5 +317,6 @@ async def test_attempt_without_its_bundle_keeps_its_verdict(jobs: DatabaseJobSto
     await jobs.finish(make.finished(1))
     await jobs.strip([make.attempt(1).id])
     assert await jobs.get(make.attempt(1).id) == make.finished(1, bundle=None, artifacts=())
-    assert (await jobs.usage())[1000] == StoredUsage(attempts=1)
+    assert (await jobs.usage())[1000] == StoredUsage(attempts=1, row_bytes=ROW_BYTES + 1)
+    assert await jobs.row_bytes([make.attempt(1).id, "none"]) == {make.attempt(1).id: ROW_BYTES + 1}
     assert await jobs.removable(Removable(bundled=True)) == ()

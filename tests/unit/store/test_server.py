@@ -100,7 +100,11 @@ async def test_versions_of_a_name_are_counted_by_both(two: Any, make: Make) -> N
     for number in range(6):
         await two[0].accept(make.attempt(number), b"{}")
         await two[0].finish(make.finished(number))
-    libraries = [DatabaseLibrary(store.access, SystemClock()) for store in two]
+
+    async def room() -> int:
+        return 10**12
+
+    libraries = [DatabaseLibrary(store.access, SystemClock(), most_bytes=10**12, room=room) for store in two]
     entries = await asyncio.gather(
         *(libraries[n % 2].approve(make.finished(n), "name", 1000) for n in range(6))
     )

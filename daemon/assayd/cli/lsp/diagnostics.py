@@ -9,6 +9,8 @@ from typing import Any
 
 from lsprotocol import types
 
+from assayd.cli.excerpt import name_end
+from assayd.cli.lsp.fixes import lines as whole_lines
 from assayd.cli.origin import Origin
 from assayd.cli.terminal import plain
 from assayd.client import Document
@@ -20,15 +22,18 @@ SEVERITIES = {
     "info": types.DiagnosticSeverity.Information,
 }
 MESSAGE_CHARS = 2000
+FIRST_LINE = whole_lines(0, 1)
+"""For findings without a place: most editors show nothing of an empty range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A diagnostic in a file, and the edits that settle it for certain."""
+    """A diagnostic in a file, and the edits that settle it for certain in the text that was validated."""
 
     path: Path
     diagnostic: Any
     edits: tuple[Any, ...] = ()
+    text: str = ""
 
 
 def found_in(attempt: Document, origin: Origin, main: Path) -> list[Found]:
@@ -42,11 +47,11 @@ def found_in(attempt: Document, origin: Origin, main: Path) -> list[Found]:
 
 
 def trouble(path: Path, said: str) -> Found:
-    """Return what tells of our own trouble: it says nothing of the code."""
+    """Return a warning on the first line about our own trouble, which says nothing of the code."""
     diagnostic = types.Diagnostic(
-        range=_lines(0, 0),
+        range=FIRST_LINE,
         message=plain(said)[:MESSAGE_CHARS],
-        severity=types.DiagnosticSeverity.Information,
+        severity=types.DiagnosticSeverity.Warning,
         source=SOURCE,
     )
     return Found(path=path, diagnostic=diagnostic)
@@ -55,8 +60,11 @@ def trouble(path: Path, said: str) -> Found:
 def _found(finding: Document, hints: Sequence[Document], origin: Origin, main: Path) -> Found:
     name, number = origin.found(finding)
     path = Path(name) if name is not None and Path(name).is_absolute() else main
-    lines = _text_of(path, origin).splitlines()
-    said = finding["message"] + (f"\n{finding['suggestion']}" if finding["suggestion"] else "")
+    text = _text_of(path, origin)
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    said = finding["message"].replace("\n", "\n    ")
+    if finding["suggestion"]:
+        said += f"\n{finding['suggestion']}"
     diagnostic = types.Diagnostic(
         range=_range(finding, number, lines),
         message=plain(said)[:MESSAGE_CHARS],
@@ -68,7 +76,7 @@ def _found(finding: Document, hints: Sequence[Document], origin: Origin, main: P
         return Found(path=path, diagnostic=diagnostic)
     moved = number - finding["line"]
     edits = [_edit(hint["edit"], moved) for hint in hints if hint["edit"] and _same(hint, finding)]
-    return Found(path=path, diagnostic=diagnostic, edits=tuple(edits))
+    return Found(path=path, diagnostic=diagnostic, edits=tuple(edits), text=text)
 
 
 def _same(hint: Mapping[str, Any], finding: Mapping[str, Any]) -> bool:
@@ -81,16 +89,24 @@ def _text_of(path: Path, origin: Origin) -> str:
 
 
 def _range(finding: Document, number: int | None, lines: Sequence[str]) -> Any:
-    """Return where a finding stands: from its column, else from the first letter, to the end of its lines."""
+    """Return where a finding is: the name at its column; without one, its lines from the first letter."""
     if number is None or number > len(lines):
-        return _lines(0, 0)
+        return FIRST_LINE
     first = number - 1
-    last = min(first + max(0, (finding["end_line"] or finding["line"]) - finding["line"]), len(lines) - 1)
     text = lines[first]
-    begin = finding["column"] - 1 if finding["column"] else len(text) - len(text.lstrip())
+    if finding["column"]:
+        begin = max(
+            min(finding["column"] - 1, len(text) - 1), 0
+        )  # what is missing at the end: its last letter
+        return _within(first, text, begin, first, min(name_end(text, begin), len(text)))
+    last = min(first + max(0, (finding["end_line"] or finding["line"]) - finding["line"]), len(lines) - 1)
+    return _within(first, text, len(text) - len(text.lstrip()), last, len(lines[last]), lines[last])
+
+
+def _within(first: int, text: str, begin: int, last: int, end: int, ending: str | None = None) -> Any:
     return types.Range(
         start=types.Position(first, utf16(text[:begin])),
-        end=types.Position(last, max(utf16(lines[last]), utf16(text[:begin]) + (first == last))),
+        end=types.Position(last, utf16((text if ending is None else ending)[:end])),
     )
 
 
@@ -99,13 +115,9 @@ def utf16(text: str) -> int:
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def _lines(first: int, after: int) -> Any:
-    return types.Range(start=types.Position(first, 0), end=types.Position(after, 0))
-
-
 def _edit(edit: Document, moved: int) -> Any:
     text = edit["replacement"]
     whole = text if not text or text.endswith("\n") else text + "\n"
     return types.TextEdit(
-        range=_lines(edit["start_line"] - 1 + moved, edit["end_line"] + moved), new_text=whole
+        range=whole_lines(edit["start_line"] - 1 + moved, edit["end_line"] + moved), new_text=whole
     )

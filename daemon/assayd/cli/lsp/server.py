@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
+from uuid import uuid4
 
 from lsprotocol import types
 from pygls import uris
@@ -15,11 +18,19 @@ from pygls.lsp.server import LanguageServer
 
 from assayd import __version__
 from assayd.cli.lsp.diagnostics import Found, found_in, trouble
+from assayd.cli.lsp.fixes import Moved, title
 from assayd.cli.project import find_project, is_folder, submission_of
-from assayd.client import AsyncClient, ClientError, Document, Target, requests
+from assayd.cli.terminal import plain
+from assayd.client import AsyncClient, ClientError, DaemonUnreachable, Document, Target, requests
 from assayd.errors import AssaydError
 
 WAIT_S = 600.0
+RETRY_S = 3.0
+"""Between tries, while the daemon does not answer."""
+SLOW_S = 1.0
+"""Validation that takes longer shows its progress."""
+
+NONE: Mapping[str, int | None] = MappingProxyType({})
 
 
 def build(daemon: Target) -> Any:
@@ -59,21 +70,63 @@ class Editor:
         """How often something was validated: only the newest text counts."""
         self._running: dict[Path, str] = {}
         """The newest attempt for something; one that is older is cancelled."""
+        self._asked: defaultdict[str, int] = defaultdict(int)
+        """How often a file was opened, saved or closed: only the newest of that is tried again."""
+        self._away = False
+        """Whether the user was told that the daemon does not answer."""
 
     def forget(self, uri: str) -> None:
         """Forget what was found in a file."""
+        self._asked[uri] += 1
         self._publish(uri, [])
 
     def fixes(self, uri: str, wanted: Any) -> list[Any]:
-        """Return the certain edits for what was found at a place."""
-        return [
-            _action(uri, each)
-            for each in self._found.get(uri, ())
-            if each.edits and _overlap(each.diagnostic.range, wanted)
-        ]
+        """Return the certain edits for what was found at a place, if the text there is the same."""
+        document = self._server.workspace.text_documents.get(uri)
+        found = [each for each in self._found.get(uri, ()) if each.edits]
+        if document is None or not found:
+            return []
+        now = str(document.source)
+        moved = Moved(found[0].text, now)  # all of a file are of one validation
+        actions = []
+        for each in found:
+            edits = [moved.edit(edit) for edit in each.edits]
+            if None not in edits and _overlap(each.diagnostic.range, wanted, moved):
+                change = self._change(uri, document.version, edits)
+                actions.append(_action(title(edits, now), each.diagnostic, change))
+        return actions
+
+    def _change(self, uri: str, version: int | None, edits: list[Any]) -> Any:
+        """Return edits for the version of a text that they are right for, where the editor can tell it."""
+        workspace = self._server.client_capabilities.workspace
+        supported = workspace and workspace.workspace_edit and workspace.workspace_edit.document_changes
+        if not supported:
+            return types.WorkspaceEdit(changes={uri: edits})
+        document = types.OptionalVersionedTextDocumentIdentifier(uri=uri, version=version)
+        change = types.TextDocumentEdit(text_document=document, edits=edits)
+        return types.WorkspaceEdit(document_changes=[change])
 
     async def validate(self, uri: str) -> None:
-        """Validate what a file is part of, and publish what was found."""
+        """Validate what a file is part of, and publish what was found; again and again without a daemon."""
+        self._asked[uri] += 1
+        asked = self._asked[uri]
+        while asked == self._asked[uri]:
+            try:
+                await self._validate(uri)
+            except DaemonUnreachable as error:
+                self._tell_away(error)
+                await asyncio.sleep(RETRY_S)
+            else:
+                self._away = False
+                return
+
+    def _tell_away(self, error: DaemonUnreachable) -> None:
+        if not self._away:
+            said = types.ShowMessageParams(type=types.MessageType.Warning, message=plain(error.message))
+            self._server.window_show_message(said)
+        self._away = True
+
+    async def _validate(self, uri: str) -> None:
         path = await asyncio.to_thread(Path(uris.to_fs_path(uri) or "").resolve)
         subject = path
         try:
@@ -82,13 +135,31 @@ class Editor:
             if table is None:
                 return
             subject = path.parent if is_folder(table) else path
-            submission, origin = await asyncio.to_thread(submission_of, path, table, self._open_text)
+            texts = OpenTexts(self._server.workspace.text_documents)
+            submission, origin = await asyncio.to_thread(submission_of, path, table, texts.read)
             attempt = await self._attempt(subject, submission)
         except AssaydError as error:
             self._show(subject, [trouble(path, error.message)])
+            if isinstance(error, DaemonUnreachable):
+                raise
             return
         if attempt is not None:
-            self._show(subject, found_in(attempt, origin, path))
+            self._show(subject, found_in(attempt, origin, path), texts.versions)
+
+    @asynccontextmanager
+    async def _progress(self, name: str) -> AsyncIterator[None]:
+        """Show that something is validated, in editors that show such progress."""
+        window = self._server.client_capabilities.window
+        if not (window and window.work_done_progress):
+            yield
+            return
+        token, progress = str(uuid4()), self._server.work_done_progress
+        await progress.create_async(token)
+        progress.begin(token, types.WorkDoneProgressBegin(title=f"assayd: validating {name}"))
+        try:
+            yield
+        finally:
+            progress.end(token, types.WorkDoneProgressEnd())
 
     async def _attempt(self, subject: Path, submission: Document) -> Document | None:
         """Return the finished attempt; None where a newer text has taken its place."""
@@ -102,19 +173,18 @@ class Editor:
         if older is not None:
             with suppress(ClientError):  # it was finished meanwhile
                 await self._ask(requests.cancel(older))
-        while attempt["state"] != "finished":
-            attempt = await self._ask(requests.attempt(attempt["id"], wait_s=WAIT_S))
+        attempt = await self._ask(requests.attempt(attempt["id"], wait_s=SLOW_S))
+        if attempt["state"] != "finished":
+            async with self._progress(subject.name):
+                while attempt["state"] != "finished":
+                    attempt = await self._ask(requests.attempt(attempt["id"], wait_s=WAIT_S))
         return attempt if turn == self._turns[subject] else None
 
     async def _ask(self, request: Any) -> Document:
         document: Document = json.loads(await self._client.send_for_content(request))
         return document
 
-    def _open_text(self, path: Path) -> bytes | None:
-        document = self._server.workspace.text_documents.get(uris.from_fs_path(str(path)))
-        return None if document is None else str(document.source).encode()
-
-    def _show(self, subject: Path, found: list[Found]) -> None:
+    def _show(self, subject: Path, found: list[Found], versions: Mapping[str, int | None] = NONE) -> None:
         """Publish what was found, file by file; files that have nothing more are cleared."""
         by_file: defaultdict[str, list[Found]] = defaultdict(list)
         for each in found:
@@ -122,26 +192,44 @@ class Editor:
         if subject.is_file():
             by_file.setdefault(uris.from_fs_path(str(subject)) or "", [])
         for uri in self._shown[subject] | by_file.keys():
-            self._publish(uri, by_file.get(uri, []))
+            self._publish(uri, by_file.get(uri, []), versions.get(uri))
         self._shown[subject] = set(by_file)
 
-    def _publish(self, uri: str, found: list[Found]) -> None:
+    def _publish(self, uri: str, found: list[Found], version: int | None = None) -> None:
         self._found[uri] = found
         diagnostics = [each.diagnostic for each in found]
         self._server.text_document_publish_diagnostics(
-            types.PublishDiagnosticsParams(uri=uri, diagnostics=diagnostics)
+            types.PublishDiagnosticsParams(uri=uri, diagnostics=diagnostics, version=version)
         )
 
 
-def _overlap(one: Any, other: Any) -> bool:
-    return bool(one.start.line <= other.end.line and other.start.line <= one.end.line)
+class OpenTexts:
+    """Texts that are open in the editor, and the version of each that was read."""
+
+    def __init__(self, documents: Mapping[str, Any]) -> None:
+        self._documents = documents
+        self.versions: dict[str, int | None] = {}
+
+    def read(self, path: Path) -> bytes | None:
+        """Return the text of a file as the editor has it; None if it is not open."""
+        uri = uris.from_fs_path(str(path)) or ""
+        document = self._documents.get(uri)
+        if document is None:
+            return None
+        self.versions[uri] = document.version
+        return str(document.source).encode()
 
 
-def _action(uri: str, found: Found) -> Any:
+def _overlap(found: Any, wanted: Any, moved: Moved) -> bool:
+    first, last = moved.line(found.start.line), moved.line(found.end.line)
+    return bool(first <= wanted.end.line and wanted.start.line <= last)
+
+
+def _action(said: str, diagnostic: Any, change: Any) -> Any:
     return types.CodeAction(
-        title=f"Apply the certain fix of {found.diagnostic.code}",
+        title=said,
         kind=types.CodeActionKind.QuickFix,
-        diagnostics=[found.diagnostic],
+        diagnostics=[diagnostic],
         is_preferred=True,
-        edit=types.WorkspaceEdit(changes={uri: list(found.edits)}),
+        edit=change,
     )

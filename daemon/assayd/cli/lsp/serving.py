@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+from assayd.cli import extras
 from assayd.client import Target
-from assayd.errors import RequestError
-
-NEEDS = "assay lsp needs the package `pygls`: pip install 'assayd[lsp]'"
 
 
 def serve(daemon: Target) -> int:
@@ -13,7 +11,7 @@ def serve(daemon: Target) -> int:
     try:
         import pygls  # noqa: F401
     except ModuleNotFoundError as missing:
-        raise RequestError("usage", NEEDS) from missing
+        raise extras.missing("lsp", "pygls") from missing
     from assayd.cli.lsp.server import build
 
     build(daemon).start_io()

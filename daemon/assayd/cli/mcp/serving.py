@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from assayd.cli import extras
 from assayd.client import Target
 from assayd.errors import RequestError
 
 MESSAGE_BYTES = 20 * 2**20
 """Of one message: a submission of the largest body that the daemon takes, and what is around it."""
 PIECE_BYTES = 2**20
-NEEDS = "assay mcp needs the package `mcp`: pip install 'assayd[mcp]'"
 
 
 def serve(daemon: Target, *, http: str | None, token_file: Path | None) -> int:
@@ -24,7 +24,7 @@ def serve(daemon: Target, *, http: str | None, token_file: Path | None) -> int:
         import anyio
         import mcp  # noqa: F401
     except ModuleNotFoundError as missing:
-        raise RequestError("usage", NEEDS) from missing
+        raise extras.missing("mcp", "mcp") from missing
     if http is None:
         anyio.run(_over_streams, daemon)
     else:

@@ -2,75 +2,116 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
+from rich.markup import escape
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
+from textual.containers import Horizontal, VerticalScroll
 from textual.screen import Screen
-from textual.widgets import Button, Footer, Input, Label, Select, Static, TextArea
+from textual.widget import Widget
+from textual.widgets import Button, Footer, Select, Static, TextArea
 
 from assayd.cli.generate import Given, read_context
-from assayd.cli.screens.session import Asked
+from assayd.cli.screens.fields import (
+    CONTEXT,
+    DATABASE,
+    FIELDS,
+    INTENT,
+    OPTION,
+    PROVIDER,
+    databases,
+    entered,
+    expanded,
+    field_of,
+    others,
+)
+from assayd.cli.screens.session import Asked, Offered
 from assayd.cli.terminal import plain, shorten
 from assayd.errors import AssaydError, RequestError
 
-MOST_PATHS = 50
-DATABASES = ("*.db", "*.sqlite", "*.sqlite3", "*.sql")
-FIELDS = {
-    "sample_path": ("sample_paths", "Sample paths: one a line, or a pattern like data/**/*.csv"),
-    "example": ("cases", "Examples that it has to pass: a JSON object a line"),
-    "file": ("files", "Files and folders that are there: one a line"),
-    "input": ("inputs", "Inputs: a JSON file"),
-}
-"""What may come with the words, by its option of the command line: its name in `context`, the question."""
-DATABASE = "database"
+LABEL_CHARS = 70
 
 
-class Asking(Screen[Asked | None]):
-    """Ask for words and context; None when the person leaves."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entered:
+    """What was asked for, and the fields as they were filled in."""
+
+    asked: Asked
+    given: Given
+
+
+class Asking(Screen[Entered | None]):
+    """Ask for words and context; None when the person leaves.
+
+    Args:
+        asked: what is known of the request.
+        given: what the fields are filled with.
+        offered: what the kind takes, and who can write it.
+        trouble: why an earlier request was refused.
+        typed: keys that were pressed before there was a field.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+g", "go", "Generate"),
         Binding("escape", "leave", "Leave"),
+        # Before the field has it: else keys that follow quickly still come into the field that is left.
+        Binding("tab", "app.focus_next", show=False, priority=True),
+        Binding("shift+tab", "app.focus_previous", show=False, priority=True),
     ]
+    AUTO_FOCUS = f"#{INTENT}"
 
-    def __init__(self, asked: Asked, given: Given, *, takes: frozenset[str], trouble: str = "") -> None:
+    def __init__(
+        self,
+        asked: Asked,
+        given: Given,
+        *,
+        offered: Offered,
+        trouble: AssaydError | None = None,
+        typed: str = "",
+    ) -> None:
         super().__init__()
         self._asked, self._given, self._trouble = asked, given, trouble
-        self._takes = takes
+        self._offered, self._typed = offered, typed
 
     def compose(self) -> ComposeResult:
         """Make the fields, as far as they are known filled in."""
-        with VerticalScroll():
-            yield Label(f"What should this {plain(self._asked.kind)} do?", markup=False)
-            yield TextArea(self._asked.intent, id="intent", classes="words")
-            filled = _prefilled(self._given)
-            for name, (field, label) in FIELDS.items():
-                if field in self._takes or filled[name]:
-                    yield Label(label)
-                    yield TextArea("\n".join(filled[name]), id=name, classes="few")
-            if DATABASE in self._takes or self._given.database:
-                yield Label("Database")
-                yield Select(
-                    databases(Path()),
-                    id=DATABASE,
-                    prompt="none",
-                    value=str(self._given.database) if self._given.database else Select.NULL,
-                )
-            others = sorted(self._takes - {DATABASE} - {field for field, _ in FIELDS.values()})
-            if others or filled["option"]:
-                yield Label(shorten(f"More, KEY=VALUE a line: {', '.join(others)}", 76))
-                yield TextArea("\n".join(filled["option"]), id="option", classes="few")
-            yield Label("Provider: empty takes the only one that is configured")
-            yield Input(self._asked.provider or "", id="provider")
-            yield Button("Generate", id="go", variant="primary")
-        yield Static(plain(self._trouble), id="trouble", markup=False)
+        takes, filled = self._offered.context, entered(self._given)
+        yield Static(id="trouble", markup=False)
+        with VerticalScroll(can_focus=False):
+            question = f"What should this {self._asked.kind} do?"
+            yield _titled(TextArea(self._asked.intent, id=INTENT, classes="words"), question)
+            for field in FIELDS:
+                if field.key in takes or filled[field.name]:
+                    text = "\n".join(filled[field.name])
+                    yield _titled(TextArea(text, id=field.name, classes="few"), field.label)
+            if DATABASE in takes or self._given.database:
+                yield _titled(_database(self._given.database), "Database")
+            further = others(takes)
+            if further or filled[OPTION]:
+                area = TextArea("\n".join(filled[OPTION]), id=OPTION, classes="few")
+                yield _titled(area, f"More, one KEY=VALUE per line: {', '.join(further)}")
+            with Horizontal(id="last"):
+                yield _titled(_provider(self._asked.provider, self._offered.writers), "Provider")
+                yield Button("Generate", id="go", variant="primary")
         yield Footer()
+
+    def on_mount(self) -> None:
+        """Say what was wrong before, and go on with what is typed already."""
+        if self._trouble is not None:
+            self.tell(self._trouble)
+        self.type("")
+
+    def type(self, text: str) -> None:
+        """Take text that was typed while no field had the focus."""
+        self._typed += text
+        for area in self.query(f"#{INTENT}").results(TextArea):
+            area.move_cursor(area.document.end)
+            area.insert(self._typed)
+            self._typed = ""
 
     def on_button_pressed(self) -> None:
         """Go on, as the key does."""
@@ -81,36 +122,61 @@ class Asking(Screen[Asked | None]):
         try:
             self.dismiss(self._read())
         except AssaydError as problem:
-            self.query_one("#trouble", Static).update(plain(problem.message))
+            self.tell(problem)
 
     def action_leave(self) -> None:
         """Leave without asking for anything."""
         self.dismiss(None)
 
-    def _read(self) -> Asked:
-        intent = self.query_one("#intent", TextArea).text.strip()
-        if not intent:
-            raise RequestError("intent.empty", "say in words what it should do")
-        chosen = next((each.value for each in self.query(Select)), None)
+    def tell(self, trouble: AssaydError) -> None:
+        """Say at the top what is wrong, and lead to the field that it is about."""
+        self.query_one("#trouble", Static).update(plain(trouble.message))
+        shown = [*self.query("TextArea, Select").results(Widget)]
+        wrong = field_of(trouble.field)
+        if wrong == CONTEXT:
+            wrong = next((field.id for field in shown if field.id != INTENT), None)
+        for field in shown:
+            field.set_class(field.id == wrong, "wrong")
+            field.border_subtitle = "correct this" if field.id == wrong else ""
+            if field.id == wrong:
+                field.focus()
+
+    def on_key(self, event: events.Key) -> None:
+        """Give the words what was typed before they had the focus: no field has taken it."""
+        early = self.focused is None or self.focused.id == INTENT
+        if early and event.is_printable and event.character:
+            event.stop()
+            self.type(event.character)
+
+    def _read(self) -> Entered:
+        intent = self.query_one(f"#{INTENT}", TextArea).text.strip()
         inputs = self._lines("input")
-        given = Given(
-            sample_paths=expanded(self._lines("sample_path")),
+        given = replace(
+            self._given,
+            sample_paths=self._lines("sample_path"),
             files=[Path(each) for each in self._lines("file")],
-            database=Path(chosen) if isinstance(chosen, str) else None,
+            database=self._chosen_path(),
             examples=self._lines("example"),
             inputs=Path(inputs[0]) if inputs else None,
-            options=self._lines("option"),
-            sample_rows=self._given.sample_rows,
+            options=self._lines(OPTION),
         )
-        return Asked(
-            kind=self._asked.kind,
-            intent=intent,
-            context=read_context(given),
-            policy=self._asked.policy,
-            provider=self.query_one("#provider", Input).value.strip() or None,
-            max_attempts=self._asked.max_attempts,
-            labels=self._asked.labels,
+        if not intent:
+            raise RequestError("intent.empty", "say in words what it should do", field=INTENT)
+        context = read_context(self._asked.kind, replace(given, sample_paths=expanded(given.sample_paths)))
+        provider = self._chosen(PROVIDER)
+        if provider is None and len(self._offered.writers) > 1:
+            raise RequestError("generation.provider", "choose a provider", field=PROVIDER)
+        return Entered(
+            asked=replace(self._asked, intent=intent, context=context, provider=provider), given=given
         )
+
+    def _chosen_path(self) -> Path | None:
+        chosen = self._chosen(DATABASE)
+        return None if chosen is None else Path(chosen)
+
+    def _chosen(self, field: str) -> str | None:
+        values = (each.value for each in self.query(f"#{field}").results(Select))
+        return next((value for value in values if isinstance(value, str)), None)
 
     def _lines(self, field: str) -> list[str]:
         areas = self.query(f"#{field}").results(TextArea)  # none, where the kind takes no such thing
@@ -118,49 +184,33 @@ class Asking(Screen[Asked | None]):
         return [each for each in lines if each]
 
 
-def expanded(said: Sequence[str]) -> list[str]:
-    """Return paths, patterns replaced by the files that they match, at most `MOST_PATHS`.
-
-    Raises: RequestError ``paths.none``, for a pattern that matches nothing.
-    """
-    found: list[str] = []
-    for each in said:
-        is_pattern = any(mark in each for mark in "*?[")
-        matched = sorted(str(path) for path in _matching(each) if path.is_file())
-        if is_pattern and not matched:
-            raise RequestError("paths.none", f"no file matches {each!r}")
-        found += matched if is_pattern else [each]
-    return found[:MOST_PATHS]
+def _titled(field: Widget, label: str) -> Widget:
+    """Put the question into a field's border."""
+    field.border_title = escape(shorten(label, LABEL_CHARS))
+    return field
 
 
-def _matching(pattern: str) -> Iterator[Path]:
-    path = Path(pattern).expanduser()
-    return Path(path.anchor).glob(str(path.relative_to(path.anchor)))
+def _database(chosen: Path | None) -> Select[str]:
+    offered = databases(Path())
+    if chosen is not None and str(chosen) not in {path for _, path in offered}:
+        offered.append((plain(str(chosen)), str(chosen)))
+    return Select(
+        offered,
+        id=DATABASE,
+        prompt="none",
+        compact=True,
+        value=str(chosen) if chosen is not None else Select.NULL,
+    )
 
 
-def databases(folder: Path) -> list[tuple[str, str]]:
-    """Return the databases and schemas in a folder with what they hold, each with its path."""
-    found = sorted({path for pattern in DATABASES for path in folder.glob(pattern)})
-    return [(shorten(f"{path.name}  {', '.join(_tables(path))}", 70), str(path)) for path in found]
-
-
-def _tables(path: Path) -> Iterator[str]:
-    if path.suffix == ".sql":
-        yield "a schema"
-        return
-    try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-            query = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
-            yield from (plain(str(name)) for (name,) in connection.execute(query))
-    except sqlite3.Error:
-        yield "not readable as SQLite"
-
-
-def _prefilled(given: Given) -> dict[str, list[str]]:
-    return {
-        "sample_path": list(given.sample_paths),
-        "example": list(given.examples),
-        "file": [str(path) for path in given.files],
-        "input": [str(given.inputs)] if given.inputs else [],
-        "option": list(given.options),
-    }
+def _provider(chosen: str | None, writers: tuple[str, ...]) -> Select[str]:
+    """Offer who can write; who was named and cannot is left to the daemon to refuse."""
+    names = [*writers, *([chosen] if chosen is not None and chosen not in writers else [])]
+    only = names[0] if len(names) == 1 else Select.NULL
+    return Select(
+        [(plain(name), name) for name in names],
+        id=PROVIDER,
+        compact=True,
+        prompt="choose" if names else "none is configured: see repair.providers",
+        value=chosen if chosen is not None else only,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -12,22 +13,43 @@ from textual.widgets import Input, Label
 
 
 class Line(ModalScreen[str | None]):
-    """Ask for one line; None when the person thinks better of it."""
+    """Ask for one line; None when the person thinks better of it.
+
+    Args:
+        question: what is asked.
+        does: what `enter` does, in a word.
+        value: what the field is filled with.
+        most: characters at most.
+        check: returns why a line cannot be taken, or nothing; such a line stays.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back")]
 
-    def __init__(self, question: str, *, value: str = "", most: int = 4096) -> None:
+    def __init__(
+        self,
+        question: str,
+        *,
+        does: str,
+        value: str = "",
+        most: int = 4096,
+        check: Callable[[str], str] = lambda _: "",
+    ) -> None:
         super().__init__()
-        self._question, self._value, self._most = question, value, most
+        self._question, self._does, self._value = question, does, value
+        self._most, self._check = most, check
 
     def compose(self) -> ComposeResult:
-        """Make the question and its field."""
+        """Make the question, its field, a line for what is wrong, and the keys."""
         with Vertical(classes="dialog"):
-            yield Label(self._question)
+            yield Label(self._question, markup=False)
             yield Input(self._value, max_length=self._most)
+            yield Label("", id="wrong", markup=False)
+            yield Label(f"enter {self._does}   esc Back", markup=False)
 
     def on_input_submitted(self, submitted: Input.Submitted) -> None:
-        """Take what was written, unless it is nothing."""
+        """Take what was written, unless it is nothing or cannot be taken."""
         text = submitted.value.strip()
-        if text:
+        wrong = self._check(text)
+        self.query_one("#wrong", Label).update(wrong)
+        if text and not wrong:
             self.dismiss(text)

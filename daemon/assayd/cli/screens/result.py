@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -21,11 +21,21 @@ from textual.widgets import Footer, Static
 
 from assayd.cli.artifacts import safe_name
 from assayd.cli.screens.dialogs import Line
+from assayd.cli.screens.naming import Wanted, name_problem
 from assayd.cli.screens.session import Outcome, Session, sources
 from assayd.cli.screens.shown import result
 from assayd.cli.screens.watching import Begin
 from assayd.cli.terminal import plain
 from assayd.errors import AssaydError, RequestError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """Rules that a person has accepted: their name, their text as YAML, and the file that they go to."""
+
+    name: str
+    text: str
+    path: Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +45,14 @@ class Step:
     Attributes:
         begin: what is watched next; None when the person is done.
         approved: name and version of what was approved.
+        rules: the rules that were taken in the place of code.
+        back: whether the person wants the validated result from before.
     """
 
     begin: Begin | None = None
     approved: str | None = None
+    rules: Rules | None = None
+    back: bool = False
 
 
 class Result(Screen[Step]):
@@ -50,15 +64,24 @@ class Result(Screen[Step]):
         Binding("r", "regenerate", "Regenerate"),
         Binding("h", "hint", "Hint"),
         Binding("y", "take_rules", "Use YAML"),
+        Binding("b", "back", "Earlier pass"),
         Binding("escape", "leave", "Leave"),
     ]
 
     def __init__(
-        self, session: Session, outcome: Outcome, *, name: str, regenerate: Begin | None, trouble: str = ""
+        self,
+        session: Session,
+        outcome: Outcome,
+        *,
+        wanted: Wanted,
+        regenerate: Begin | None,
+        trouble: str = "",
+        has_earlier: bool = False,
     ) -> None:
         super().__init__()
         self._session, self._outcome = session, outcome
-        self._wanted, self._regenerate, self._trouble = name, regenerate, trouble
+        self._wanted, self._regenerate, self._trouble = wanted, regenerate, trouble
+        self._has_earlier = has_earlier
 
     def compose(self) -> ComposeResult:
         """Make the result, a line for troubles, and the keys."""
@@ -75,16 +98,23 @@ class Result(Screen[Step]):
             "regenerate": self._regenerate is not None,
             "hint": self._outcome.generation_id is not None or not self._outcome.validated,
             "take_rules": self._outcome.offer is not None,
+            "back": self._has_earlier,
         }
         return offered.get(action, True)
 
     @work
     async def action_approve(self) -> None:
         """Approve it under a name."""
-        question = "Approve it under which name? Small letters, digits, _ and -."
-        name = await self.app.push_screen_wait(Line(question, value=self._wanted, most=64))
+        dialog = Line(
+            "Approve it under which name?",
+            does="Approve",
+            value=self._wanted.name,
+            most=64,
+            check=name_problem,
+        )
+        name = await self.app.push_screen_wait(dialog)
         if name is not None:
-            self._wanted = name
+            self._wanted = replace(self._wanted, name=name)
             self.approve(name)
 
     @work(thread=True)
@@ -120,21 +150,38 @@ class Result(Screen[Step]):
     @work
     async def action_hint(self) -> None:
         """Go on with a hint."""
-        hint = await self.app.push_screen_wait(Line("What is to be done better?"))
+        hint = await self.app.push_screen_wait(Line("What should be better?", does="Send"))
         if hint is not None:
             self.dismiss(Step(begin=partial(self._session.hint, self._outcome, hint)))
 
-    @work(thread=True)
-    def action_take_rules(self) -> None:
-        """Take the rules that are offered in the place of code."""
+    @work
+    async def action_take_rules(self) -> None:
+        """Take the rules that are offered in the place of code, under a name."""
         if self._outcome.offer is None:
             return
+        question = "Use the rules under which name?"
+        if self._wanted.out is None:
+            question += " They are written to NAME.yaml here."
+        check = name_problem if self._wanted.out is not None else _file_problem
+        dialog = Line(question, does="Accept", value=self._wanted.name, most=64, check=check)
+        name = await self.app.push_screen_wait(dialog)
+        if name is not None:
+            self.accept(self._outcome.offer[0], name)
+
+    @work(thread=True)
+    def accept(self, repair_id: str, name: str) -> None:
+        """Tell the daemon that the rules are wanted."""
         try:
-            self._session.accept(self._outcome.offer[0])
+            text = self._session.accept(repair_id)
         except AssaydError as problem:
             self.app.call_from_thread(self.tell, problem.message)
         else:
-            self.app.call_from_thread(self.dismiss, Step())
+            rules = Rules(name=name, text=text, path=self._wanted.out or rules_file(name))
+            self.app.call_from_thread(self.dismiss, Step(rules=rules))
+
+    def action_back(self) -> None:
+        """Go back to the validated result from before."""
+        self.dismiss(Step(back=True))
 
     def action_leave(self) -> None:
         """Leave it as it is."""
@@ -143,6 +190,16 @@ class Result(Screen[Step]):
     def tell(self, trouble: str) -> None:
         """Say what went wrong, below the result."""
         self.query_one("#trouble", Static).update(plain(trouble))
+
+
+def rules_file(name: str) -> Path:
+    """Return the file that rules go to unless another is named."""
+    return Path(f"{name}.yaml")
+
+
+def _file_problem(name: str) -> str:
+    exists = f"{rules_file(name)} exists already; use another name, or --out."
+    return name_problem(name) or (exists if rules_file(name).exists() else "")
 
 
 def edited(texts: Mapping[str, str]) -> dict[str, str]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from assayd.cli.generate import texts_of
 from assayd.client import Conflict, Document, PlainClient, StreamEvent, Target
 from assayd.errors import RequestError
 
+WAIT_S = 60.0
+RECENT = 100
+"""Generations among which the one of an attempt is looked for."""
 PASSED_ON = ("kind", "policy", "overrides", "labels", "intent")
 """What an edited submission keeps of the one before, beside its payload."""
 
@@ -29,12 +32,24 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Offered:
+    """What a kind takes with the words, and which providers can write it."""
+
+    context: frozenset[str] = frozenset()
+    writers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """What leads to an attempt: a generation, a repair, or a single submission that was edited."""
+    """What leads to an attempt: a generation, a repair, or a single submission that was edited.
+
+    `generation_id` is the generation that a repair or an edited submission goes back to.
+    """
 
     id: str
     form: str
     most: int = 1
+    generation_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +73,11 @@ class Outcome:
     offer: tuple[str, Document] | None = None
 
     @property
+    def intent(self) -> str:
+        """Return what was asked for, in words; empty where nothing was."""
+        return str((self.submission or {}).get("intent") or "")
+
+    @property
     def validated(self) -> bool:
         """Return whether it can be approved."""
         return self.attempt is not None and self.attempt["verdict"] == "validated"
@@ -75,11 +95,26 @@ class Session:
         self._daemon = daemon
         self._provider = provider
 
-    def context_of(self, kind: str) -> frozenset[str]:
-        """Return what may come with the words, by a kind. Raises: ClientError."""
+    def offered(self, kind: str) -> Offered:
+        """Return what may come with the words, by a kind, and who can write it. Raises: ClientError."""
         with PlainClient(self._daemon) as client:
-            schema = client.kind(kind)["context_schema"] or {}
-        return frozenset(schema.get("properties", {}))
+            found = client.kind(kind)
+        schema = found["context_schema"] or {}
+        return Offered(context=frozenset(schema.get("properties", {})), writers=tuple(found["writers"]))
+
+    def known(self, attempt_id: str) -> Chain:
+        """Return an attempt as a chain, with the generation that it is of, if it is a recent one."""
+        with PlainClient(self._daemon) as client:
+            made = client.generations(limit=RECENT)["generations"]
+        of_it = (one["id"] for one in made if attempt_id in {each["attempt_id"] for each in one["attempts"]})
+        return Chain(id=attempt_id, form="attempt", generation_id=next(of_it, None))
+
+    def again(self, generation_id: str) -> Chain:
+        """Ask for the same as a generation was asked for. Raises: ClientError."""
+        with PlainClient(self._daemon) as client:
+            made = client.generation(generation_id)
+        kept = {each.name: made[each.name] for each in fields(Asked)}
+        return self.begin(Asked(**kept))
 
     def begin(self, asked: Asked) -> Chain:
         """Ask for code in words. Raises: ClientError."""
@@ -111,6 +146,20 @@ class Session:
         """Follow one attempt of a chain."""
         return self.follow(Chain(id=attempt_id, form="attempt"))
 
+    def failure_of(self, attempt_id: str) -> str:
+        """Return the first error of a finished attempt, in a line; empty where none is kept.
+
+        Raises: ClientError.
+        """
+        with PlainClient(self._daemon) as client:
+            report = client.attempt(attempt_id)["report"] or {}
+        errors = (one for one in report.get("findings", ()) if one["severity"] == "error")
+        first = next(errors, None)
+        if first is None:
+            return ""
+        line = f"line {first['line']}: " if first["line"] else ""
+        return f"{line}{first['message']}"
+
     def cancel(self, chain: Chain) -> None:
         """Cancel a chain, unless it has ended meanwhile."""
         with PlainClient(self._daemon) as client:
@@ -124,17 +173,17 @@ class Session:
         """Return what a chain came to. Raises: ClientError."""
         with PlainClient(self._daemon) as client:
             if chain.form == "attempt":
-                return _of_attempt(client, chain.id)
+                return outcome_of_attempt(client, chain.id, generation_id=chain.generation_id)
             ended = _state(client, chain)
             ran = [one for one in ended["attempts"] if one["attempt_id"]]
             last = ran[-1]["attempt_id"] if ran else ended["attempt_id"]
             detail = f": {ended['detail']}" if ended.get("detail") else ""
-            return _of_attempt(
+            return outcome_of_attempt(
                 client,
                 last,
                 told=f"{ended['outcome'] or ended['state']}{detail}",
                 diff=ended["attempts"][-1]["diff"] if len(ended["attempts"]) > 1 else None,
-                generation_id=chain.id if chain.form == "generation" else None,
+                generation_id=chain.id if chain.form == "generation" else chain.generation_id,
             )
 
     def hint(self, outcome: Outcome, hint: str) -> Chain:
@@ -144,7 +193,8 @@ class Session:
         """
         with PlainClient(self._daemon) as client:
             if outcome.generation_id is not None:
-                made = client.hint_generation(outcome.generation_id, hint)
+                last = outcome.attempt["id"] if outcome.attempt is not None else None
+                made = client.hint_generation(outcome.generation_id, hint, attempt_id=last)
                 return Chain(id=made["id"], form="generation", most=made["max_attempts"])
             if outcome.attempt is None or outcome.validated:
                 message = "a hint needs a generation, or an attempt that failed; edit it instead"
@@ -159,7 +209,7 @@ class Session:
         parent = {"parent_id": outcome.attempt["id"]} if outcome.attempt is not None else {}
         with PlainClient(self._daemon) as client:
             made = client.submit({**kept, **parent, "payload": with_texts(before["payload"], texts)})
-        return Chain(id=made["id"], form="attempt")
+        return Chain(id=made["id"], form="attempt", generation_id=outcome.generation_id)
 
     def approve(self, outcome: Outcome, name: str) -> str:
         """Approve a validated attempt; return name and version. Raises: ClientError."""
@@ -200,7 +250,7 @@ def _state(client: PlainClient, chain: Chain) -> Document:
     return found
 
 
-def _of_attempt(
+def outcome_of_attempt(
     client: PlainClient,
     attempt_id: str | None,
     *,
@@ -208,9 +258,12 @@ def _of_attempt(
     diff: str | None = None,
     generation_id: str | None = None,
 ) -> Outcome:
+    """Return an attempt as an outcome, once it has ended. Raises: ClientError."""
     if attempt_id is None:
         return Outcome(told=told, generation_id=generation_id)
     attempt = client.attempt(attempt_id)
+    while attempt["state"] != "finished":  # a generation ends before the attempt that was cancelled with it
+        attempt = client.attempt(attempt_id, wait_s=WAIT_S)
     names = [one["name"] for one in attempt["artifacts"] or () if one["name"].startswith("submission_")]
     submission = json.loads(client.artifact(attempt_id, names[0])) if names else None
     offer = None

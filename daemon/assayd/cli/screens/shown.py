@@ -16,6 +16,8 @@ from assayd.cli.screen import StyledLine
 from assayd.cli.screens.session import Outcome, sources
 from assayd.cli.terminal import plain
 
+SHOWN_WIDTH = 76
+"""Columns of a source line in a report: what the narrowest terminal leaves."""
 LEXERS = {".py": "python", ".sh": "bash", ".sql": "sql", ".json": "json"}
 
 
@@ -48,7 +50,7 @@ def result(outcome: Outcome) -> RenderableType:
     if outcome.told:
         parts.append(Text(f"Ended: {plain(outcome.told)}"))
     if outcome.attempt is not None:
-        parts.append(styled(render(outcome.attempt)))
+        parts.append(styled(render(outcome.attempt, width=SHOWN_WIDTH, verdict_last=False)))
     else:
         parts.append(Text("No answer was a submission."))
     parts += code_of(outcome)

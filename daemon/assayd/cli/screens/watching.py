@@ -42,6 +42,7 @@ class Watching(Screen[Outcome | AssaydError]):
         self._cancelled = False
         self._answers: list[Document] = []
         self._attempt: str | None = None
+        self._failures: dict[str, str] = {}
         self._progress = ProgressView(kind)
         self._heard = ""
         self._began = monotonic()
@@ -83,6 +84,20 @@ class Watching(Screen[Outcome | AssaydError]):
             return
 
     @work(thread=True)
+    def learn(self, attempt_id: str) -> None:
+        """Ask what an attempt failed of; without an answer its line has the verdict alone."""
+        try:
+            failure = self._session.failure_of(attempt_id)
+        except AssaydError:
+            return
+        self.app.call_from_thread(self.failed, attempt_id, failure)
+
+    def failed(self, attempt_id: str, failure: str) -> None:
+        """Take in what an attempt failed of."""
+        self._failures[attempt_id] = failure
+        self.show()
+
+    @work(thread=True)
     def action_cancel(self) -> None:
         """Cancel the chain; its end comes as an event."""
         self._cancelled = True
@@ -98,6 +113,10 @@ class Watching(Screen[Outcome | AssaydError]):
         elif event.kind != "stage":
             self._heard = ""
             self._answers = event.body.get("attempts", self._answers)
+            for one in self._answers:
+                if one["verdict"] == "failed" and one["attempt_id"] not in self._failures:
+                    self._failures[one["attempt_id"]] = ""
+                    self.learn(one["attempt_id"])
             ran = [one["attempt_id"] for one in self._answers if one["attempt_id"]]
             if ran and ran[-1] != self._attempt:
                 self._attempt, self._progress = ran[-1], ProgressView(self._kind)
@@ -126,13 +145,20 @@ class Watching(Screen[Outcome | AssaydError]):
             ("Generating", "bold"), f"  attempt {min(number, self._chain.most)} of {self._chain.most}  {took}"
         )
         for one in self._answers[: -1 if under_way else None]:
-            verdict = one["verdict"] or ("tried before" if one["duplicate"] else "no submission")
-            yield line(f"{one['number']}. {verdict}: {shorten(one['fix_reason'], 60)}")
+            yield from self._answered(one)
         if under_way:
             yield from self._progress.lines()
         else:
             yield line(("▸ ", "cyan"), "waiting for an answer" if not self._heard else "an answer comes")
             yield from (line(f"  {each}") for each in streamed(self._heard))
+
+    def _answered(self, one: Document) -> Iterator[StyledLine]:
+        """Tell what became of an answer, and what its writer said of it."""
+        verdict = one["verdict"] or ("tried before" if one["duplicate"] else "no submission")
+        unfit = one["original_error"] if one["attempt_id"] is None and not one["duplicate"] else ""
+        failure = self._failures.get(one["attempt_id"] or "", unfit)
+        yield line(shorten(f"{one['number']}. {verdict}{': ' if failure else ''}{failure}", STREAMED_COLUMNS))
+        yield line(("   reason: " + shorten(one["fix_reason"], STREAMED_COLUMNS - 11), "dim"))
 
 
 def streamed(heard: str) -> list[str]:

@@ -17,6 +17,7 @@ from assayd.ports.isolation import (
     GUEST_UID,
     HOST_NAME,
     MASKED_PATHS,
+    PENDING_SIGNALS,
     READONLY_PATHS,
     SHM_BYTES,
     SYSCTLS,
@@ -26,6 +27,8 @@ from assayd.ports.isolation import (
 _NANO = 1_000_000_000
 _MISSING = object()
 _SHOWN_CHARACTERS = 80
+NO_NAME_SERVER = "127.0.0.1"
+"""The loopback of the container itself, where no name server listens: a look-up fails at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +129,9 @@ def _privileges(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
         "GroupAdd": [],
         "SecurityOpt": ["no-new-privileges:true", f"seccomp={spec.seccomp}"],
         "NetworkMode": "none",
+        # Without these, /etc/resolv.conf has the name servers and search domains of the host.
+        "Dns": [NO_NAME_SERVER],
+        "DnsSearch": ["."],
         "IpcMode": "private",
         "CgroupnsMode": "private",
         # Empty = of its own; the engine has no word for it here.
@@ -153,6 +159,7 @@ def _resources(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
             _ulimit("core", 0),
             _ulimit("fsize", spec.work_bytes),
             _ulimit("msgqueue", 0),
+            _ulimit("sigpending", PENDING_SIGNALS),
             _ulimit("nofile", spec.open_files),
         ],
     }

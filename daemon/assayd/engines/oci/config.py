@@ -18,6 +18,7 @@ from assayd.ports.isolation import (
     GUEST_UID,
     HOST_NAME,
     MASKED_PATHS,
+    PENDING_SIGNALS,
     READONLY_PATHS,
     SHM_BYTES,
     SYSCTLS,
@@ -123,8 +124,19 @@ def while_starting(limits: Mapping[str, int]) -> dict[str, int]:
 
 
 def rlimits(spec: ContainerSpec) -> dict[str, int]:
-    """Return the limits of each process, soft and hard being the same."""
-    return {"core": 0, "fsize": spec.work_bytes, "msgqueue": 0, "nofile": spec.open_files}
+    """Return the limits of each process, soft and hard being the same.
+
+    The last two are counted by user, of which a container has one of its own. The control group refuses a
+    process first, and says so.
+    """
+    return {
+        "core": 0,
+        "fsize": spec.work_bytes,
+        "msgqueue": 0,
+        "nofile": spec.open_files,
+        "nproc": spec.pids + _RUNTIME_PIDS,
+        "sigpending": PENDING_SIGNALS,
+    }
 
 
 def id_mappings(place: HostShare) -> list[dict[str, int]]:

@@ -242,8 +242,8 @@ class OciEngine:
     async def _end(self, container: OciContainer) -> None:
         try:
             await self._maker.end(container)
-        except EngineError as problem:
-            self._templates.distrust(container, problem.message)
+        except EngineError:
+            self._templates.renew(container)
             raise
 
     async def _discard(self, container: OciContainer) -> None:

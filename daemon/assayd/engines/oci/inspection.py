@@ -25,6 +25,8 @@ _LIMITS = {
     "fsize": "Max file size",
     "msgqueue": "Max msgqueue size",
     "nofile": "Max open files",
+    "nproc": "Max processes",
+    "sigpending": "Max pending signals",
 }
 _HIDDEN = frozenset({"nosuid", "nodev", "noexec"})
 _PAGE = 4096

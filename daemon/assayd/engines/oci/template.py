@@ -6,9 +6,12 @@ nothing that a guest wrote, and can only clone and reap; when the socket ends, i
 its children.
 
     daemon ──source, plan──> template ──{"id": ""}──> daemon
-           ──{"id", "uid", "groups", …} + streams, members, trees──>
+           ──{"id"} + streams, order, members, trees──>
            <─{"id", "pid": 0} + pidfd ──  or  ──{"id", "failed": error number}──
            <─{"id", "code"}, once the child has ended
+
+Children inherit what a template has read. So it knows them by numbers, and what else is said of a child is
+in a file, the order, that the child alone reads.
 
 `_confine` reads like the list of the walls; the daemon compares what came of it with what the kernel says.
 
@@ -112,28 +115,29 @@ class Template:
         )
         if not data:
             os._exit(0)
-        request = json.loads(data)
+        number = json.loads(data)["id"]
         pid, pidfd = _clone()
         if pid == 0:
             self._control.detach()
-            self._become(request, descriptors)
+            self._become(descriptors)
             return self._program or _source(self._plan["code"])
         for descriptor in descriptors:
             os.close(descriptor)
         if pid < 0:
-            self._say({"id": request["id"], "failed": pidfd})
+            self._say({"id": number, "failed": pidfd})
             return None
-        self._running[pid] = request["id"]
-        self._say({"id": request["id"], "pid": 0}, pidfd)
+        self._running[pid] = number
+        self._say({"id": number, "pid": 0}, pidfd)
         os.close(pidfd)
         return None
 
-    def _become(self, request: Json, descriptors: Sequence[int]) -> None:
+    def _become(self, descriptors: Sequence[int]) -> None:
         """Turn this child into a sandbox; one that cannot be confined ends."""
         try:
             _stand_alone(descriptors[:3])
+            request, handed = json.loads(os.pread(descriptors[3], MESSAGE_BYTES, 0)), descriptors[4:]
             count = len(request["groups"])
-            _confine(self._plan, request, descriptors[3 : 3 + count], descriptors[3 + count : 3 + 2 * count])
+            _confine(self._plan, request, handed[:count], handed[count : 2 * count])
             os.closerange(3, os.sysconf("SC_OPEN_MAX"))
             for name, value in request["limits"].items():
                 resource.setrlimit(getattr(resource, f"RLIMIT_{name.upper()}"), (value, value))

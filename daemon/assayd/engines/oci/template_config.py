@@ -74,6 +74,14 @@ _CALLS: tuple[Document, ...] = (
         }
         for request in (0x8913, 0x8914)  # SIOCGIFFLAGS and SIOCSIFFLAGS
     ),
+    *(
+        {
+            "names": ["prctl"],
+            "action": "SCMP_ACT_ALLOW",
+            "args": [{"index": 0, "op": "SCMP_CMP_EQ", "value": option}],
+        }
+        for option in (24, 47)  # PR_CAPBSET_DROP and PR_CAP_AMBIENT
+    ),
 )
 """What a template calls beyond what its children may."""
 _START = (
@@ -174,10 +182,9 @@ def plan(spec: ContainerSpec, place: HostShare, instructions: bytes) -> Document
     }
 
 
-def clone_request(spec: ContainerSpec, place: HostShare, name: str) -> Document:
-    """Return what a template is told of one child."""
+def clone_order(spec: ContainerSpec, place: HostShare) -> Document:
+    """Return what a child alone is told."""
     return {
-        "id": name,
         "uid": place.clone_uid,
         "groups": list(place.cgroups),
         "limits": rlimits(spec),

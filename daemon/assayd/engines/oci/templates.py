@@ -17,18 +17,19 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from time import monotonic
 
 import structlog
 
 from assayd.aio import finish
 from assayd.engines.oci import template as program
 from assayd.engines.oci.container import OciContainer, differences_running
-from assayd.engines.oci.control import Control, StartFailed
+from assayd.engines.oci.control import Control, Process, StartFailed
 from assayd.engines.oci.filter import instructions
 from assayd.engines.oci.images import StoredImage
 from assayd.engines.oci.making import ContainerMaker, Ids
 from assayd.engines.oci.process import PipeStream, make_pipes
-from assayd.engines.oci.template_config import CHILDREN, clone_request, plan, read_program, template_spec
+from assayd.engines.oci.template_config import CHILDREN, clone_order, plan, read_program, template_spec
 from assayd.engines.oci.threads import Threads, timed_out
 from assayd.errors import EngineError
 from assayd.ports.engine import (
@@ -46,7 +47,9 @@ MOST_TEMPLATES = 8
 FEWEST_IDS = 2 * MOST_TEMPLATES * (1 + CHILDREN)
 """User ids with which templates are used: half of them stay for containers that the runtime starts."""
 _TRIES = 3
-"""How often in a row a template may fail to start, or die, before its containers are started without."""
+"""How often in a row a template may fail to start, or die, before it is left alone for a while."""
+PAUSE_S = 60.0
+"""How long containers are started without a template that failed, until it is tried again."""
 _DIAGNOSTICS = 500
 
 Key = tuple[str, str, tuple[str, ...], str]
@@ -60,6 +63,8 @@ class Template:
         self.control = control
         self.children: dict[str, OciContainer] = {}
         self._free = deque(range(1, CHILDREN + 1))
+        self._numbers: dict[str, str] = {}
+        self._next_number = 1
 
     @property
     def gone(self) -> bool:
@@ -76,10 +81,27 @@ class Template:
         number = self._free.popleft()
         return Ids(first_uid=self.container.place.first_uid + number, clone_uid=number)
 
+    async def clone(self, child: OciContainer, streams: Sequence[int]) -> Process:
+        """Have a container's first process cloned.
+
+        The template knows it by a number that is used once: later children have a copy of what it read.
+
+        Raises: StartFailed; EngineError ``engine.launcher``.
+        """
+        number, self._next_number = str(self._next_number), self._next_number + 1
+        self._numbers[child.record.name] = number
+        order = os.memfd_create("order", os.MFD_CLOEXEC)
+        try:
+            os.write(order, json.dumps(clone_order(child.spec, child.place)).encode())
+            return await self.control.start(number, {"id": number}, [*streams, order, *child.handed])
+        finally:
+            os.close(order)
+
     def release(self, child: OciContainer) -> None:
         """Take the ids of a child that is gone back."""
         self.children.pop(child.record.name, None)
-        self.control.forget(child.record.name)
+        if (number := self._numbers.pop(child.record.name, None)) is not None:
+            self.control.forget(number)
         self._free.append(child.place.clone_uid)
 
     def beside(self, child: OciContainer) -> Mapping[str, OciContainer]:
@@ -99,12 +121,14 @@ class Templates:
         self._retired: list[Template] = []
         self._of: dict[str, Template] = {}
         self._failures: Counter[Key] = Counter()
+        self._failed_at: dict[Key, float] = {}
         self._changing = asyncio.Lock()
         self.source = Path(program.__file__).read_bytes()
         """The template's program."""
         self.reason = ""
         self.distrusted = ""
         """Why containers are started without, where some are."""
+        self.pause_s = PAUSE_S
         self.closed = False
         """Whether none is to be used any more."""
 
@@ -120,7 +144,7 @@ class Templates:
     async def claim(self, spec: ContainerSpec, image: StoredImage) -> tuple[Template, Ids] | None:
         """Return a template with ids for a container of it; None where the runtime is to start it."""
         key = (spec.image, spec.image_digest, spec.preload, spec.seccomp)
-        if self.closed or self._failures[key] >= _TRIES:
+        if self.closed or self._pauses(key):
             return None
         async with self._changing:
             await self._end_idle(spec)
@@ -134,6 +158,14 @@ class Templates:
             return None
         return template, template.take_ids()
 
+    def _pauses(self, key: Key) -> bool:
+        """Return whether a template has failed so often, and so lately, that none is tried for a while."""
+        return self._failures[key] >= _TRIES and monotonic() - self._failed_at[key] < self.pause_s
+
+    def _note_failure(self, key: Key, times: int = 1) -> None:
+        self._failures[key] += times
+        self._failed_at[key] = monotonic()
+
     def hold(self, template: Template, child: OciContainer) -> None:
         """Note a container that was planned with ids of a template."""
         template.children[child.record.name] = child
@@ -144,11 +176,10 @@ class Templates:
 
         Raises: EngineError.
         """
-        template, name = self._of[child.record.name], child.record.name
-        request = clone_request(child.spec, child.place, name)
+        template = self._of[child.record.name]
         try:
             async with asyncio.timeout(self._threads.timeout_s):
-                child.process = await template.control.start(name, request, [*streams, *child.handed])
+                child.process = await template.clone(child, streams)
         except StartFailed as problem:
             message = f"a container could not be cloned: {os.strerror(int(str(problem)))}"
             raise EngineError("engine.start_failed", message, retryable=True) from problem
@@ -167,8 +198,13 @@ class Templates:
 
     def distrust(self, child: OciContainer, reason: str) -> None:
         """End the template of a container, with all its children: it is not what it is to be."""
-        if (template := self._of.get(child.record.name)) is not None:
+        if child.record.name in self._of:
             self.distrusted = self.distrusted or reason
+        self.renew(child)
+
+    def renew(self, child: OciContainer) -> None:
+        """End the template of a container, with all its children: it does not do what it is told."""
+        if (template := self._of.get(child.record.name)) is not None:
             template.control.lose()
 
     async def release(self, child: OciContainer) -> None:
@@ -221,7 +257,7 @@ class Templates:
             read_program(image.arguments)
             return await self._started(key, spec, image)
         except EngineError as problem:
-            self._failures[key] += _TRIES if problem.code == "engine.template" else 1
+            self._note_failure(key, _TRIES if problem.code == "engine.template" else 1)
             self.reason = f"{spec.image}: {problem.message}"
             log.warning("template.failed", image=spec.image, code=problem.code, problem=problem.message)
             return None
@@ -248,6 +284,7 @@ class Templates:
             with suppress(EngineError):  # what stays is listed, and the reaper tries again
                 await finish(self._end(container), timeout_s=self._threads.timeout_s)
             raise
+        self.reason = ""
         log.info("template.started", image=spec.image, container=container.record.name)
         return Template(container, control)
 
@@ -291,7 +328,7 @@ class Templates:
         template = self._live.get(key)
         if template is not None and template.control.gone:
             del self._live[key]
-            self._failures[key] += 1
+            self._note_failure(key)
             self._retired.append(template)
             log.warning("template.lost", container=template.container.record.name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite, nan
 
 from assayd.errors import RequestError
 from assayd.kinds.code.command_line import command_line
@@ -27,8 +28,16 @@ def _extra(options: Mapping[str, str]) -> dict[str, object]:
     if "requires" in options:
         extra["requires"] = [name.strip() for name in options["requires"].split(",")]
     if "timeout_s" in options:
-        try:
-            extra["timeout_s"] = float(options["timeout_s"])
-        except ValueError:
-            raise RequestError("request.options", "--option timeout_s is not a number") from None
+        extra["timeout_s"] = _seconds(options["timeout_s"])
     return extra
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = nan
+    if not isfinite(seconds):
+        message = f"--option timeout_s: {text[:60]!r} isn't a number of seconds"
+        raise RequestError("request.options", message, field="payload.timeout_s")
+    return seconds

@@ -11,8 +11,7 @@ from assayd.findings.briefing import code_example
 from assayd.findings.expected import CASES, cases_told
 from assayd.kinds.code.payload import CodeCase, Module
 from assayd.kinds.code.samples import SAMPLES
-from assayd.ports.generatable import Document
-from assayd.ports.repairable import Surrounding
+from assayd.model.prompting import Document, Surrounding
 
 _SHOWN_CHARS = 2000
 TASK = "Write a code node: Python that computes `result` from its inputs, which are given as variables."

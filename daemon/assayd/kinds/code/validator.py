@@ -14,33 +14,27 @@ from assayd.errors import RequestError
 from assayd.findings import expected as expected_results
 from assayd.findings import python_failures
 from assayd.findings import runs as run_findings
-from assayd.findings.allowances import allowances
-from assayd.findings.briefing import code_briefing, with_code
-from assayd.findings.expected import VALUES_COMPARED, cases_told, told_comparison
+from assayd.findings.expected import VALUES_COMPARED, cases_told
 from assayd.findings.python_failures import IMAGE_MODULES
-from assayd.findings.repair_context import context_of
-from assayd.findings.retry_context import retry_context
+from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.kinds.code import annotations as code_annotations
 from assayd.kinds.code import generating
 from assayd.kinds.code import inputs as code_inputs
 from assayd.kinds.code import result as code_result
 from assayd.kinds.code.annotations import RESULT, check_annotations, declarations
-from assayd.kinds.code.from_files import from_files
 from assayd.kinds.code.generating import CodeContext
 from assayd.kinds.code.inputs import awaited, check_inputs, check_values
 from assayd.kinds.code.judging import judge_runs, runs_of
 from assayd.kinds.code.payload import CodePayload, PreparedCode
 from assayd.kinds.code.samples import SAMPLES
-from assayd.model.finding import Finding, Rule
+from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy
+from assayd.model.prompting import Document, Passage, Surrounding
 from assayd.model.report import Judgement
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
-from assayd.model.submission import JsonValue, Sample
+from assayd.model.submission import JsonValue
 from assayd.model.text_limits import FINDINGS
 from assayd.policies import tighten
-from assayd.ports.generatable import Briefing, Proposal
-from assayd.ports.repairable import Passage, RepairContext, Surrounding
-from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator, image_of
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import model_answer
 from assayd.static.python import normal_form as python_normal
@@ -87,23 +81,25 @@ _RULES = (
 )
 
 
-class Code:
+class Code(Kind[CodePayload, PreparedCode]):
     """The kind `code`."""
 
-    kind: str = "code"
-    payload: type[CodePayload] = CodePayload
-    prepared: type[PreparedCode] = PreparedCode
-    bounded: Mapping[str, Cap] = MappingProxyType(
-        {"code": Cap.SOURCE, "inputs": Cap.INPUTS, "cases": Cap.INPUTS}
-    )
-    default_policy: str = "code"
-    image: str = "python"
-    any_image: bool = True
-    rules: Sequence[Rule] = _RULES
-    runtime_stages: Sequence[str] = ("sandbox", "result")
-    samples: Sequence[Sample] = SAMPLES
-    generation_context: type[CodeContext] = CodeContext
-    forms: frozenset[str] = frozenset({"code"})
+    name = "code"
+    payload = CodePayload
+    prepared = PreparedCode
+    bounded = MappingProxyType({"code": Cap.SOURCE, "inputs": Cap.INPUTS, "cases": Cap.INPUTS})
+    default_policy = "code"
+    any_image = True
+    rules = _RULES
+    runtime_stages = ("sandbox", "result")
+    samples = SAMPLES
+    headlines = _HEADLINES
+    reminders = _REMINDERS
+    offer = "Python's standard library"
+    comparison = VALUES_COMPARED
+    task = generating.TASK
+    example = generating.EXAMPLE
+    generation_context = CodeContext
 
     @property
     def stages(self) -> Sequence[Stage[CodePayload]]:
@@ -113,10 +109,6 @@ class Code:
             Stage(name="annotations", check=_check_annotations, on_fail=OnFail.STOP),
             Stage(name="inputs", check=_check_inputs, on_fail=OnFail.STOP),
         )
-
-    def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-        """Build a payload of one file, ``--input`` with the inputs, ``--option`` timeout_s and requires."""
-        return from_files(files, options)
 
     def narrow(self, payload: CodePayload, policy: ExecutionPolicy) -> ExecutionPolicy:
         """Take the payload's own timeout for a unit's.
@@ -153,7 +145,7 @@ class Code:
     def plan(self, payload: CodePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan the run, and one for each case."""
         return RunSpec(
-            image=image_of(self, policy),
+            image=self.image_of(policy),
             limits=limits,
             units=tuple(_unit(name, inputs, payload.code, limits) for name, inputs, _ in runs_of(payload)),
             network=policy.network,
@@ -166,59 +158,34 @@ class Code:
         """Judge how the code ended, and then what it gave."""
         return judge_runs(payload, result)
 
-    def retry_context(
-        self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
-    ) -> str:
-        """Word a failed stage for a model."""
-        headline = _HEADLINES.get(stage, "The code was refused:")
-        return retry_context(findings, headline=headline, reminders=_instructions(policy))
+    def code_of(self, answer: str) -> str:
+        """Return the Python of an answer."""
+        return model_answer.clean(answer).text
 
-    def context(
-        self, payload: CodePayload, report: Mapping[str, object], policy: ExecutionPolicy | None = None
-    ) -> RepairContext:
-        """Ask for the code again, with what its report says and the inputs that it gets."""
+    def passage(self, payload: CodePayload) -> Passage:
+        """Return the code that the answer means."""
+        return Passage(name="code", language="python", text=self.code_of(payload.code))
+
+    def surroundings(self, payload: CodePayload) -> Sequence[Surrounding]:
+        """Return the inputs that the code gets, and its cases."""
         inputs = ", ".join(f"{name}: {type(value).__name__}" for name, value in _inputs(payload).items())
         around = [Surrounding(title="inputs", text=inputs or "none")]
         if payload.cases:
             told = cases_told((case, case.inputs, case.expected) for case in payload.cases)
             around.append(Surrounding(title="cases that have to pass", text=told))
-        return context_of(
-            Passage(name="code", language="python", text=model_answer.clean(payload.code).text),
-            report,
-            instructions=(*_instructions(policy), *told_comparison(payload.cases, VALUES_COMPARED)),
-            runtime_stages=self.runtime_stages,
-            surroundings=around,
-        )
-
-    def patch(self, payload: CodePayload, passage: str, code: str) -> Mapping[str, object]:
-        """Put another text in the place of the code."""
-        return {**payload.model_dump(mode="json", exclude_unset=True), "code": code}
+        return around
 
     def normal_form(self, payload: CodePayload) -> bytes:
         """Return the syntax tree of the code."""
         return python_normal.normal_form(model_answer.clean(payload.code).text)
 
-    def brief(self, context: CodeContext, policy: ExecutionPolicy) -> Briefing:
-        """Return what a model is told before it writes."""
-        rules = (*_instructions(policy), *told_comparison(context.cases, VALUES_COMPARED))
-        return code_briefing(
-            generating.TASK,
-            rules=rules,
-            example=generating.EXAMPLE,
-            around=generating.around(context),
-        )
+    def around(self, context: CodeContext) -> Sequence[Surrounding]:
+        """Return the inputs and cases of the request."""
+        return generating.around(context)
 
-    def base(self, context: CodeContext) -> Mapping[str, object]:
+    def base(self, context: CodeContext) -> Document:
         """Return the payload without the code."""
         return generating.base_of(context)
-
-    def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
-        """Return a payload with the text that was proposed."""
-        return with_code(base, proposal)
-
-
-def _instructions(policy: ExecutionPolicy | None) -> tuple[str, ...]:
-    return (*_REMINDERS, *allowances(policy, offer="Python's standard library"))
 
 
 def _inputs(payload: CodePayload) -> Mapping[str, JsonValue]:
@@ -272,4 +239,4 @@ def _check_inputs(payload: CodePayload, policy: ExecutionPolicy) -> Sequence[Fin
     return tuple(islice((*found, *check_values(source.text, source.tree, given)), FINDINGS))
 
 
-validator: Validator[CodePayload, PreparedCode] = Code()
+validator = Code()

@@ -10,9 +10,8 @@ from assayd.findings.briefing import code_example
 from assayd.findings.expected import CASES, cases_told
 from assayd.kinds.extractor.payload import ExtractorCase, SamplePath
 from assayd.kinds.extractor.samples import SAMPLES
+from assayd.model.prompting import Document, Surrounding
 from assayd.model.text_limits import SAMPLE_PATHS
-from assayd.ports.generatable import Document
-from assayd.ports.repairable import Surrounding
 
 PATHS_TOLD = 100
 TASK = "Write an extractor, which takes a file path apart and returns the fields that it names."

@@ -13,7 +13,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from assayd.ports.repairable import TakenField
+from assayd.model.prompting import TakenField
 from assayd.static.python.source import parse
 
 MOST_FIELDS = 100

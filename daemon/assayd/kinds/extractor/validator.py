@@ -12,16 +12,12 @@ from types import MappingProxyType
 
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
-from assayd.findings.allowances import allowances
-from assayd.findings.briefing import code_briefing, with_code
 from assayd.findings.call_unit import Tried, judge_call
-from assayd.findings.expected import VALUES_COMPARED, cases_told, judge_value, told_comparison
-from assayd.findings.repair_context import context_of
-from assayd.findings.retry_context import retry_context
+from assayd.findings.expected import VALUES_COMPARED, cases_told, judge_value
 from assayd.findings.runs import cause_finding, grouped
+from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.kinds.extractor import generating
 from assayd.kinds.extractor import quality as extraction_quality
-from assayd.kinds.extractor.from_files import from_files
 from assayd.kinds.extractor.generating import ExtractorContext
 from assayd.kinds.extractor.payload import ExtractorCase, ExtractorPayload
 from assayd.kinds.extractor.quality import judge_quality
@@ -29,12 +25,10 @@ from assayd.kinds.extractor.samples import SAMPLES
 from assayd.kinds.extractor.taken_fields import taken_fields
 from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.policy import ExecutionPolicy, ImportPolicy
+from assayd.model.prompting import Document, Passage, Surrounding, Taken
 from assayd.model.report import Case, CaseStatus, Judgement
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
-from assayd.model.submission import JsonValue, Sample
-from assayd.ports.generatable import Briefing, Proposal
-from assayd.ports.repairable import Passage, RepairContext, Surrounding, Taken
-from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator, image_of
+from assayd.model.submission import JsonValue
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import model_answer
 from assayd.static.python import normal_form as python_normal
@@ -82,10 +76,8 @@ _REMINDERS = (
     f"Write one file of Python that defines: {EXPECTED.template}",
     "Its argument is the path as text; there is no file to open. Helper functions are allowed.",
     "Return a plain dict of field names and JSON values; a path without anything to extract gives {}.",
-)
-_REFUSED = (
     f"Not allowed: {', '.join(BUILTINS)}; type() with three arguments, getattr() with a computed name, and "
-    "special attributes such as x.__class__."
+    "special attributes such as x.__class__.",
 )
 
 _RULES = (
@@ -108,22 +100,23 @@ _RULES = (
 )
 
 
-class Extractor:
+class Extractor(Kind[ExtractorPayload]):
     """The kind `extractor`."""
 
-    kind: str = "extractor"
-    payload: type[ExtractorPayload] = ExtractorPayload
-    bounded: Mapping[str, Cap] = MappingProxyType(
-        {"code": Cap.SOURCE, "sample_paths": Cap.SAMPLE_PATHS, "cases": Cap.INPUTS}
-    )
-    default_policy: str = "extractor"
-    image: str = "python"
-    any_image: bool = True
-    rules: Sequence[Rule] = _RULES
-    runtime_stages: Sequence[str] = ("sandbox", "quality")
-    samples: Sequence[Sample] = SAMPLES
-    generation_context: type[ExtractorContext] = ExtractorContext
-    forms: frozenset[str] = frozenset({"code"})
+    name = "extractor"
+    payload = ExtractorPayload
+    bounded = MappingProxyType({"code": Cap.SOURCE, "sample_paths": Cap.SAMPLE_PATHS, "cases": Cap.INPUTS})
+    default_policy = "extractor"
+    any_image = True
+    rules = _RULES
+    runtime_stages = ("sandbox", "quality")
+    samples = SAMPLES
+    headlines = _HEADLINES
+    reminders = _REMINDERS
+    comparison = VALUES_COMPARED
+    task = generating.TASK
+    example = generating.EXAMPLE
+    generation_context = ExtractorContext
 
     @property
     def stages(self) -> Sequence[Stage[ExtractorPayload]]:
@@ -133,10 +126,6 @@ class Extractor:
             Stage(name="security", check=_check_security, on_fail=OnFail.STOP),
             Stage(name="signature", check=_check_signature, on_fail=OnFail.STOP),
         )
-
-    def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-        """Build a payload of one file and the sample paths."""
-        return from_files(files, options)
 
     def prepare(self, payload: ExtractorPayload) -> ExtractorPayload:
         """Return the payload with the code that the answer means, and nothing else of it."""
@@ -150,7 +139,7 @@ class Extractor:
         cases = ((case.name, case.path) for case in payload.cases)
         units = (_unit(name, path, text, limits, names) for name, path in (*paths, *cases))
         return RunSpec(
-            image=image_of(self, policy),
+            image=self.image_of(policy),
             limits=limits,
             units=tuple(units),
             network=policy.network,
@@ -178,64 +167,39 @@ class Extractor:
         quality = (*judge_quality(paths, text), *differing)
         return Judgement(stage_findings={"sandbox": found, "quality": quality}, cases=cases)
 
-    def retry_context(
-        self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
-    ) -> str:
-        """Word a failed stage for a model."""
-        headline = _HEADLINES.get(stage, "The extractor was refused:")
-        return retry_context(findings, headline=headline, reminders=_instructions(policy))
+    def code_of(self, answer: str) -> str:
+        """Return the Python of an answer."""
+        return model_answer.clean(answer).text
 
-    def context(
-        self, payload: ExtractorPayload, report: Mapping[str, object], policy: ExecutionPolicy | None = None
-    ) -> RepairContext:
-        """Ask for the whole function again, with what its report says and the paths that it is tried on."""
+    def passage(self, payload: ExtractorPayload) -> Passage:
+        """Return the whole function."""
+        return Passage(name=FILENAME, language="python", text=_source(payload).text)
+
+    def surroundings(self, payload: ExtractorPayload) -> Sequence[Surrounding]:
+        """Return the paths that the code is tried on, and its cases."""
         paths = "\n".join(payload.sample_paths[:_PATHS_TOLD])
         around = [Surrounding(title="sample paths", text=paths)]
         if payload.cases:
             told = cases_told((case, case.path, case.expected) for case in payload.cases)
             around.append(Surrounding(title="cases that have to pass", text=told))
-        return context_of(
-            Passage(name=FILENAME, language="python", text=_source(payload).text),
-            report,
-            instructions=(*_instructions(policy), *told_comparison(payload.cases, VALUES_COMPARED)),
-            runtime_stages=self.runtime_stages,
-            surroundings=around,
-        )
-
-    def patch(self, payload: ExtractorPayload, passage: str, code: str) -> Mapping[str, object]:
-        """Put another text in the place of the code."""
-        return {**payload.model_dump(mode="json", exclude_unset=True), "code": code}
+        return around
 
     def normal_form(self, payload: ExtractorPayload) -> bytes:
         """Return the syntax tree of the code."""
         return python_normal.normal_form(_source(payload).text)
 
-    def brief(self, context: ExtractorContext, policy: ExecutionPolicy) -> Briefing:
-        """Return what a model is told before it writes."""
-        rules = (*_instructions(policy), *told_comparison(context.cases, VALUES_COMPARED))
-        return code_briefing(
-            generating.TASK,
-            rules=rules,
-            example=generating.EXAMPLE,
-            around=generating.around(context),
-        )
+    def around(self, context: ExtractorContext) -> Sequence[Surrounding]:
+        """Return the sample paths and cases of the request."""
+        return generating.around(context)
 
-    def base(self, context: ExtractorContext) -> Mapping[str, object]:
+    def base(self, context: ExtractorContext) -> Document:
         """Return the payload without the code."""
         return generating.base_of(context)
-
-    def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
-        """Return a payload with the text that was proposed."""
-        return with_code(base, proposal)
 
     def taken(self, payload: ExtractorPayload) -> Taken:
         """Return the sample paths, and the fields of the dict that extract() returns."""
         fields = taken_fields(_source(payload).text, EXPECTED.function)
         return Taken(texts=payload.sample_paths, fields=fields)
-
-
-def _instructions(policy: ExecutionPolicy | None) -> tuple[str, ...]:
-    return (*_REMINDERS, _REFUSED, *allowances(policy))
 
 
 def _source(payload: ExtractorPayload) -> model_answer.AnswerCode:
@@ -355,4 +319,4 @@ def _seconds(result: RunResult) -> str:
     return f", {limit_s:g} s" if isinstance(limit_s, float | int) else ""
 
 
-validator: Validator[ExtractorPayload] = Extractor()
+validator = Extractor()

@@ -6,6 +6,9 @@ What is left out becomes an empty line:
     ```forth                (left out)
     : hi ( -- ) ;
     ```                     (left out)
+
+So lines count in a file on the command line. An answer that is put into a submission is reduced to its
+program first, and lines count from its beginning.
 """
 
 from __future__ import annotations
@@ -29,3 +32,9 @@ def program_of(answer: str) -> str:
         kept.append(line if inside and not fence else "")
         inside ^= fence
     return "\n".join(kept)
+
+
+def program_alone(answer: str) -> str:
+    """Return the program of an answer without the empty lines in the place of what was around it."""
+    program = program_of(answer)
+    return program if program == answer else program.strip("\n") + "\n"

@@ -9,8 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from assayd.findings.expected import CASES, cases_told
 from assayd.kinds.fifth.payload import MOST_FILES, FifthCase, Label, Name, Path
-from assayd.ports.generatable import Document, Example, Proposal
-from assayd.ports.repairable import Surrounding
+from assayd.model.prompting import Example, Proposal, Surrounding
 
 TASK = "Write a program in Fifth, a Forth dialect."
 
@@ -48,11 +47,6 @@ class FifthContext(BaseModel):
     files: Annotated[dict[Path, str], Field(max_length=MOST_FILES)] = {}
     execute: StrictBool = False
     cases: Annotated[tuple[FifthCase, ...], Field(max_length=CASES)] = ()
-
-
-def base_of(context: FifthContext) -> Document:
-    """Return the payload without the code."""
-    return context.model_dump(mode="json", exclude_unset=True)
 
 
 def around(context: FifthContext) -> list[Surrounding]:

@@ -6,7 +6,8 @@ Static: forbidden, required, structure, vocabulary; all of them run, so that all
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -14,12 +15,12 @@ from types import MappingProxyType
 from assayd.findings import exec_unit
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
-from assayd.findings.briefing import code_briefing, with_code
-from assayd.findings.repair_context import context_of, without_layout
+from assayd.findings.repair_context import without_layout
 from assayd.findings.retry_context import retry_context
+from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.kinds.fifth import advice, generating
 from assayd.kinds.fifth.analysis import Analysis, analyse, errors_as_warnings, program_of
-from assayd.kinds.fifth.from_files import from_files
+from assayd.kinds.fifth.answer import program_alone
 from assayd.kinds.fifth.generating import FifthContext
 from assayd.kinds.fifth.judging import GFORTH, judge_runs, runs_of
 from assayd.kinds.fifth.language import language, use_tables
@@ -29,12 +30,9 @@ from assayd.kinds.fifth.samples import SAMPLES
 from assayd.kinds.fifth.word_lists import READING, told_words
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy
+from assayd.model.prompting import Briefing, Document, Passage, RepairContext, Surrounding
 from assayd.model.report import Judgement, Rating
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
-from assayd.model.submission import Sample
-from assayd.ports.generatable import Briefing, Proposal
-from assayd.ports.repairable import Passage, RepairContext, Surrounding
-from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
 
 _FOLDER = "assayd"
 _PRELUDE_FILE = f"{_FOLDER}/prelude.fs"
@@ -45,20 +43,21 @@ _ALWAYS = "structure.unbalanced"
 """The rule of `structure` whose certain findings are errors in every mode."""
 
 
-class Fifth:
+class Fifth(Kind[FifthPayload]):
     """The kind `fifth`."""
 
-    kind: str = "fifth"
-    payload: type[FifthPayload] = FifthPayload
-    bounded: Mapping[str, Cap] = MappingProxyType(
-        {"code": Cap.SOURCE, "files.*": Cap.SOURCE, "cases": Cap.INPUTS}
-    )
-    default_policy: str = "fifth"
-    image: str = "forth"
-    runtime_stages: Sequence[str] = ("sandbox",)
-    samples: Sequence[Sample] = SAMPLES
-    generation_context: type[FifthContext] = FifthContext
-    forms: frozenset[str] = frozenset({"code"})
+    name = "fifth"
+    payload = FifthPayload
+    bounded = MappingProxyType({"code": Cap.SOURCE, "files.*": Cap.SOURCE, "cases": Cap.INPUTS})
+    default_policy = "fifth"
+    image = "forth"
+    language = "fifth"
+    beginning = r": \S+ |\\ |require "
+    samples = SAMPLES
+    comparison = expected_results.TEXTS_COMPARED
+    task = generating.TASK
+    example = generating.EXAMPLE
+    generation_context = FifthContext
 
     @cached_property
     def rules(self) -> Sequence[Rule]:
@@ -84,10 +83,6 @@ class Fifth:
     def use_tables(self, folders: Sequence[Path]) -> None:
         """Use the rules and words that an operator has added. Raises: ConfigError ``fifth.tables``."""
         use_tables(folders)
-
-    def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-        """Build a payload: the first file is the program, the others are what it may load."""
-        return from_files(files, options)
 
     def prepare(self, payload: FifthPayload) -> FifthPayload:
         """Return the payload with the program that the answer means, and nothing else of it."""
@@ -135,24 +130,26 @@ class Fifth:
         headline = "The program failed when it ran:" if ran else "The program is not valid Fifth:"
         return retry_context(findings, headline=headline, reminders=reminders)
 
-    def context(
-        self, payload: FifthPayload, report: Mapping[str, object], policy: ExecutionPolicy | None = None
-    ) -> RepairContext:
-        """Ask for the program again, with what its report says and the libraries that it has."""
-        libraries = Surrounding(
-            title="libraries that are loaded", text=", ".join(payload.libraries) or "none"
-        )
-        return context_of(
-            Passage(name="code", language="fifth", text=program_of(payload.code)),
-            report,
-            instructions=(_WRITE, *advice.told(report.get("feedback"), language())),
-            runtime_stages=self.runtime_stages,
-            surroundings=(libraries, *generating.cases_of(payload.cases)),
-        )
+    def code_of(self, answer: str) -> str:
+        """Return the program of an answer."""
+        return program_alone(answer)
 
-    def patch(self, payload: FifthPayload, passage: str, code: str) -> Mapping[str, object]:
-        """Put another text in the place of the program."""
-        return {**payload.model_dump(mode="json", exclude_unset=True), "code": code}
+    def passage(self, payload: FifthPayload) -> Passage:
+        """Return the program that the answer means."""
+        text = program_of(payload.code)
+        return Passage(name="code", language=self.language, text=text, beginning=self.beginning)
+
+    def surroundings(self, payload: FifthPayload) -> Sequence[Surrounding]:
+        """Return the libraries that the program has, and its cases."""
+        loaded = Surrounding(title="libraries that are loaded", text=", ".join(payload.libraries) or "none")
+        return (loaded, *generating.cases_of(payload.cases))
+
+    def context(
+        self, payload: FifthPayload, report: Document, policy: ExecutionPolicy | None = None
+    ) -> RepairContext:
+        """Return what is to be fixed, with the advice of the feedback."""
+        told = (_WRITE, *advice.told(report.get("feedback"), language()))
+        return replace(super().context(payload, report, policy), instructions=told)
 
     def normal_form(self, payload: FifthPayload) -> bytes:
         """Return the words of the program; case does not count."""
@@ -163,19 +160,12 @@ class Fifth:
         lens = advice.lens_of(context.model_source or "", context.task_type or "", language())
         sections = advice.sections_for(context.task_type or "", language())
         words = told_words(language(), context.libraries, sections)
-        compared = expected_results.told_comparison(context.cases, expected_results.TEXTS_COMPARED)
-        rules = (_WRITE, *lens, READING, *words, *compared)
-        return code_briefing(
-            generating.TASK, rules=rules, example=generating.EXAMPLE, around=generating.around(context)
-        )
+        rules = (_WRITE, *lens, READING, *words, *self._compared(context))
+        return replace(super().brief(context, policy), rules=rules)
 
-    def base(self, context: FifthContext) -> Mapping[str, object]:
-        """Return the payload without the code."""
-        return generating.base_of(context)
-
-    def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
-        """Return a payload with the text that was proposed."""
-        return with_code(base, proposal)
+    def around(self, context: FifthContext) -> Sequence[Surrounding]:
+        """Return the libraries, files and cases of the request."""
+        return generating.around(context)
 
     def rate(self, payload: FifthPayload, findings: Sequence[Finding]) -> Rating:
         """Return the confidence in a program that passed, and what another try should be told."""
@@ -240,4 +230,4 @@ def _laid(payload: FifthPayload) -> dict[str, bytes]:
     return {name: text.encode() for name, text in payload.files.items()} | ours
 
 
-validator: Validator[FifthPayload] = Fifth()
+validator = Fifth()

@@ -11,9 +11,9 @@ that the program uses and the engine would not find.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 from itertools import islice
 
+from assayd.did_you_mean import close_names
 from assayd.kinds.fifth.language import Pattern, Word
 from assayd.kinds.fifth.program import FifthProgram, Unknown
 from assayd.kinds.fifth.tokens import is_number
@@ -21,7 +21,6 @@ from assayd.model.finding import Severity
 
 _MOST_GUESSED = 25
 """For how many unknown words the nearest real ones are looked for; that takes time."""
-_CLOSE = 0.72
 _MOST_PARAMETERS = 16
 _NO_HINT = "Define it first, or use words that exist."
 
@@ -134,7 +133,7 @@ class _Guesses:
             return _NO_HINT
         self._left -= 1
         self._words = self._words or list(self._candidates())
-        near = get_close_matches(unknown.token.word, self._words, n=3, cutoff=_CLOSE)
+        near = close_names(unknown.token.word, self._words, 3)
         return f"Did you mean {' or '.join(near)}?" if near else _NO_HINT
 
     def _candidates(self) -> Iterator[str]:

@@ -12,10 +12,10 @@ Source: docs/kinds/module.md.
 from __future__ import annotations
 
 import ast
-import difflib
 from collections.abc import Iterator
 from dataclasses import replace
 
+from assayd.did_you_mean import close_names
 from assayd.model.finding import Edit, Finding, Rule
 from assayd.model.policy import AdapterContract
 from assayd.model.text_limits import shorten
@@ -168,7 +168,7 @@ def _has(node: ast.ClassDef, methods: set[str]) -> bool:
 
 
 def _missing(node: ast.ClassDef, name: str, defined: list[str], text: str) -> Finding:
-    close = difflib.get_close_matches(name, defined, n=1)
+    close = close_names(name, defined)
     message = f"{node.name} has no method {name}" + (f"; it has {close[0]}." if close else ".")
     suggestion = (
         f"Rename {close[0]} to {name}." if close else f"Define it in the class itself: def {name}(self, …):"

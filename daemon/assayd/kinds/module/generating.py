@@ -6,14 +6,12 @@ import json
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assayd.findings.briefing import answer_schema
 from assayd.kinds.module.files import is_test
 from assayd.kinds.module.samples import ADAPTER, MANIFEST, TESTS
-from assayd.ports.generatable import Briefing, Document, Example, Proposal
-from assayd.ports.repairable import Surrounding
+from assayd.model.prompting import Document, Example, Proposal, Surrounding
 
 MANIFEST_FILE = "manifest.json"
-_TASK = "Write an adapter module: adapter.py, test_adapter.py with tests of it, and manifest.json."
+TASK = "Write an adapter module: adapter.py, test_adapter.py with tests of it, and manifest.json."
 
 EXAMPLE = Example(
     request="The current temperature and wind of a place from Open-Meteo.",
@@ -38,18 +36,12 @@ class ModuleContext(BaseModel):
     files: dict[str, str] = Field(default_factory=dict, max_length=100)
 
 
-def brief(context: ModuleContext, rules: tuple[str, ...]) -> Briefing:
-    """Return what a model is told."""
-    around = [Surrounding(title=f"file {name}", text=text) for name, text in sorted(context.files.items())]
+def around(context: ModuleContext) -> list[Surrounding]:
+    """Return what the code has to fit."""
+    found = [Surrounding(title=f"file {name}", text=text) for name, text in sorted(context.files.items())]
     if context.manifest is not None:
-        around.insert(0, Surrounding(title="manifest", text=json.dumps(context.manifest, indent=1)))
-    return Briefing(
-        task=_TASK,
-        rules=rules,
-        example=EXAMPLE,
-        schema=answer_schema("files"),
-        surroundings=tuple(around),
-    )
+        found.insert(0, Surrounding(title="manifest", text=json.dumps(context.manifest, indent=1)))
+    return found
 
 
 def base_of(context: ModuleContext) -> Document:

@@ -7,9 +7,9 @@ their order, twice, or without their end are a contradiction, whoever wrote them
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from assayd.guest_results.json_reader import GuestJsonError, JsonCaps, decode
+from assayd.guest_results.json_reader import DEFAULT_LIMITS, GuestJsonError, decode
 from assayd.guest_results.record import Raised, read_raised
 from assayd.model.submission import JsonValue
 from assayd.model.text_limits import MESSAGE_CHARS, shorten
@@ -19,7 +19,7 @@ MAX_LINES = 5000
 _OUTPUT_CHARS = 5000
 _ID_CHARS = 500
 _MAX_SECONDS = 3600
-_CAPS = JsonCaps(bytes=4 * 2**20, depth=8, containers=100, values=5000, string_chars=2**16)
+_LIMITS = replace(DEFAULT_LIMITS, bytes=4 * 2**20, depth=8, containers=100, values=5000, string_chars=2**16)
 
 Fields = Mapping[str, JsonValue]
 
@@ -75,7 +75,7 @@ def read_told(body: bytes, *, whole: bool) -> Told:
         raise GuestJsonError(f"more than {MAX_LINES} lines")
     told = Told()
     for number, line in enumerate(lines[:-1] if not whole else lines):
-        _take(told, _object(decode(line, _CAPS)), number)
+        _take(told, _object(decode(line, _LIMITS)), number)
     if whole and told.final is None:
         raise GuestJsonError("the last line is missing")
     return told

@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from assayd.findings import runs as run_findings
 from assayd.findings.repair_context import context_of, errors_of
-from assayd.findings.retry_context import retry_context
+from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.kinds.module import adapter_unit, generating, pytest_unit
 from assayd.kinds.module import blame as module_blame
 from assayd.kinds.module import contract as module_contract
@@ -31,16 +31,12 @@ from assayd.kinds.module.imports import Own, check_module_imports
 from assayd.kinds.module.instructions import MANIFEST, TESTS_STAY, instructions
 from assayd.kinds.module.payload import ModulePayload, PreparedModule
 from assayd.kinds.module.samples import SAMPLES
-from assayd.kinds.module.submission import read_files
 from assayd.model.finding import Finding, Rule, has_errors
 from assayd.model.policy import AdapterContract, ExecutionPolicy
+from assayd.model.prompting import Briefing, Document, Passage, Proposal, RepairContext, Surrounding
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit, UnitResult
-from assayd.model.submission import Sample
 from assayd.model.text_limits import FINDINGS
-from assayd.ports.generatable import Briefing, Proposal
-from assayd.ports.repairable import Passage, RepairContext, Surrounding
-from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator, image_of
 from assayd.static.python import imports as python_imports
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import normal_form as python_normal
@@ -96,21 +92,23 @@ _OTHER_FORMS = (
 )
 
 
-class Module:
+class Module(Kind[ModulePayload, PreparedModule]):
     """The kind `module`."""
 
-    kind: str = "module"
-    payload: type[ModulePayload] = ModulePayload
-    prepared: type[PreparedModule] = PreparedModule
-    bounded: Mapping[str, Cap] = MappingProxyType({"files.*": Cap.SOURCE})
-    default_policy: str = "module_validation"
-    image: str = "adapter"
-    any_image: bool = True
-    rules: Sequence[Rule] = _RULES
-    runtime_stages: Sequence[str] = ("sandbox",)
-    samples: Sequence[Sample] = SAMPLES
-    generation_context: type[ModuleContext] = ModuleContext
-    forms: frozenset[str] = frozenset({"files"})
+    name = "module"
+    payload = ModulePayload
+    prepared = PreparedModule
+    bounded = MappingProxyType({"files.*": Cap.SOURCE})
+    default_policy = "module_validation"
+    image = "adapter"
+    any_image = True
+    rules = _RULES
+    samples = SAMPLES
+    headlines = _HEADLINES
+    task = generating.TASK
+    example = generating.EXAMPLE
+    generation_context = ModuleContext
+    forms = frozenset({"files"})
 
     @property
     def stages(self) -> Sequence[Stage[ModulePayload]]:
@@ -124,10 +122,6 @@ class Module:
         return tuple(
             Stage(name=name, check=_capped(check), on_fail=OnFail.CONTINUE) for name, check in checks.items()
         )
-
-    def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-        """Build a payload of a folder: its manifest, as JSON or YAML, and its other files."""
-        return read_files(files, options)
 
     def labels(self, payload: ModulePayload) -> Mapping[str, str]:
         """Return category and platform of the manifest, which name the bundle's folder."""
@@ -154,7 +148,7 @@ class Module:
         }
         own = own_modules(payload.files) | {name for one in contract.modules for name in _upwards(one)}
         return RunSpec(
-            image=image_of(self, policy),
+            image=self.image_of(policy),
             limits=limits,
             units=tuple(_units(payload, contract, modules, limits)),
             network=policy.network,
@@ -189,15 +183,12 @@ class Module:
             cases=cases,
         )
 
-    def retry_context(
-        self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
-    ) -> str:
-        """Word a failed stage for a model."""
-        headline = _HEADLINES.get(stage, "The module was refused:")
-        return retry_context(findings, headline=headline, reminders=instructions(policy))
+    def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
+        """Return what a module has to be, and what the policy allows its files."""
+        return instructions(policy)
 
     def context(
-        self, payload: ModulePayload, report: Mapping[str, object], policy: ExecutionPolicy | None = None
+        self, payload: ModulePayload, report: Document, policy: ExecutionPolicy | None = None
     ) -> RepairContext:
         """Ask for the file that is at fault again, with what the report says and the other files."""
         errors = errors_of(report)
@@ -209,7 +200,7 @@ class Module:
             Passage(name=name, language="python", text=_texts(payload).get(name, "")),
             report,
             instructions=(
-                *instructions(policy),
+                *self.rules_for(policy),
                 *([TESTS_STAY] if module_blame.has_failed_test(errors) else []),
             ),
             runtime_stages=self.runtime_stages,
@@ -222,7 +213,7 @@ class Module:
             others=() if module_blame.has_failed_test(errors) else _others(payload, name),
         )
 
-    def patch(self, payload: ModulePayload, passage: str, code: str) -> Mapping[str, object]:
+    def patch(self, payload: ModulePayload, passage: str, code: str) -> Document:
         """Put another text in the place of that file."""
         document = payload.model_dump(mode="json", exclude_unset=True)
         return {**document, "files": {**document["files"], passage: code}}
@@ -234,14 +225,19 @@ class Module:
 
     def brief(self, context: ModuleContext, policy: ExecutionPolicy) -> Briefing:
         """Return what a model is told before it writes."""
+        briefing = super().brief(context, policy)
         manifest = () if context.manifest is not None else (MANIFEST,)
-        return generating.brief(context, (*instructions(policy), *manifest))
+        return replace(briefing, rules=(*briefing.rules, *manifest))
 
-    def base(self, context: ModuleContext) -> Mapping[str, object]:
+    def around(self, context: ModuleContext) -> Sequence[Surrounding]:
+        """Return the manifest and the files of the request."""
+        return generating.around(context)
+
+    def base(self, context: ModuleContext) -> Document:
         """Return the payload without what the answer gives."""
         return generating.base_of(context)
 
-    def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
+    def answered(self, base: Document, proposal: Proposal) -> Document:
         """Return a payload with the files that were proposed."""
         return generating.answered(base, proposal)
 
@@ -390,4 +386,4 @@ def _upwards(module: str) -> Iterator[str]:
         module = module.rpartition(".")[0]
 
 
-validator: Validator[ModulePayload, PreparedModule] = Module()
+validator = Module()

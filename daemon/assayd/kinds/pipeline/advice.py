@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+
+from assayd.did_you_mean import close_names
 
 _BY_TEXT = (
     (
@@ -135,7 +136,7 @@ def advice_on_path(message: str, others: Sequence[str]) -> str | None:
     if found is None:
         return None
     named = {path for text in others for path in _PATH.findall(text[:_MOST_READ])} - {found[0]}
-    near = get_close_matches(found[0], sorted(named), n=1, cutoff=0.75)
+    near = close_names(found[0], sorted(named))
     return (
         f"Did you mean {near[0]}? No step has made {found[0]}, and it is not among the files."
         if near

@@ -6,6 +6,7 @@ command_line = CommandLine(
     from_files="assayd.kinds.pipeline.from_files:from_files",
     case="step",
     forms={"steps": "assayd.kinds.pipeline.forms:print_steps"},
+    data_folder="data",
     commands_help="Look at stored pipelines, and apply results.",
     commands="assayd.kinds.pipeline.commands:pipeline_app",
 )

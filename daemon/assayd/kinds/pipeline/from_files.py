@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from assayd.errors import RequestError
+from assayd.kinds.pipeline.command_line import command_line
 from assayd.ports.command_line import FileOptions
 from assayd.static.submitted_file import payload_of, text_of
 
@@ -63,7 +64,7 @@ def _payload_of(files: Mapping[str, bytes]) -> Mapping[str, object]:
             kind = _STEP_SUFFIXES[path.suffix]
             steps.append({"name": path.stem, "type": kind, "content": text_of(name, content)})
         else:
-            staged[name if "/" in name else f"data/{name}"] = payload_of(content)
+            staged[command_line.placed(name)] = payload_of(content)
     if len(databases) > 1:
         message = f"a pipeline has one database, not {', '.join(databases)}"
         raise RequestError("request.files", message, field="files")

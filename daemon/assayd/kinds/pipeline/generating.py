@@ -6,14 +6,13 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assayd.findings.briefing import answer_schema, file_head
+from assayd.findings.briefing import file_head
 from assayd.kinds.pipeline.payload import Database
-from assayd.ports.generatable import Briefing, Document, Example, Proposal
-from assayd.ports.repairable import Surrounding
+from assayd.model.prompting import Document, Example, Proposal, Surrounding
 from assayd.static.work_files import FileContent, content_of
 
 _HEAD_BYTES = 2048
-_TASK = "Write a pipeline: steps of bash or SQL, each with a name, a type and a content."
+TASK = "Write a pipeline: steps of bash or SQL, each with a name, a type and a content."
 EXAMPLE = Example(
     request="Total the amounts of data/sales.csv by region into the table totals and data/totals.csv.",
     context={
@@ -56,23 +55,12 @@ class PipelineContext(BaseModel):
     database: Database | None = None
 
 
-def brief(context: PipelineContext, rules: tuple[str, ...], tables: str | None) -> Briefing:
-    """Return what a model is told; `tables` describes the database."""
-    around = [Surrounding(title="tables and columns", text=tables)] if tables else []
+def around(context: PipelineContext, tables: str | None) -> list[Surrounding]:
+    """Return what the steps have to fit; `tables` describes the database."""
+    found = [Surrounding(title="tables and columns", text=tables)] if tables else []
     for path, given in sorted(context.files.items()):
-        around.append(file_head(path, content_of(given), _HEAD_BYTES))
-    return Briefing(
-        task=_TASK,
-        rules=rules,
-        example=EXAMPLE,
-        schema=answer_schema("steps"),
-        surroundings=tuple(around),
-    )
-
-
-def base_of(context: PipelineContext) -> Document:
-    """Return the payload without the steps."""
-    return context.model_dump(mode="json", exclude_unset=True)
+        found.append(file_head(path, content_of(given), _HEAD_BYTES))
+    return found
 
 
 def answered(base: Document, proposal: Proposal) -> Document:

@@ -9,7 +9,7 @@ from assayd.findings.repair_context import errors_of, without_layout
 from assayd.kinds.pipeline.errors import ErrorSource as Writer
 from assayd.kinds.pipeline.judging import StepText
 from assayd.kinds.pipeline.payload import Database, PipelinePayload
-from assayd.ports.repairable import Surrounding
+from assayd.model.prompting import Surrounding
 from assayd.static.shell.parse.source import clean
 from assayd.static.sql import catalog
 from assayd.static.sql import tokens as sql_tokens

@@ -7,14 +7,14 @@ end that the sandbox has seen. Form: docs/guest-protocol.md, "Unit programs".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from assayd.guest_results.json_reader import GuestJsonError, JsonCaps, decode
+from assayd.guest_results.json_reader import DEFAULT_LIMITS, GuestJsonError, decode
 from assayd.model.run import Cause, UnitResult
 from assayd.model.submission import JsonValue
 from assayd.model.text_limits import MESSAGE_CHARS, shorten
 
-_CAPS = JsonCaps(bytes=2**16, containers=60, values=500)
+_LIMITS = replace(DEFAULT_LIMITS, bytes=2**16, containers=60, values=500)
 _NAME_CHARS = 100
 _MOST = 2**53
 _MOST_LINE = 10**7
@@ -51,7 +51,7 @@ def read_sql_record(unit: UnitResult) -> SqlRan | SqlFailed | None:
     may_hold_one = unit.outcome.cause in {Cause.COMPLETED, Cause.EXITED_NONZERO}
     if not may_hold_one or len(unit.results) != 1 or unit.malformed is not None:
         return None
-    fields = decode(unit.results[0], _CAPS)
+    fields = decode(unit.results[0], _LIMITS)
     if not isinstance(fields, dict):
         raise GuestJsonError("the record is not an object")
     ran = SqlRan(

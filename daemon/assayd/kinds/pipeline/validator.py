@@ -19,12 +19,12 @@ from assayd.findings import runs as run_findings
 from assayd.findings.repair_context import context_of
 from assayd.findings.retry_context import retry_context
 from assayd.findings.runs import cause_finding
+from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.kinds.pipeline import generating
 from assayd.kinds.pipeline import judging as pipeline_run
 from assayd.kinds.pipeline.advice import advice_on_path, steps_with_path
 from assayd.kinds.pipeline.errors import ErrorClass
 from assayd.kinds.pipeline.errors import ErrorSource as Writer
-from assayd.kinds.pipeline.from_files import from_files
 from assayd.kinds.pipeline.generating import PipelineContext
 from assayd.kinds.pipeline.instructions import BOTH, instructions
 from assayd.kinds.pipeline.judging import BASH, StepText, judge_database, judge_outputs, judge_step
@@ -33,13 +33,10 @@ from assayd.kinds.pipeline.repair import around, faulty, normal, step_texts, tab
 from assayd.kinds.pipeline.samples import SAMPLES
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import SQL_RULES, ExecutionPolicy, SqlPolicy
+from assayd.model.prompting import Document, Passage, Proposal, RepairContext, Surrounding
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import DATABASE_OUTPUT, Cause, Limits, Program, RunResult, RunSpec, Unit
-from assayd.model.submission import Sample
 from assayd.model.text_limits import FINDINGS, shorten
-from assayd.ports.generatable import Briefing, Proposal
-from assayd.ports.repairable import Passage, RepairContext
-from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator
 from assayd.static import shell, sql, work_paths
 from assayd.static.shell.parse.resolve import TOOLS
 from assayd.static.shell.parse.source import clean
@@ -97,23 +94,22 @@ _OTHER_FORMS = (
 )
 
 
-class Pipeline:
+class Pipeline(Kind[PipelinePayload]):
     """The kind `pipeline`."""
 
-    kind: str = "pipeline"
-    payload: type[PipelinePayload] = PipelinePayload
-    bounded: Mapping[str, Cap] = MappingProxyType(
-        {"steps.*.content": Cap.SOURCE, "files.*": Cap.SOURCE, "steps": Cap.STEPS}
-    )
-    recorder: str = "assayd.kinds.pipeline.recorder:recorder"
-    routes: str = "assayd.kinds.pipeline.routes:router"
-    default_policy: str = "pipeline"
-    image: str = "shell"
-    rules: Sequence[Rule] = _RULES
-    runtime_stages: Sequence[str] = ("sandbox",)
-    samples: Sequence[Sample] = SAMPLES
-    generation_context: type[PipelineContext] = PipelineContext
-    forms: frozenset[str] = frozenset({"steps", "files"})
+    name = "pipeline"
+    payload = PipelinePayload
+    bounded = MappingProxyType({"steps.*.content": Cap.SOURCE, "files.*": Cap.SOURCE, "steps": Cap.STEPS})
+    recorder = "assayd.kinds.pipeline.recorder:recorder"
+    routes = "assayd.kinds.pipeline.routes:router"
+    default_policy = "pipeline"
+    image = "shell"
+    rules = _RULES
+    samples = SAMPLES
+    task = generating.TASK
+    example = generating.EXAMPLE
+    generation_context = PipelineContext
+    forms = frozenset({"steps", "files"})
 
     @property
     def stages(self) -> Sequence[Stage[PipelinePayload]]:
@@ -123,10 +119,6 @@ class Pipeline:
             Stage(name="commands", check=_check_commands, on_fail=OnFail.CONTINUE),
             Stage(name="sql", check=_check_sql, on_fail=OnFail.CONTINUE),
         )
-
-    def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-        """Build a payload: ``*.sh`` and ``*.sql`` are steps in the order of their names, the rest is data."""
-        return from_files(files, options)
 
     def prepare(self, payload: PipelinePayload) -> PipelinePayload:
         """Return the steps without byte order marks, and with plain line ends."""
@@ -182,8 +174,12 @@ class Pipeline:
             findings, headline=headline, reminders=instructions(policy, _WRITTEN.get(stage, BOTH))
         )
 
+    def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
+        """Return how steps are written, and what the policy allows them."""
+        return instructions(policy)
+
     def context(
-        self, payload: PipelinePayload, report: Mapping[str, object], policy: ExecutionPolicy | None = None
+        self, payload: PipelinePayload, report: Document, policy: ExecutionPolicy | None = None
     ) -> RepairContext:
         """Ask for the step that failed again, with what is around it."""
         step = faulty(payload, report)
@@ -203,7 +199,7 @@ class Pipeline:
             ],
         )
 
-    def patch(self, payload: PipelinePayload, passage: str, code: str) -> Mapping[str, object]:
+    def patch(self, payload: PipelinePayload, passage: str, code: str) -> Document:
         """Put another text in the place of the step of that number."""
         document = payload.model_dump(mode="json", exclude_unset=True)
         steps = [dict(step) for step in document["steps"]]
@@ -214,15 +210,11 @@ class Pipeline:
         """Return the words of all steps."""
         return b"\n;\n".join(normal(step) for step in step_texts(payload))
 
-    def brief(self, context: PipelineContext, policy: ExecutionPolicy) -> Briefing:
-        """Return what a model is told before it writes."""
-        return generating.brief(context, instructions(policy), tables_of(context.database))
+    def around(self, context: PipelineContext) -> Sequence[Surrounding]:
+        """Return the tables and files of the request."""
+        return generating.around(context, tables_of(context.database))
 
-    def base(self, context: PipelineContext) -> Mapping[str, object]:
-        """Return the payload without the steps."""
-        return generating.base_of(context)
-
-    def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
+    def answered(self, base: Document, proposal: Proposal) -> Document:
         """Return a payload with the steps that were proposed."""
         return generating.answered(base, proposal)
 
@@ -373,4 +365,4 @@ def _sql_arguments(text: str, mode: str, policy: SqlPolicy, limits: Limits) -> M
     }
 
 
-validator: Validator[PipelinePayload] = Pipeline()
+validator = Pipeline()

@@ -11,8 +11,7 @@ from assayd.findings.briefing import code_example, file_head
 from assayd.findings.expected import CASES, cases_told
 from assayd.kinds.script.payload import ScriptCase
 from assayd.kinds.script.samples import SAMPLES
-from assayd.ports.generatable import Document
-from assayd.ports.repairable import Surrounding
+from assayd.model.prompting import Surrounding
 from assayd.static.work_files import FileContent, content_of
 
 _HEAD_BYTES = 2048
@@ -37,11 +36,6 @@ class ScriptContext(BaseModel):
     stdin: str = ""
     collect: tuple[str, ...] = ()
     cases: Annotated[tuple[ScriptCase, ...], Field(max_length=CASES)] = ()
-
-
-def base_of(context: ScriptContext) -> Document:
-    """Return the payload without the code."""
-    return context.model_dump(mode="json", exclude_unset=True)
 
 
 def around(context: ScriptContext) -> list[Surrounding]:

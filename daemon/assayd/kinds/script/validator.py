@@ -8,6 +8,7 @@ Source: docs/kinds/script.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from glob import escape
 from types import MappingProxyType
 
@@ -16,25 +17,20 @@ from assayd.findings import exec_unit, python_failures
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
 from assayd.findings.allowances import allowances
-from assayd.findings.briefing import code_briefing, with_code
-from assayd.findings.expected import TEXTS_COMPARED, cases_told, told_comparison
+from assayd.findings.expected import TEXTS_COMPARED, cases_told
 from assayd.findings.python_failures import IMAGE_MODULES
-from assayd.findings.repair_context import context_of, without_layout
-from assayd.findings.retry_context import retry_context
+from assayd.findings.repair_context import without_layout
+from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.kinds.script import generating
-from assayd.kinds.script.from_files import from_files
 from assayd.kinds.script.generating import ScriptContext
 from assayd.kinds.script.judging import judge_runs, runs_of
 from assayd.kinds.script.payload import ScriptPayload
 from assayd.kinds.script.samples import SAMPLES
 from assayd.model.finding import Finding, Rule, Severity
 from assayd.model.policy import ExecutionPolicy, ImportMode
+from assayd.model.prompting import Document, Passage, RepairContext, Surrounding
 from assayd.model.report import Judgement
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
-from assayd.model.submission import Sample
-from assayd.ports.generatable import Briefing, Proposal
-from assayd.ports.repairable import Passage, RepairContext, Surrounding
-from assayd.ports.validator import Cap, FileOptions, OnFail, Stage, Validator, image_of
 from assayd.static import work_paths
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import model_answer
@@ -48,6 +44,7 @@ FILENAME = "script.py"
 _ENVIRONMENT = {"HOME": "/sandbox", "TMPDIR": "/sandbox"}
 """What programs look for, beside PATH and LANG of the image: /sandbox is all that can be written to."""
 
+_HEADLINES = {"syntax": "The script cannot be run:", "sandbox": "The script ran and failed:"}
 _REMINDERS = (
     "Write one file of Python; it ends well when it ends by itself with exit code 0.",
     "The directory that it starts in is the only place to write; end every process that is started.",
@@ -74,31 +71,28 @@ _RULES = (
 )
 
 
-class Script:
+class Script(Kind[ScriptPayload]):
     """The kind `script`."""
 
-    kind: str = "script"
-    payload: type[ScriptPayload] = ScriptPayload
-    bounded: Mapping[str, Cap] = MappingProxyType(
-        {"code": Cap.SOURCE, "files.*": Cap.SOURCE, "cases": Cap.INPUTS}
-    )
-    default_policy: str = "script"
-    image: str = "python"
-    any_image: bool = True
-    rules: Sequence[Rule] = _RULES
-    runtime_stages: Sequence[str] = ("sandbox",)
-    samples: Sequence[Sample] = SAMPLES
-    generation_context: type[ScriptContext] = ScriptContext
-    forms: frozenset[str] = frozenset({"code"})
+    name = "script"
+    payload = ScriptPayload
+    bounded = MappingProxyType({"code": Cap.SOURCE, "files.*": Cap.SOURCE, "cases": Cap.INPUTS})
+    default_policy = "script"
+    any_image = True
+    rules = _RULES
+    samples = SAMPLES
+    headlines = _HEADLINES
+    reminders = _REMINDERS
+    offer = "Python's standard library"
+    comparison = TEXTS_COMPARED
+    task = generating.TASK
+    example = generating.EXAMPLE
+    generation_context = ScriptContext
 
     @property
     def stages(self) -> Sequence[Stage[ScriptPayload]]:
         """The one static stage."""
         return (Stage(name="syntax", check=_check_syntax, on_fail=OnFail.STOP),)
-
-    def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-        """Build a payload: one file of Python, or files and ``--option argv='program argument…'``."""
-        return from_files(files, options)
 
     def narrow(self, payload: ScriptPayload, policy: ExecutionPolicy) -> ExecutionPolicy:
         """Refuse a policy that judges imports for a program in which nothing can judge them.
@@ -121,7 +115,7 @@ class Script:
     def plan(self, payload: ScriptPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan the one program, once for every case."""
         return RunSpec(
-            image=image_of(self, policy),
+            image=self.image_of(policy),
             limits=limits,
             units=tuple(_unit(name, read, payload, policy, limits) for name, read, _ in runs_of(payload)),
             network=policy.network,
@@ -135,21 +129,17 @@ class Script:
         """Judge how the program ended, and then what it left."""
         return judge_runs(payload, result)
 
-    def retry_context(
-        self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
-    ) -> str:
-        """Word a failed stage for a model."""
-        headline = {"syntax": "The script cannot be run:", "sandbox": "The script ran and failed:"}
-        headline_of = headline.get(stage, "It failed:")
-        return retry_context(findings, headline=headline_of, reminders=_instructions(policy))
+    def code_of(self, answer: str) -> str:
+        """Return the Python of an answer."""
+        return model_answer.clean(answer).text
 
-    def context(
-        self, payload: ScriptPayload, report: Mapping[str, object], policy: ExecutionPolicy | None = None
-    ) -> RepairContext:
-        """Ask for the code again, or for the file that is run, with what the report says."""
+    def passage(self, payload: ScriptPayload) -> Passage:
+        """Return the code, or the file that is run."""
         name, text = _main_text(payload)
-        python = payload.code is not None or name.endswith(".py")
-        said = _instructions(policy) if python else tuple(allowances(policy))
+        return Passage(name=name, language="python" if _is_python(payload) else "text", text=text)
+
+    def surroundings(self, payload: ScriptPayload) -> Sequence[Surrounding]:
+        """Return the files that the program must leave, and its cases."""
         around = []
         if payload.collect:
             wanted = "\n".join(payload.collect)
@@ -157,48 +147,32 @@ class Script:
         if payload.cases:
             told = cases_told((case, case.stdin, case.expected) for case in payload.cases)
             around.append(Surrounding(title="cases that have to pass: standard input -> output", text=told))
-        return context_of(
-            Passage(name=name, language="python" if python else "text", text=text),
-            report,
-            instructions=(*said, *told_comparison(payload.cases, TEXTS_COMPARED)),
-            runtime_stages=self.runtime_stages,
-            surroundings=around,
-        )
+        return around
+
+    def context(
+        self, payload: ScriptPayload, report: Document, policy: ExecutionPolicy | None = None
+    ) -> RepairContext:
+        """Return what is to be fixed; the reminders and the offer are about Python."""
+        context = super().context(payload, report, policy)
+        if _is_python(payload):
+            return context
+        return replace(context, instructions=(*allowances(policy), *self._compared(payload)))
 
     def patch(self, payload: ScriptPayload, passage: str, code: str) -> Mapping[str, object]:
         """Put another text in the place of the code, or of that file."""
         document = payload.model_dump(mode="json", exclude_unset=True)
         if payload.code is not None:
-            return {**document, "code": code}
+            return {**document, "code": self.code_of(code)}
         return {**document, "files": {**document.get("files", {}), passage: code}}
 
     def normal_form(self, payload: ScriptPayload) -> bytes:
         """Return the syntax tree of Python, else the words of the text."""
-        name, text = _main_text(payload)
-        python = payload.code is not None or name.endswith(".py")
-        return python_normal.normal_form(text) if python else without_layout(text, "#")
+        _, text = _main_text(payload)
+        return python_normal.normal_form(text) if _is_python(payload) else without_layout(text, "#")
 
-    def brief(self, context: ScriptContext, policy: ExecutionPolicy) -> Briefing:
-        """Return what a model is told before it writes."""
-        rules = (*_instructions(policy), *told_comparison(context.cases, TEXTS_COMPARED))
-        return code_briefing(
-            generating.TASK,
-            rules=rules,
-            example=generating.EXAMPLE,
-            around=generating.around(context),
-        )
-
-    def base(self, context: ScriptContext) -> Mapping[str, object]:
-        """Return the payload without the code."""
-        return generating.base_of(context)
-
-    def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
-        """Return a payload with the text that was proposed."""
-        return with_code(base, proposal)
-
-
-def _instructions(policy: ExecutionPolicy | None) -> tuple[str, ...]:
-    return (*_REMINDERS, *allowances(policy, offer="Python's standard library"))
+    def around(self, context: ScriptContext) -> Sequence[Surrounding]:
+        """Return the files, the standard input and the cases of the request."""
+        return generating.around(context)
 
 
 def _main_text(submitted: ScriptPayload) -> tuple[str, str]:
@@ -209,6 +183,10 @@ def _main_text(submitted: ScriptPayload) -> tuple[str, str]:
     name = (named or sorted(submitted.files) or [""])[0]
     content = content_of(submitted.files[name]) if name else b""
     return name, content.decode("utf-8", "replace")
+
+
+def _is_python(submitted: ScriptPayload) -> bool:
+    return submitted.code is not None or _main_text(submitted)[0].endswith(".py")
 
 
 def _check_syntax(payload: ScriptPayload, policy: ExecutionPolicy) -> Sequence[Finding]:
@@ -253,4 +231,4 @@ def _own_text(submitted: ScriptPayload) -> Mapping[str, bytes]:
     return {FILENAME: submitted.code.encode("utf-8")}
 
 
-validator: Validator[ScriptPayload] = Script()
+validator = Script()

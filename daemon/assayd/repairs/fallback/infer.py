@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from assayd.ports.repairable import TakenField
+from assayd.model.prompting import TakenField
 from assayd.repairs.fallback.rules import PATTERN_CHARS, FallbackRule, RuleSet, Type, segments, take
 
 Known = Mapping[str, Mapping[str, object]]

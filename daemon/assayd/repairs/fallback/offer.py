@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from assayd.model.prompting import Taken
 from assayd.model.repair import RepairOutcome
 from assayd.model.run import Cause
-from assayd.ports.repairable import Taken
 from assayd.repairs.fallback.infer import draft
 from assayd.repairs.fallback.rules import apply, read, write
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from assayd.errors import ProviderError
 from assayd.model.finding import Edit
+from assayd.model.prompting import EditedPassage
 from assayd.ports.llm import FixRequest, Reply
-from assayd.ports.repairable import EditedPassage
 
 NAME = "rules"
 

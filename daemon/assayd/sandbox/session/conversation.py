@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import structlog
+
 from assayd.aio import Deadline
 from assayd.errors import EngineError
 from assayd.findings.network_rules import WORDINGS, rule_of_hook
@@ -40,6 +42,8 @@ from assayd.sandbox.session.channel import (
 from assayd.sandbox.session.handshake import begin_frame, content_frames, file_frames
 from assayd.sandbox.session.streams import Streams, streams_of
 from assayd.sandbox.session.unit_log import Transcript
+
+log = structlog.get_logger()
 
 MAX_DROPPED = 100
 
@@ -147,11 +151,19 @@ class Conversation:
 
     async def _receive(self, index: int) -> tuple[Header, bytes]:
         """Return the next frame of a unit."""
+        header, body = await self._heard()
+        if integer(header, "unit", most=10**6) != index:
+            raise GuestFault("a frame of another unit")
+        return header, body
+
+    async def _heard(self) -> tuple[Header, bytes]:
+        """Return the next frame of a runner that has not given up."""
         header, body = await self._channel.receive()
         if header["type"] == "fault":
             raise GuestFault(f"the runner gave up: {text(header, 'message')}")
-        if integer(header, "unit", most=10**6) != index:
-            raise GuestFault("a frame of another unit")
+        if header["type"] == "unconfined":
+            log.error("child.unconfined", said=text(header, "message"))
+            raise EngineError("engine.unconfined", "a child could not be confined", retryable=True)
         return header, body
 
     def _leave_out(self, current_s: float) -> None:
@@ -199,7 +211,7 @@ class Conversation:
     async def _farewell(self) -> None:
         """Take the declared outputs and the runner's goodbye."""
         while True:
-            header, body = await self._channel.receive()
+            header, body = await self._heard()
             if header["type"] == "bye":
                 # 0 is what the runner reads where the kernel does not count, as before Linux 5.19.
                 self.peak_memory_bytes = integer(header, "peak_memory_bytes") or None

@@ -14,8 +14,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 
+from assayd.did_you_mean import close_names
 from assayd.findings.source_text import column_of, line_at, snippet
 from assayd.model.finding import Finding, Rule, Severity
 from assayd.model.policy import ImportMode, ImportPolicy, SubmoduleRule
@@ -241,7 +241,7 @@ def instead_of_import(module: str, modules: PolicyModules) -> str:
     if others:
         return f"Use {' or '.join(others)} instead."
     allowed = sorted(modules.policy.allowed - modules.policy.denied)
-    close = get_close_matches(module, allowed, n=1, cutoff=0.8)
+    close = close_names(module, allowed)
     if close:
         return f"Did you mean {close[0]}? That may be imported."
     return f"{WHITELIST}{shorten(', '.join(allowed), 600) or 'none'}."

@@ -9,32 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypedDict
 
 from assayd.model.finding import Finding
 from assayd.model.policy import CommandPolicy, NetworkPolicy
 from assayd.model.text_limits import FINDINGS
 from assayd.static.shell.parse import source
 from assayd.static.shell.parse.nodes import Node
-from assayd.static.shell.parse.resolve import Invocation, WordForm, invocations
-from assayd.static.shell.parse.script import ParsedScript, functions_of
+from assayd.static.shell.parse.resolve import invocations, script_arguments
+from assayd.static.shell.parse.script import ParsedScript
 from assayd.static.shell.parse.source import ShellSource
-from assayd.static.shell.parse.variables import Known, Setting, find_settings, set_by_builtin
-from assayd.static.shell.parse.words import arguments_of
-from assayd.static.shell.rules.assignments import check_setting
-from assayd.static.shell.rules.builtins import names_set
+from assayd.static.shell.parse.words import FunctionScopes, How, Known, Setting, find_settings, literal
+from assayd.static.shell.rules.assignments import check_declaration, check_expansion, check_setting
+from assayd.static.shell.rules.builtins import action_of, at_trap, names_set
 from assayd.static.shell.rules.commands import check_background, check_function, check_invocation
-from assayd.static.shell.rules.declarations import check_called, check_declaration
-from assayd.static.shell.rules.dispatch import Followed
-from assayd.static.shell.rules.expansions import check_expansion
-from assayd.static.shell.rules.hidden import check_hidden
-from assayd.static.shell.rules.paths import descends
-from assayd.static.shell.rules.redirections import check_redirection
+from assayd.static.shell.rules.paths import check_redirection
 from assayd.static.shell.rules.texts import COMMAND_RULES
-from assayd.static.shell.rules.traps import Trap, at_trap, settings_of, traps_of
 
 RULES = (*source.RULES, *COMMAND_RULES)
 _CLOSED = NetworkPolicy()
+MOST_TRAPS = 64
+"""How many texts of traps are read; each costs a run of the parser."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +64,7 @@ def check_script(text: str, commands: CommandPolicy, *, network: NetworkPolicy =
     if parsed.root is None:
         return ShellCheck(findings=parsed.findings)
     try:
-        script = _judge(parsed, parsed.root, commands, network)
+        script = _judge(parsed, commands, network)
     except RecursionError:
         return ShellCheck(findings=(source.too_deep(),))
     named = {(parsed.place(call.word.start)[0], call.name) for call in script.calls if call.name}
@@ -80,71 +74,58 @@ def check_script(text: str, commands: CommandPolicy, *, network: NetworkPolicy =
     )
 
 
-def _judge(parsed: ShellSource, root: Node, commands: CommandPolicy, network: NetworkPolicy) -> ParsedScript:
-    script, traps = _look(parsed, commands, network)
-    _check_all(script, root)
-    for trap in traps:
-        findings = list(trap.source.findings)
-        if trap.source.root is not None:
-            inner = replace(
-                script, source=trap.source, known=script.known.elsewhere(), findings=[], **_read(trap.source)
-            )
-            _check_all(inner, trap.source.root)
-            findings += inner.findings
-        script.findings += at_trap(script, trap, findings)
-    return script
-
-
-def _check_all(script: ParsedScript, root: Node) -> None:
-    for call in script.calls:
-        check_invocation(script, call)
-        check_called(script, call)
-    for setting in script.settings:
-        check_setting(script, setting)
-    for node in script.source.nodes:
-        _check_node(script, node)
-    check_hidden(script, root)
-
-
-class _Read(TypedDict):
-    calls: list[Invocation]
-    settings: list[Setting]
-
-
-def _read(parsed: ShellSource) -> _Read:
-    """Return what is called and set in a text, as it is written."""
-    return {"calls": invocations(parsed), "settings": find_settings(parsed.nodes)}
-
-
-def _look(
-    parsed: ShellSource, commands: CommandPolicy, network: NetworkPolicy
-) -> tuple[ParsedScript, Sequence[Trap]]:
-    written, settings = invocations(parsed), find_settings(parsed.nodes)
-    traps = traps_of(written)
-    called = [*written, *(call for trap in traps for call in invocations(trap.source))]
-    by_builtin = [one for call in called for one in set_by_builtin(call.call, names_set(call))]
-    everywhere = [*settings, *(one for trap in traps for one in settings_of(trap)), *by_builtin]
-    followed = Followed(parsed, written, everywhere, commands.builtins)
-    functions = functions_of([*parsed.nodes, *(node for trap in traps for node in trap.source.nodes)])
+def _judge(parsed: ShellSource, commands: CommandPolicy, network: NetworkPolicy) -> ParsedScript:
+    settings = find_settings(parsed.nodes)
+    scopes = FunctionScopes(parsed.nodes)
+    written = invocations(parsed, Known(), scopes)
+    by_builtin = (
+        Setting(name=name.partition("[")[0], how=How.BUILTIN, node=call.call)
+        for call in written
+        for word in names_set(call)
+        if (name := literal(word)) is not None
+    )
+    known = Known([*settings, *by_builtin], script_arguments(parsed, scopes), scopes)
     script = ParsedScript(
         source=parsed,
         commands=commands,
         network=network,
-        calls=followed.calls,
+        calls=invocations(parsed, known, scopes),
         settings=settings,
-        known=followed.known,
-        functions=functions,
-        deepest=sum(_depth(call, followed.known) for call in followed.calls),
+        known=known,
+        functions=scopes.names,
     )
-    return script, traps
+    _check_all(script)
+    _check_traps(script)
+    return script
 
 
-def _depth(call: Invocation, known: Known) -> float:
-    """Return how many folders down a command changes the directory."""
-    if call.name not in {"cd", "pushd"} or call.form is not WordForm.PLAIN:
-        return 0
-    folders = (value for word in call.arguments for one in arguments_of(word, known) for value in one.values)
-    return max((descends(folder) for folder in folders if folder != "-"), default=0)
+def _check_all(script: ParsedScript) -> None:
+    for call in script.calls:
+        check_invocation(script, call)
+    for setting in script.settings:
+        check_setting(script, setting)
+    for node in script.source.nodes:
+        _check_node(script, node)
+
+
+def _check_traps(script: ParsedScript) -> None:
+    """Judge the text of each trap as a script with the same functions and variables."""
+    actions = [(call.word, literal(word)) for call in script.calls if (word := action_of(call)) is not None]
+    texts = {text: place for place, text in actions if text is not None and text.strip() and text != "-"}
+    for number, (text, place) in enumerate(texts.items()):
+        if number == MOST_TRAPS:
+            script.findings.append(at_trap(script, place, source.too_deep()))
+            return
+        parsed = source.parse(text)
+        inner = replace(
+            script,
+            source=parsed,
+            calls=invocations(parsed, script.known, FunctionScopes(parsed.nodes)),
+            settings=find_settings(parsed.nodes),
+            findings=list(parsed.findings),
+        )
+        _check_all(inner)
+        script.findings += [at_trap(script, place, finding) for finding in inner.findings]
 
 
 def _check_node(script: ParsedScript, node: Node) -> None:

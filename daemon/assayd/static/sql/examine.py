@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import lru_cache
 from itertools import chain, islice, pairwise
 
+from assayd.did_you_mean import close_names
 from assayd.findings.source_text import snippet
 from assayd.model.finding import Edit, Finding
 from assayd.model.policy import RuleLevel, SqlPolicy
@@ -251,7 +251,7 @@ def _misspelt_object(statement: SqlStatement) -> tree.NotUnderstood | None:
 def _unknown(statement: SqlStatement) -> tree.NotUnderstood:
     """Return the problem of a first word that SQLite does not know."""
     first = statement.tokens[0]
-    near = get_close_matches(statement.verb[:40], _ALLOWED, 1)
+    near = close_names(statement.verb, _ALLOWED)
     suggestion = f"Did you mean {near[0]}?" if near else "Begin with a statement of SQLite, such as SELECT."
     return tree.NotUnderstood(
         f'near "{first.text[:40]}": syntax error', at=first, syntax=True, suggestion=suggestion

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 
+from assayd.did_you_mean import close_names
 from assayd.model.text_limits import shorten
 from assayd.static.sql.rules import SHELL_FUNCTIONS
 
@@ -37,7 +37,7 @@ def advice_on_names(message: str, names: Mapping[str, Sequence[str]]) -> str | N
         list(names) if kind == "table" else list(dict.fromkeys(c for each in names.values() for c in each))
     )
     folded = {each.lower(): each for each in known}
-    near = get_close_matches(name.lower(), folded, n=1, cutoff=0.7)
+    near = close_names(name.lower(), folded)
     meant = f"Did you mean {folded[near[0]]}? " if near else ""
     if kind == "table":
         return shorten(f"{meant}The tables are: {', '.join(known[:_SHOWN])}.")

@@ -1,5 +1,5 @@
 # expect: completed
-# A filter of its own may only take away; one with a listener would answer calls in the kernel's place.
+# One with a listener would answer calls in the kernel's place; one of its own could at most take away.
 import ctypes
 import struct
 

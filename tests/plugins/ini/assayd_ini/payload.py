@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from assayd.errors import RequestError
-from assayd.ports.validator import FileOptions
+from assayd.ports.command_line import FileOptions
 
 FieldName = Annotated[str, StringConstraints(pattern=r"^[^.\s]{1,64}\.[^.\s]{1,64}$")]
 FieldType = Literal["str", "int", "float", "bool"]

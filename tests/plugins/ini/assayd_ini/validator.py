@@ -5,38 +5,33 @@ Static: syntax. Then one run in a container, in which Python's reader expands an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import MappingProxyType
 
 from assayd.findings import python_failures, runs
-from assayd.findings.briefing import answer_schema
-from assayd.findings.repair_context import context_of, without_layout
-from assayd.findings.retry_context import retry_context
-from assayd.model.finding import Finding, Rule
+from assayd.findings.briefing import code_example
+from assayd.kind import Cap, Kind, Stage
+from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy
+from assayd.model.prompting import Document, Surrounding
 from assayd.model.report import Judgement
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
-from assayd.model.submission import Sample
-from assayd.ports.generatable import Briefing, Example, Proposal
-from assayd.ports.repairable import Passage, RepairContext, Surrounding
-from assayd.ports.validator import Cap, FileOptions, Stage, Validator
 from assayd_ini import judging, syntax
-from assayd_ini.payload import IniContext, IniPayload, payload_of
+from assayd_ini.payload import IniContext, IniPayload
 from assayd_ini.program import PROGRAM
 from assayd_ini.samples import SAMPLES
 
 
-class Ini:
+class Ini(Kind[IniPayload]):
     """The kind `ini`."""
 
-    kind: str = "ini"
-    payload: type[IniPayload] = IniPayload
-    default_policy: str = "code"
-    image: str = "python"
-    bounded: Mapping[str, Cap] = MappingProxyType({"text": Cap.SOURCE})
-    recorder: str = "assayd_ini.recorder:recorder"
-    routes: str = "assayd_ini.routes:router"
-    rules: Sequence[Rule] = (
+    name = "ini"
+    payload = IniPayload
+    default_policy = "code"
+    bounded = MappingProxyType({"text": Cap.SOURCE})
+    recorder = "assayd_ini.recorder:recorder"
+    routes = "assayd_ini.routes:router"
+    rules = (
         *syntax.RULES,
         *judging.RULES,
         *runs.CAUSE_RULES,
@@ -45,23 +40,24 @@ class Ini:
         runs.NOT_COMPILED_RULE,
         *python_failures.RULES,
     )
-    runtime_stages: Sequence[str] = ("fields",)
-    samples: Sequence[Sample] = SAMPLES
-    generation_context: type[IniContext] = IniContext
-    forms: frozenset[str] = frozenset({"code"})
+    runtime_stages = ("fields",)
+    samples = SAMPLES
+    task = "Write an INI file: [section], and key = value below it."
+    reminders = ("Give every declared field a value of its type.",)
+    code_field = "text"
+    language = "ini"
+    example = code_example(
+        SAMPLES[0],
+        request="An INI file with these fields.",
+        reason="Gives every field a value of its type.",
+        field="text",
+    )
+    generation_context = IniContext
 
     @property
     def stages(self) -> Sequence[Stage[IniPayload]]:
         """The one static stage."""
         return (Stage(name="syntax", check=_check_syntax),)
-
-    def from_files(self, files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-        """Build a payload of one file and the declared fields."""
-        return payload_of(files, options)
-
-    def prepare(self, payload: IniPayload) -> IniPayload:
-        """Return the payload as it came."""
-        return payload
 
     def plan(self, payload: IniPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan the one run."""
@@ -83,55 +79,14 @@ class Ini:
         """Judge every field."""
         return judging.judge_file(payload, result)
 
-    def retry_context(
-        self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
-    ) -> str:
-        """Word a failed stage for a model."""
-        return retry_context(findings, headline=f"The INI file failed at {stage}:")
-
-    def context(
-        self, payload: IniPayload, report: Mapping[str, object], policy: ExecutionPolicy | None = None
-    ) -> RepairContext:
-        """Ask for the file again, with what its report says."""
-        return context_of(
-            Passage(name="text", language="ini", text=payload.text),
-            report,
-            instructions=("Write an INI file: [section], and key = value below it.",),
-            runtime_stages=self.runtime_stages,
-        )
-
-    def patch(self, payload: IniPayload, passage: str, code: str) -> Mapping[str, object]:
-        """Put another text in the place of the file."""
-        return {**payload.model_dump(mode="json", exclude_unset=True), "text": code}
-
-    def normal_form(self, payload: IniPayload) -> bytes:
-        """Return the lines without layout and comments."""
-        return without_layout(payload.text, "#")
-
-    def brief(self, context: IniContext, policy: ExecutionPolicy) -> Briefing:
-        """Return what a model is told before it writes."""
+    def around(self, context: IniContext) -> Sequence[Surrounding]:
+        """Return the fields that the file has to declare."""
         fields = "\n".join(f"{name}: {kind}" for name, kind in context.fields.items())
-        good = next(sample for sample in SAMPLES if sample.verdict == "validated")
-        return Briefing(
-            task="Write an INI file: [section], and key = value below it.",
-            rules=("Give every declared field a value of its type.",),
-            example=Example(
-                request="An INI file with these fields.",
-                context={"fields": good.payload["fields"]},
-                answer=Proposal(code=str(good.payload["text"])),
-                reason="Gives every field a value of its type.",
-            ),
-            schema=answer_schema("code"),
-            surroundings=(Surrounding(title="fields", text=fields),),
-        )
+        return (Surrounding(title="fields", text=fields),)
 
-    def base(self, context: IniContext) -> Mapping[str, object]:
+    def base(self, context: IniContext) -> Document:
         """Return the payload without the text."""
         return context.model_dump(mode="json")
-
-    def answered(self, base: Mapping[str, object], proposal: Proposal) -> Mapping[str, object]:
-        """Return a payload with the text that was proposed."""
-        return {**base, "text": proposal.code}
 
 
 def _check_syntax(payload: IniPayload, _: ExecutionPolicy) -> Sequence[Finding]:
@@ -139,4 +94,4 @@ def _check_syntax(payload: IniPayload, _: ExecutionPolicy) -> Sequence[Finding]:
     return tuple(syntax.check_lines(payload.text))
 
 
-validator: Validator[IniPayload] = Ini()
+validator = Ini()

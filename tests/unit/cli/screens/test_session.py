@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from assayd.cli.generate import texts_of
-from assayd.cli.screens.session import with_texts
+from assayd.cli.screens.session import outcome_of_attempt, with_texts
+from assayd.client import PlainClient
 from assayd.errors import RequestError
 
 STEPS = [
@@ -38,3 +41,18 @@ def test_a_manifest_that_is_no_json_is_refused() -> None:
     payload = {"files": {"a.py": "x"}, "manifest": {"name": "n"}}
     with pytest.raises(RequestError, match=r"manifest\.json is no JSON"):
         with_texts(payload, {"a.py": "x", "manifest.json": "{"})
+
+
+class CancelledMeanwhile:
+    """Knows an attempt that is still being judged when its generation has ended."""
+
+    def attempt(self, attempt_id: str, *, wait_s: float = 0.0) -> dict[str, object]:
+        state = "finished" if wait_s else "judging"
+        return {"id": attempt_id, "state": state, "verdict": "cancelled", "artifacts": []}
+
+
+def test_an_outcome_is_not_shown_before_its_attempt_has_ended() -> None:
+    client = cast("PlainClient", CancelledMeanwhile())
+    found = outcome_of_attempt(client, "01A", told="cancelled")
+    assert found.attempt is not None
+    assert found.attempt["state"] == "finished"

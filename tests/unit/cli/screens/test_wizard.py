@@ -3,139 +3,30 @@
 from __future__ import annotations
 
 import html
-import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from threading import Event
 
 import pytest
 from textual.pilot import Pilot
 
-from assayd.cli.generate import Given
-from assayd.cli.screens.session import Asked, Chain, Outcome, Session
-from assayd.cli.screens.wizard import Ended, Wizard
-from assayd.client import Document, Refused, StreamEvent
-from support.daemons.fake_service import GOLDEN as ATTEMPTS
+from assayd.cli.screens.result import Rules
+from assayd.cli.screens.wizard import Ended
+from support.fakes.played_wizard import (
+    FAILED,
+    PASSED,
+    WORDS,
+    Played,
+    event,
+    like_the_golden_one,
+    outcome,
+    picture,
+    shown,
+    until,
+    wizard,
+)
 
 DRAWING = Path(__file__).parents[4] / "docs" / "wizard.svg"
-CONTEXTS = {
-    "extractor": frozenset({"sample_paths", "cases"}),
-    "pipeline": frozenset({"files", "database"}),
-    "fifth": frozenset({"libraries", "task_type", "files", "execute"}),
-}
-PICTURES = Path(__file__).parent / "golden"
-WORDS = "quarter folder should compute start and end month"
-CODE = 'from pathlib import Path\n\n\ndef extract(path: str) -> dict:\n    return {"year": 2024}\n'
-
-
-def outcome(name: str, **more: object) -> Outcome:
-    attempt: Document = json.loads((ATTEMPTS / f"{name}.json").read_text())
-    attempt["bundle"] = None  # its place depends on the machine
-    submission = {"kind": "extractor", "policy": "extractor", "payload": {"code": CODE}}
-    values: dict[str, object] = {"attempt": attempt, "submission": submission} | more
-    return Outcome(**values)  # type: ignore[arg-type]
-
-
-PASSED = outcome("validated", told="validated", generation_id="01G")
-FAILED = outcome("failed_at_run", told="exhausted", generation_id="01G")
-
-
-class Played(Session):
-    """A session that comes to outcomes in turn; what was asked of it is kept."""
-
-    def __init__(self, *outcomes: Outcome | Refused) -> None:
-        super().__init__(None)
-        self.outcomes = list(outcomes)
-        self.done: list[tuple[object, ...]] = []
-        self.told: list[StreamEvent] = []
-        self.may_end = Event()
-        self.may_end.set()
-
-    def context_of(self, kind: str) -> frozenset[str]:
-        if kind == "gone":
-            raise Refused("kind.unknown", "there is no kind 'gone'", status=404)
-        return CONTEXTS[kind]
-
-    def begin(self, asked: Asked) -> Chain:
-        self.done.append(("begin", asked.intent, dict(asked.context)))
-        if isinstance(self.outcomes[0], Refused):
-            raise self.outcomes.pop(0)
-        return Chain(id="01G", form="generation", most=3)
-
-    def follow(self, chain: Chain) -> Iterator[StreamEvent]:
-        if chain.form == "generation":
-            yield from self.told
-            self.may_end.wait(timeout=60)
-
-    def events(self, attempt_id: str) -> Iterator[StreamEvent]:
-        yield event("stage", {"name": "syntax", "status": "passed", "duration_ms": 1.0, "findings": 0})
-        yield event("state", {"state": "running"})
-        yield event("unit", {"status": "started", "index": 3, "total": 5})
-
-    def outcome(self, chain: Chain) -> Outcome:
-        found = self.outcomes.pop(0)
-        assert isinstance(found, Outcome)
-        return found
-
-    def cancel(self, chain: Chain) -> None:
-        self.done.append(("cancel", chain.id))
-        self.may_end.set()
-
-    def hint(self, outcome: Outcome, hint: str) -> Chain:
-        self.done.append(("hint", hint))
-        return Chain(id="01G", form="generation", most=3)
-
-    def submit(self, outcome: Outcome, texts: Mapping[str, str]) -> Chain:
-        self.done.append(("submit", dict(texts)))
-        return Chain(id="01A", form="attempt")
-
-    def approve(self, outcome: Outcome, name: str) -> str:
-        self.done.append(("approve", name))
-        if name == "taken":
-            raise Refused("library.name", "another name, please [@click=app.exit]now[/]", status=422)
-        return f"{name}@1"
-
-    def accept(self, repair_id: str) -> str:
-        self.done.append(("accept", repair_id))
-        return "rules"
-
-
-def event(kind: str, body: Document) -> StreamEvent:
-    return StreamEvent(id="1", kind=kind, at="", body=body)
-
-
-def wizard(session: Session, **more: object) -> Wizard:
-    asked = Asked(kind="extractor", intent=WORDS)
-    given = Given(
-        sample_paths=["/data/Q1/report.csv"], files=(), database=None, examples=(), inputs=None, options=()
-    )
-    values: dict[str, object] = {"asked": asked, "given": given, "name": "months"} | more
-    return Wizard(session, **values)  # type: ignore[arg-type]
-
-
-async def until(pilot: Pilot[Ended], reached: Callable[[], bool]) -> None:
-    """Let the application work until something is so."""
-    while not reached():
-        await pilot.pause(0.01)
-
-
-async def shown(pilot: Pilot[Ended], screen: str) -> None:
-    await until(pilot, lambda: type(pilot.app.screen).__name__ == screen)
-    await pilot.pause()
-
-
-def picture(pilot: Pilot[Ended]) -> str:
-    rows = pilot.app.screen._compositor.render_strips()
-    return "".join("".join(part.text for part in row).rstrip() + "\n" for row in rows)
-
-
-def like_the_golden_one(pilot: Pilot[Ended], name: str) -> None:
-    path = PICTURES / f"{name}.txt"
-    if os.environ.get("ASSAY_GOLDEN") == "write":
-        path.write_text(picture(pilot))
-    assert picture(pilot) == path.read_text()
 
 
 def like_the_drawing(pilot: Pilot[Ended]) -> None:
@@ -154,69 +45,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-async def test_words_and_context_are_asked_for_with_what_is_known_filled_in() -> None:
-    session = Played(PASSED)
-    async with wizard(session).run_test(size=(80, 24)) as pilot:
-        await shown(pilot, "Asking")
-        like_the_golden_one(pilot, "asking")
-        await pilot.press("ctrl+g")
-        await shown(pilot, "Result")
-    assert session.done == [("begin", WORDS, {"sample_paths": ["/data/Q1/report.csv"]})]
-
-
-@pytest.mark.parametrize(
-    ("kind", "seen", "unseen"),
-    [
-        ("pipeline", ("Files and folders", "Database"), ("Sample paths", "Examples", "Inputs", "More")),
-        ("fifth", ("Files and folders", "libraries, task_type"), ("Sample paths", "Examples", "Database")),
-        ("gone", ("there is no kind 'gone'", "Provider"), ("Sample paths", "Files", "Database", "More")),
-    ],
-)
-async def test_a_kind_is_asked_for_what_it_takes_and_no_more(
-    kind: str, seen: tuple[str, ...], unseen: tuple[str, ...]
-) -> None:
-    none = Given(sample_paths=(), files=(), database=None, examples=(), inputs=None, options=())
-    asked = Asked(kind=kind, intent=WORDS)
-    async with wizard(Played(PASSED), asked=asked, given=none).run_test(size=(80, 40)) as pilot:
-        await shown(pilot, "Asking")
-        told = picture(pilot)
-    assert all(each in told for each in seen)
-    assert not any(each in told for each in unseen)
-
-
-async def test_what_was_given_is_shown_whatever_the_kind_takes() -> None:
-    session = Played(PASSED)
-    asked = Asked(kind="pipeline", intent=WORDS)
-    async with wizard(session, asked=asked).run_test(size=(80, 40)) as pilot:
-        await shown(pilot, "Asking")
-        assert "/data/Q1/report.csv" in picture(pilot)
-        await pilot.press("ctrl+g")
-        await shown(pilot, "Result")
-    assert session.done == [("begin", WORDS, {"sample_paths": ["/data/Q1/report.csv"]})]
-
-
-async def test_what_cannot_be_read_is_said_and_stays() -> None:
-    session = Played(PASSED)
-    empty = Asked(kind="extractor", intent="")
-    async with wizard(session, asked=empty).run_test(size=(80, 24)) as pilot:
-        await shown(pilot, "Asking")
-        await pilot.press("ctrl+g")
-        await pilot.pause()
-        assert "say in words what it should do" in picture(pilot)
-    assert session.done == []
-
-
-async def test_a_refused_request_is_asked_again_with_the_reason() -> None:
-    session = Played(Refused("context.unknown", "an extractor takes no database", status=422), PASSED)
-    async with wizard(session).run_test(size=(80, 24)) as pilot:
-        await shown(pilot, "Asking")
-        await pilot.press("ctrl+g")
-        await until(pilot, lambda: "an extractor takes no database" in picture(pilot))
-        await pilot.press("ctrl+g")
-        await shown(pilot, "Result")
-    assert [each[0] for each in session.done].count("begin") == 2
-
-
 async def test_answers_stages_and_units_are_seen_as_they_come() -> None:
     session = Played(PASSED)
     session.may_end.clear()
@@ -225,6 +53,7 @@ async def test_answers_stages_and_units_are_seen_as_they_come() -> None:
         "attempt_id": "01A",
         "verdict": "failed",
         "duplicate": False,
+        "original_error": "",
         "fix_reason": "a guess",
     }
     under_way = answer | {"number": 2, "attempt_id": "01B", "verdict": None, "fix_reason": "better"}
@@ -232,11 +61,12 @@ async def test_answers_stages_and_units_are_seen_as_they_come() -> None:
     async with wizard(session).run_test(size=(80, 24)) as pilot:
         await shown(pilot, "Asking")
         await pilot.press("ctrl+g")
-        await until(pilot, lambda: "3/5 paths" in picture(pilot))
+        await until(pilot, lambda: "3/5 paths" in picture(pilot) and "line 3" in picture(pilot))
         lines = picture(pilot).splitlines()
         assert lines[0].startswith(" Generating  attempt 2 of 3")
-        assert lines[1] == " 1. failed: a guess"
-        assert lines[2].split() == ["└─", "syntax", "✓", "1.0ms"]
+        assert lines[1] == " 1. failed: line 3: what is wrong in 01A"
+        assert lines[2] == "    reason: a guess"
+        assert lines[3].split() == ["└─", "syntax", "✓", "1.0ms"]
         await pilot.press("escape")
         await shown(pilot, "Result")
     assert session.done[-1] == ("cancel", "01G")
@@ -323,19 +153,32 @@ async def test_regenerate_asks_for_the_same_again() -> None:
     assert session.done[0] == session.done[1]
 
 
-async def test_rules_that_are_offered_can_be_taken() -> None:
+def offer() -> tuple[str, dict[str, object]]:
     applied = {"paths": 1, "complete": 1, "shown": []}
     fallback = {"trigger": "timeout", "reason": "It ran too long.", "rules": "extract:\n", "notes": {}}
-    offer = ("01R", fallback | {"applied": applied, "accepted_at": None})
-    session = Played(outcome("failed_at_run", offer=offer))
+    return "01R", fallback | {"applied": applied, "accepted_at": None}
+
+
+async def test_rules_that_are_offered_are_accepted_under_a_name() -> None:
+    session = Played(outcome("failed_at_run", offer=offer()))
+    Path("months.yaml").touch()
     app = wizard(session)
     async with app.run_test(size=(80, 24)) as pilot:
         await shown(pilot, "Asking")
         await pilot.press("ctrl+g")
         await shown(pilot, "Result")
         await pilot.press("y")
+        await shown(pilot, "Line")
+        await pilot.press("enter")
+        await until(pilot, lambda: "months.yaml exists already" in picture(pilot))
+        assert session.done[-1][0] == "begin"
+        await pilot.press("end", "2", "enter")
         await until(pilot, lambda: app.return_value is not None)
     assert session.done[-1] == ("accept", "01R")
+    ended = app.return_value
+    assert ended is not None
+    assert (ended.code, ended.approved) == (0, None)
+    assert ended.rules == Rules(name="months2", text="rules", path=Path("months2.yaml"))
 
 
 async def test_an_attempt_is_reviewed_without_asking() -> None:
@@ -343,10 +186,55 @@ async def test_an_attempt_is_reviewed_without_asking() -> None:
     app = wizard(session, asked=None, given=None, reviewed="01A")
     async with app.run_test(size=(80, 24)) as pilot:
         await shown(pilot, "Result")
-        assert "Regenerate" not in picture(pilot)
         await pilot.press("escape")
         await until(pilot, lambda: app.return_value is not None)
     assert app.return_value.code == 1  # type: ignore[union-attr]
+
+
+async def test_an_attempt_that_was_submitted_by_hand_cannot_be_asked_for_again() -> None:
+    session = Played(outcome("failed_at_run"))
+    async with wizard(session, asked=None, given=None, reviewed="01A").run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Result")
+        assert "Regenerate" not in picture(pilot)
+
+
+async def test_a_reviewed_attempt_of_a_generation_can_be_asked_for_again() -> None:
+    session = Played(FAILED, PASSED)
+    async with wizard(session, asked=None, given=None, reviewed="01A").run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Result")
+        await pilot.press("r")
+        await until(pilot, lambda: "Passed" in picture(pilot))
+    assert session.done == [("again", "01G")]
+
+
+async def test_a_pass_is_not_lost_by_asking_again() -> None:
+    session = Played(PASSED, FAILED)
+    app = wizard(session)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Asking")
+        await pilot.press("ctrl+g")
+        await shown(pilot, "Result")
+        assert "Earlier pass" not in picture(pilot)
+        await pilot.press("r")
+        await until(pilot, lambda: "Failed at" in picture(pilot))
+        await pilot.press("b")
+        await until(pilot, lambda: "Passed" in picture(pilot))
+        await pilot.press("enter")
+        await shown(pilot, "Line")
+        await pilot.press("enter")
+        await until(pilot, lambda: app.return_value is not None)
+    assert session.done[-1] == ("approve", "months")
+
+
+async def test_a_name_is_proposed_by_the_words() -> None:
+    named = outcome("validated", submission=PASSED.submission | {"intent": WORDS})  # type: ignore[operator]
+    async with wizard(Played(named), name="").run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Asking")
+        await pilot.press("ctrl+g")
+        await shown(pilot, "Result")
+        await pilot.press("enter")
+        await shown(pilot, "Line")
+        assert "quarter_folder_start_end" in picture(pilot)
 
 
 async def test_no_text_of_code_acts_on_the_terminal() -> None:

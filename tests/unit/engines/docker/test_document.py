@@ -54,7 +54,7 @@ UNASKED = {
     "HostConfig.Mounts": [{"Type": "bind", "Source": "/", "Target": "/host"}],
     "HostConfig.Annotations": {"run.oci.handler": "other"},
     "HostConfig.ExtraHosts": ["host:127.0.0.1"],
-    "HostConfig.Dns": ["127.0.0.1"],
+    "HostConfig.DnsOptions": ["ndots:5"],
     "HostConfig.Links": ["/other:/this"],
     "HostConfig.StorageOpt": {"size": "120G"},
     "HostConfig.OomKillDisable": True,

@@ -22,6 +22,8 @@ LIMITS = (
     "Max core file size        0                    0                    bytes     \n"
     "Max open files            128                  128                  files     \n"
     "Max msgqueue size         0                    0                    bytes     \n"
+    "Max processes             24                   24                   processes \n"
+    "Max pending signals       256                  256                  signals   \n"
 )
 MOUNTS = """\
 176 153 254:0 /images/rootfs / ro,relatime - ext4 /dev/vda rw,discard
@@ -157,7 +159,9 @@ def test_right_that_a_process_has_is_a_difference(
     assert difference.startswith(said)
 
 
-@pytest.mark.parametrize("name", ["file size", "core file size", "open files", "msgqueue size"])
+@pytest.mark.parametrize(
+    "name", ["file size", "core file size", "open files", "msgqueue size", "processes", "pending signals"]
+)
 def test_limit_that_is_another_is_a_difference(spec: ContainerSpec, place: HostShare, name: str) -> None:
     lines = [
         line if f"Max {name} " not in line else f"Max {name}  unlimited  unlimited"

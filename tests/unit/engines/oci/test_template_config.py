@@ -15,7 +15,7 @@ from assayd.engines.oci.config import HostShare, configuration
 from assayd.engines.oci.template_config import (
     CAPABILITIES,
     CHILDREN,
-    clone_request,
+    clone_order,
     plan,
     read_program,
     template_configuration,
@@ -108,12 +108,18 @@ def test_image_that_starts_another_program_has_no_template(arguments: tuple[str,
 
 
 def test_child_is_told_its_limits_and_nothing_of_the_host(spec: ContainerSpec, place: HostShare) -> None:
-    told = clone_request(spec, replace(place, clone_uid=7), "01A")
+    told = clone_order(spec, replace(place, clone_uid=7))
     assert told == {
-        "id": "01A",
         "uid": 7,
         "groups": ["memory", "pids", "cpu"],
-        "limits": {"core": 0, "fsize": 4194304, "msgqueue": 0, "nofile": 128},
+        "limits": {
+            "core": 0,
+            "fsize": 4194304,
+            "msgqueue": 0,
+            "nofile": 128,
+            "nproc": 24,
+            "sigpending": 256,
+        },
         "exec": False,
         "work": "size=4194304,nr_inodes=64",
     }

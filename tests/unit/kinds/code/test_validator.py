@@ -9,12 +9,13 @@ import pytest
 from pydantic import ValidationError
 
 from assayd.errors import RequestError
+from assayd.kinds.code.from_files import from_files
 from assayd.kinds.code.validator import CodePayload, validator
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import Captured, Cause, Limits, Outcome, Program, RunEnd, RunResult, UnitResult, Usage
 from assayd.policies import PolicySet
-from assayd.ports.validator import FileOptions
+from assayd.ports.command_line import FileOptions
 
 CODE = "data: list\nresult: int = len(data)\n"
 LIMITS = Limits(timeout_s=60, unit_timeout_s=7, memory_bytes=2**28, max_processes=4)
@@ -103,7 +104,7 @@ def test_timeout_that_is_wider_than_the_policy_is_refused(policies: PolicySet) -
 
 def test_command_line_gives_code_inputs_and_options() -> None:
     options = FileOptions(input={"data": [1]}, extra={"timeout_s": "2.5", "requires": "json, csv"})
-    assert validator.from_files({"node.py": CODE.encode()}, options) == {
+    assert from_files({"node.py": CODE.encode()}, options) == {
         "code": CODE,
         "inputs": {"data": [1]},
         "timeout_s": 2.5,
@@ -125,7 +126,7 @@ def test_command_line_gives_code_inputs_and_options() -> None:
 )
 def test_command_line_that_means_no_node_is_refused(files: dict[str, bytes], options: FileOptions) -> None:
     with pytest.raises(RequestError):
-        validator.from_files(files, options)
+        from_files(files, options)
 
 
 def test_plan_is_one_unit_that_gives_the_result(policies: PolicySet) -> None:

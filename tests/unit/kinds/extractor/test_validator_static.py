@@ -13,12 +13,13 @@ from pydantic import ValidationError
 
 from assayd.analysis.worker import run_stages
 from assayd.errors import RequestError
+from assayd.kinds.extractor.from_files import from_files
 from assayd.kinds.extractor.validator import ExtractorPayload, validator
 from assayd.model.policy import ExecutionPolicy, NetworkMode, NetworkPolicy
 from assayd.model.report import StageReport, StageStatus
 from assayd.model.submission import Sample
 from assayd.policies import PolicySet
-from assayd.ports.validator import STDIN, FileOptions
+from assayd.ports.command_line import STDIN, FileOptions
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "extractor"
 PATHS = ("/data/CLIENT-ABC/2024/Q1/report.csv",)
@@ -67,7 +68,7 @@ def test_examples_are_decided_as_listed(
     paths = example["sample_paths"]
     assert isinstance(paths, list)
     files = {name: (EXAMPLES / name).read_bytes()}
-    payload = validator.from_files(files, FileOptions(sample_paths=tuple(paths)))
+    payload = from_files(files, FileOptions(sample_paths=tuple(paths)))
     reports = stages(payload, extractor_policy)
     rules = example.get("rules", [])
     assert isinstance(rules, list)
@@ -164,7 +165,7 @@ def test_a_payload_of_another_form_is_refused(payload: dict[str, object]) -> Non
 def test_a_file_and_sample_paths_make_a_payload() -> None:
     options = FileOptions(sample_paths=("/a", "/b"))
     for name in ("x.py", "answer.md", "answer.txt", STDIN):
-        assert validator.from_files({name: "ü = 1".encode()}, options) == {
+        assert from_files({name: "ü = 1".encode()}, options) == {
             "code": "ü = 1",
             "sample_paths": ["/a", "/b"],
         }
@@ -184,14 +185,14 @@ def test_files_that_make_no_payload_are_refused(
     files: dict[str, bytes], paths: tuple[str, ...], field: str
 ) -> None:
     with pytest.raises(RequestError) as refused:
-        validator.from_files(files, FileOptions(sample_paths=paths))
+        from_files(files, FileOptions(sample_paths=paths))
     assert refused.value.field == field
 
 
 @pytest.mark.parametrize("more", [{"input": {}}, {"extra": {"strict": "no"}}])
 def test_options_that_would_do_nothing_are_refused(more: dict[str, Any]) -> None:
     with pytest.raises(RequestError, match="neither --input nor --option"):
-        validator.from_files({"x.py": b"x = 1"}, FileOptions(sample_paths=("/a",), **more))
+        from_files({"x.py": b"x = 1"}, FileOptions(sample_paths=("/a",), **more))
 
 
 def test_the_default_policy_is_the_shipped_one(policies: PolicySet) -> None:

@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from assayd.errors import RequestError
+from assayd.kinds.fifth.from_files import from_files
 from assayd.kinds.fifth.payload import FifthCase, FifthPayload
 from assayd.kinds.fifth.validator import validator
 from assayd.model.finding import Finding, Layer
@@ -15,7 +16,7 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import Captured, Cause, Limits, Outcome, Program, RunEnd, RunResult, UnitResult
 from assayd.policies import PolicySet
-from assayd.ports.validator import STDIN, FileOptions, Rates
+from assayd.ports.command_line import STDIN, FileOptions
 
 LIMITS = Limits(timeout_s=20, unit_timeout_s=10, memory_bytes=128 * 2**20, max_processes=1)
 POLICY = ExecutionPolicy(name="x")
@@ -58,7 +59,6 @@ def places(found: Sequence[Finding]) -> list[tuple[str, int | None]]:
 
 def rated(code: str, **fields: object) -> tuple[float, Mapping[str, list[str]]]:
     payload = FifthPayload(code=code, **fields)  # type: ignore[arg-type]
-    assert isinstance(validator, Rates)
     rating = validator.rate(payload, findings(payload))
     assert isinstance(rating.feedback, dict)
     return rating.confidence, rating.feedback  # type: ignore[return-value]
@@ -344,14 +344,14 @@ def test_run_that_never_started_passes_nothing() -> None:
 def test_first_file_is_the_program_and_the_others_are_loaded_by_it() -> None:
     options = FileOptions(extra={"libraries": "core,ui", "execute": "true", "strict_mode": "false"})
     files = {"main.fs": b"require own.fs", "own.fs": b": x ( -- ) ;"}
-    assert validator.from_files(files, options) == {
+    assert from_files(files, options) == {
         "code": "require own.fs",
         "files": {"own.fs": ": x ( -- ) ;"},
         "libraries": ["core", "ui"],
         "execute": True,
         "strict_mode": False,
     }
-    assert validator.from_files({STDIN: b"cr"}, FileOptions()) == {"code": "cr"}
+    assert from_files({STDIN: b"cr"}, FileOptions()) == {"code": "cr"}
 
 
 @pytest.mark.parametrize(
@@ -368,4 +368,4 @@ def test_first_file_is_the_program_and_the_others_are_loaded_by_it() -> None:
 )
 def test_command_line_of_another_form_is_refused(files: dict[str, bytes], options: FileOptions) -> None:
     with pytest.raises(RequestError):
-        validator.from_files(files, options)
+        from_files(files, options)

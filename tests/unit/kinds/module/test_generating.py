@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assayd.kinds.module.generating import answered
-from assayd.ports.generatable import Proposal
+from assayd.model.prompting import Proposal
 
 BASE = {
     "manifest": {"version": "1.0.0"},

@@ -11,13 +11,14 @@ from pydantic import ValidationError
 from assayd.analysis.worker import examine
 from assayd.errors import RequestError
 from assayd.kinds.module.samples import ADAPTER, MANIFEST, TESTS
+from assayd.kinds.module.submission import read_files
 from assayd.kinds.module.validator import ModulePayload, PreparedModule, validator
 from assayd.model.finding import Finding, has_errors
 from assayd.model.merge import Ran, decide_verdict, merge_stages
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.run import Cause, Limits, Outcome, Program, RunEnd, RunResult, UnitResult
 from assayd.policies import PolicySet
-from assayd.ports.validator import FileOptions
+from assayd.ports.command_line import FileOptions
 
 LIMITS = Limits(timeout_s=60, unit_timeout_s=30, memory_bytes=2**28, max_processes=4)
 FILES = {"adapter.py": ADAPTER, "test_adapter.py": TESTS}
@@ -306,7 +307,7 @@ description: since 2024-01-01
 )
 def test_folder_is_a_manifest_and_files(name: str, text: bytes) -> None:
     left_out = {"__pycache__/adapter.pyc": b"\xff", ".git/HEAD": b"x", "tests/.cache/x": b"x"}
-    built = validator.from_files({name: text, **SOURCES, **left_out}, FileOptions())
+    built = read_files({name: text, **SOURCES, **left_out}, FileOptions())
     assert built["files"] == FILES
     assert {key: built["manifest"][key] for key in MANIFEST} == MANIFEST  # type: ignore[index]
 
@@ -328,12 +329,12 @@ def test_folder_is_a_manifest_and_files(name: str, text: bytes) -> None:
 )
 def test_folder_that_is_no_module_is_refused(files: dict[str, bytes], said: str) -> None:
     with pytest.raises(RequestError, match=said):
-        validator.from_files({**SOURCES, **files}, FileOptions())
+        read_files({**SOURCES, **files}, FileOptions())
 
 
 def test_options_of_other_kinds_are_refused() -> None:
     with pytest.raises(RequestError, match="takes neither"):
-        validator.from_files({"manifest.json": b"{}"}, FileOptions(sample_paths=("/a",)))
+        read_files({"manifest.json": b"{}"}, FileOptions(sample_paths=("/a",)))
 
 
 def test_a_fix_is_asked_with_the_failed_test_in_view_and_without_the_edits_of_other_files() -> None:

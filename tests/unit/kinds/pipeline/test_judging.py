@@ -7,11 +7,11 @@ import json
 import pytest
 
 from assayd.analysis.shfmt import read_shell
+from assayd.kind import OnFail
 from assayd.kinds.pipeline.validator import validator
 from assayd.model.run import Cause, Output
 from assayd.package_data import share
 from assayd.policies import load_policies
-from assayd.ports.validator import OnFail
 from assayd.static.shell.parse import reader
 from support.texts.pipeline_runs import (
     BASH,

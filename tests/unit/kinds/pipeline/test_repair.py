@@ -1,7 +1,7 @@
 from collections.abc import Mapping
 
 from assayd.kinds import registry
-from assayd.ports.repairable import RepairContext, Worth
+from assayd.model.prompting import RepairContext, Worth
 
 KIND = registry.find("pipeline")
 STEPS = [

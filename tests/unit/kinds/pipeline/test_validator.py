@@ -13,11 +13,11 @@ from pydantic import ValidationError
 
 from assayd.analysis.shfmt import read_shell
 from assayd.errors import RequestError
-from assayd.kinds.pipeline.from_files import SQLITE_HEADER
+from assayd.kinds.pipeline.from_files import SQLITE_HEADER, from_files
 from assayd.kinds.pipeline.payload import PipelinePayload
 from assayd.kinds.pipeline.validator import validator
 from assayd.model.run import Program
-from assayd.ports.validator import FileOptions
+from assayd.ports.command_line import FileOptions
 from assayd.static.shell.parse import reader
 from support.texts.pipeline_runs import (
     BASH,
@@ -73,9 +73,9 @@ def test_rows_of_a_database_file_are_shown_where_that_is_asked_for() -> None:
     files = {"a.sql": b"SELECT 1", "b.db": SQLITE_HEADER}
     asked = FileOptions(extra={"sample_rows": "true"})
     header = base64.b64encode(SQLITE_HEADER).decode()
-    assert validator.from_files(files, asked)["database"] == {"base64": header, "sample_rows": True}
+    assert from_files(files, asked)["database"] == {"base64": header, "sample_rows": True}
     with pytest.raises(RequestError, match="database file"):
-        validator.from_files({"a.sql": b"SELECT 1", "schema.sql": b""}, asked)
+        from_files({"a.sql": b"SELECT 1", "schema.sql": b""}, asked)
 
 
 def test_files_of_a_command_line_become_steps_data_and_a_database(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_files_of_a_command_line_become_steps_data_and_a_database(tmp_path: Path
         "shop": content,
     }
 
-    built = validator.from_files(files, FileOptions(extra={"pipeline_id": "0" * 26}))
+    built = from_files(files, FileOptions(extra={"pipeline_id": "0" * 26}))
 
     assert built == {
         "steps": [
@@ -115,7 +115,7 @@ def test_files_that_make_no_pipeline_are_refused(
     files: dict[str, bytes], options: dict[str, object], words: str
 ) -> None:
     with pytest.raises(RequestError, match=words):
-        validator.from_files(files, FileOptions(**options))  # type: ignore[arg-type]
+        from_files(files, FileOptions(**options))  # type: ignore[arg-type]
 
 
 # The static stages.

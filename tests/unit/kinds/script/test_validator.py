@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from assayd.errors import RequestError
+from assayd.kinds.script.from_files import from_files
 from assayd.kinds.script.validator import ScriptPayload, validator
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import CaseStatus, Judgement
@@ -24,7 +25,7 @@ from assayd.model.run import (
     UnitResult,
 )
 from assayd.policies import PolicySet
-from assayd.ports.validator import FileOptions
+from assayd.ports.command_line import FileOptions
 
 LIMITS = Limits(timeout_s=60, unit_timeout_s=7, memory_bytes=2**28, max_processes=4)
 POLICY = ExecutionPolicy(name="x")
@@ -111,13 +112,13 @@ def test_policy_that_judges_imports_lets_code_start_no_program_and_wants_its_rep
 
 def test_command_line_gives_code_or_a_program_with_its_files() -> None:
     options = FileOptions(extra={"stdin": "x", "collect": "a.csv,b.csv"})
-    assert validator.from_files({"s.py": b"print(1)"}, options) == {
+    assert from_files({"s.py": b"print(1)"}, options) == {
         "code": "print(1)",
         "stdin": "x",
         "collect": ["a.csv", "b.csv"],
     }
     program = FileOptions(extra={"argv": "python3.11 main.py 'a b'"})
-    assert validator.from_files({"main.py": b"1", "raw": b"\xff"}, program) == {
+    assert from_files({"main.py": b"1", "raw": b"\xff"}, program) == {
         "argv": ["python3.11", "main.py", "a b"],
         "files": {"main.py": "1", "raw": {"base64": "/w=="}},
     }
@@ -137,7 +138,7 @@ def test_command_line_gives_code_or_a_program_with_its_files() -> None:
 )
 def test_command_line_that_means_no_script_is_refused(files: dict[str, bytes], options: FileOptions) -> None:
     with pytest.raises(RequestError):
-        validator.from_files(files, options)
+        from_files(files, options)
 
 
 RAISED = {

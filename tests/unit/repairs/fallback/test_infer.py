@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.ports.repairable import TakenField
+from assayd.model.prompting import TakenField
 from assayd.repairs.fallback.infer import COMPUTED, NOT_FOUND, draft
 from assayd.repairs.fallback.rules import apply, write
 

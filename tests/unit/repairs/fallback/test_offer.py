@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from assayd.model.prompting import Taken, TakenField
 from assayd.model.repair import RepairOutcome
-from assayd.ports.repairable import Taken, TakenField
 from assayd.repairs.fallback.offer import MOST_SHOWN, EarlierTry, Trigger, offer, trigger_of
 
 COMPUTED = Taken(

@@ -10,8 +10,8 @@ import pytest
 import structlog
 
 from assayd.errors import ProviderError
+from assayd.model.prompting import Passage
 from assayd.ports.llm import FixRequest
-from assayd.ports.repairable import Passage
 from assayd.repairs.providers.command import CommandProvider
 from assayd.repairs.providers.keys import hide_environment
 

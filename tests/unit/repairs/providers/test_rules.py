@@ -2,8 +2,8 @@ import pytest
 
 from assayd.errors import ProviderError
 from assayd.model.finding import Edit
+from assayd.model.prompting import EditedPassage, Passage
 from assayd.ports.llm import FixRequest
-from assayd.ports.repairable import EditedPassage, Passage
 from assayd.repairs.providers.rules import RulesProvider
 
 TEXT = "one\ntwo\nthree\nfour\n"

@@ -104,6 +104,23 @@ async def test_a_cancelled_deadline_ends_the_run_as_cancelled():
     assert (await conversation.hold(deadline))[0] is RunEnd.CANCELLED
 
 
+async def test_runner_that_gives_up_at_the_end_is_told_like_one_that_does_in_the_middle():
+    fault = encode({"type": "fault", "message": "FrameError: frame too large to send"})
+
+    def reply(header: Header, body: bytes) -> Iterable[bytes]:
+        return [fault] if header["type"] == "finish" else good_runner(header, body)
+
+    _, _, end, detail = await hold(reply)
+    assert (end, detail) == (RunEnd.PROTOCOL, "the runner gave up: FrameError: frame too large to send")
+
+
+async def test_child_that_could_not_be_confined_is_trouble_of_the_engine_and_not_of_the_code():
+    gave_up = encode({"type": "unconfined", "message": "OSError: [Errno 524] prctl"})
+    conversation, _, end, detail = await hold(lambda header, body: [gave_up] if "unit" in header else [])
+    assert (end, detail) == (RunEnd.ENGINE, "engine.unconfined")
+    assert [unit.end for unit in conversation.units] == [UnitEnd.INTERRUPTED]
+
+
 async def test_the_end_of_the_stream_is_a_lost_run():
     _, _, end, _ = await hold(lambda header, body: [b""] if header["type"] == "unit" else [])
     assert end is RunEnd.LOST

@@ -18,7 +18,7 @@ FAMILIES: dict[str, list[list[str]]] = tomllib.loads((HERE / "evasions.toml").re
 _PARTS = re.split(r"^#### (.*)\n", (HERE / "legitimate.txt").read_text(), flags=re.MULTILINE)[1:]
 LEGITIMATE = dict(zip(_PARTS[::2], _PARTS[1::2], strict=True))
 EXAMPLES = {rule.id: rule for rule in RULES if rule.help.startswith("Bad: ") and ". Good: " in rule.help}
-NEEDS_A_HOST = {"curl.url", "curl.option"}
+NEEDS_A_HOST = {"curl.url"}
 
 
 @pytest.mark.parametrize("family", FAMILIES)

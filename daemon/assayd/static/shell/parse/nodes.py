@@ -40,11 +40,6 @@ class Node:
         """Return whether a field is there and true."""
         return self.fields.get(name) is True
 
-    def offset(self, name: str) -> int:
-        """Return a place that a field names; the node's own beginning when it is absent."""
-        found = self.fields.get(name)
-        return found if isinstance(found, int) and not isinstance(found, bool) else self.start
-
     def children(self) -> Iterator[Node]:
         """Return the nodes right below, in no order."""
         for value in self.fields.values():

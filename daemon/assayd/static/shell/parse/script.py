@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from assayd.findings.source_text import line_at, snippet
@@ -12,7 +12,7 @@ from assayd.model.text_limits import shorten
 from assayd.static.shell.parse.nodes import Node
 from assayd.static.shell.parse.resolve import Invocation
 from assayd.static.shell.parse.source import ShellSource
-from assayd.static.shell.parse.variables import Known, Setting
+from assayd.static.shell.parse.words import Known, Setting
 
 _CATEGORIES = {
     "awk": "option",
@@ -25,10 +25,7 @@ _CATEGORIES = {
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ParsedScript:
-    """A parsed script with what is known of it. Rules call `error` and `warn`.
-
-    `deepest` is how many folders below the sandbox directory its cd commands may lead.
-    """
+    """A parsed script with what is known of it. Rules call `error` and `warn`."""
 
     source: ShellSource
     commands: CommandPolicy
@@ -37,7 +34,6 @@ class ParsedScript:
     settings: Sequence[Setting]
     known: Known
     functions: frozenset[str]
-    deepest: float
     findings: list[Finding] = field(default_factory=list)
 
     def error(
@@ -84,9 +80,3 @@ class ParsedScript:
                 edit=edit,
             )
         )
-
-
-def functions_of(nodes: Iterable[Node]) -> frozenset[str]:
-    """Name the functions that a script defines anywhere."""
-    names = (node.node("Name") for node in nodes if node.kind == "FuncDecl")
-    return frozenset(name.text("Value") for name in names if name is not None)

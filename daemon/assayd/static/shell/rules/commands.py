@@ -1,7 +1,6 @@
 """The rules on command words: which commands a script may run.
 
 frob x                  command.not_allowed
-mkdir -p tmp            command.not_allowed     edit: a colon, since that folder is there
 rm x                    command.blocked
 r"m" x                  command.obscured
 $tool x                 command.dynamic
@@ -15,82 +14,23 @@ sleep 1 &               process.not_awaited   (a warning, when nothing waits)
 
 from __future__ import annotations
 
-import difflib
 import re
 
-from assayd.findings.source_text import line_at
-from assayd.model.finding import Edit
+from assayd.did_you_mean import close_names
 from assayd.static.shell.parse.nodes import Node
 from assayd.static.shell.parse.resolve import TOOLS, Invocation, WordForm
 from assayd.static.shell.parse.script import ParsedScript
-from assayd.static.shell.rules.builtins import check_builtin, check_given, takes_options
+from assayd.static.shell.rules.builtins import check_builtin, takes_options
 from assayd.static.shell.rules.operands import check_tool
 
-BUILTINS = frozenset(
-    [
-        ".",
-        ":",
-        "[",
-        "alias",
-        "bg",
-        "bind",
-        "break",
-        "builtin",
-        "caller",
-        "cd",
-        "command",
-        "compgen",
-        "complete",
-        "compopt",
-        "continue",
-        "declare",
-        "dirs",
-        "disown",
-        "echo",
-        "enable",
-        "eval",
-        "exec",
-        "exit",
-        "export",
-        "false",
-        "fc",
-        "fg",
-        "getopts",
-        "hash",
-        "help",
-        "history",
-        "jobs",
-        "kill",
-        "let",
-        "local",
-        "logout",
-        "mapfile",
-        "popd",
-        "printf",
-        "pushd",
-        "pwd",
-        "read",
-        "readarray",
-        "readonly",
-        "return",
-        "set",
-        "shift",
-        "shopt",
-        "source",
-        "suspend",
-        "test",
-        "times",
-        "trap",
-        "true",
-        "type",
-        "typeset",
-        "ulimit",
-        "umask",
-        "unalias",
-        "unset",
-        "wait",
-    ]
-)
+BUILTINS = frozenset((
+    ".", ":", "[", "alias", "bg", "bind", "break", "builtin", "caller", "cd", "command", "compgen",
+    "complete", "compopt", "continue", "declare", "dirs", "disown", "echo", "enable", "eval", "exec",
+    "exit", "export", "false", "fc", "fg", "getopts", "hash", "help", "history", "jobs", "kill", "let",
+    "local", "logout", "mapfile", "popd", "printf", "pushd", "pwd", "read", "readarray", "readonly",
+    "return", "set", "shift", "shopt", "source", "suspend", "test", "times", "trap", "true", "type",
+    "typeset", "ulimit", "umask", "unalias", "unset", "wait",
+))  # fmt: skip
 """All builtins of bash 5.2."""
 
 _FREE_NAMES = frozenset(
@@ -111,45 +51,14 @@ _INSTEAD = {
     "kill": "Leave it out, and start nothing in the background.",
     "wget": "Use curl, where the policy opens hosts.",
     "sudo": "Leave sudo out and run the command itself.",
-    "mkdir": "Write into data/, tmp/, scripts/ or logs/, which are there.",
-    "tee": "Write with > and show the file with cat.",
-    "tr": "Use sed 'y/abc/xyz/', ${name^^}, ${name,,} or awk's toupper() and gsub().",
-    "sleep": "Leave it out.",
-    "basename": "Use ${path##*/}.",
-    "dirname": "Use ${path%/*}.",
-    "seq": "Use {1..9} or for ((i = 1; i <= 9; i++)).",
-    "ls": "Use a pattern: for file in data/*; do …; done, or printf '%s\\n' data/*.",
-    "find": "Use patterns: data/*.csv, and data/**/*.csv after shopt -s globstar.",
-    "xargs": "Use a loop: while IFS= read -r line; do …; done.",
-    "bc": "Use awk 'BEGIN { print … }' or $(( … )).",
-    "expr": "Use $(( … )) or ${name#…}.",
     "python": "Use awk; jq for JSON, a SQL step for tables.",
     "python3": "Use awk; jq for JSON, a SQL step for tables.",
     "perl": "Use awk or sed.",
-    "jq": "Use awk, or a SQL step with json_extract().",
     "sqlite3": "Write a step of type sql.",
     "bash": "Write the commands into this script, or a function.",
     "sh": "Write the commands into this script, or a function.",
     "gawk": "Write awk.",
     "mawk": "Write awk.",
-    "egrep": "Write grep -E.",
-    "fgrep": "Write grep -F.",
-    "touch": "Write : > file.",
-    "tac": "Use awk '{ line[NR] = $0 } END { for (i = NR; i; i--) print line[i] }'.",
-    "paste": "Use awk.",
-    "join": "Use awk, or a SQL step.",
-    "nl": "Use cat -n or awk '{ print NR, $0 }'.",
-    "rev": "Use awk.",
-    "diff": "Use grep -vxFf one two, or awk.",
-    "comm": "Use grep -xFf one two, or awk.",
-    "less": "Use cat.",
-    "more": "Use cat.",
-    "mktemp": "Choose a name in tmp/: every run has a directory of its own.",
-    "ln": "Use cp.",
-    "env": "Write NAME=value before the command.",
-    "nohup": "Leave it out.",
-    "timeout": "Leave it out: a step has a deadline of its own.",
-    "time": "Write the keyword time, without a path.",
 }
 
 
@@ -170,7 +79,6 @@ def check_invocation(script: ParsedScript, call: Invocation) -> None:
     elif call.prefixes[-1:] == ("builtin",):
         _check_builtin(script, call)
     elif call.name in script.functions and call.prefixes[-1:] != ("command",):
-        check_given(script, call)
         if _is_tool(script, call) and call.name not in BUILTINS:
             check_tool(script, call)  # it runs where the function is not made yet
     elif call.name in script.commands.blocked:
@@ -186,30 +94,12 @@ def check_invocation(script: ParsedScript, call: Invocation) -> None:
 
 def _refuse_unknown(script: ParsedScript, call: Invocation) -> None:
     message = f"The command {call.name} is not allowed."
-    edit = script.replacing(call.word, _RENAMED[call.name]) if _can_rename(script, call.name) else None
-    edit = edit or _without_mkdir(script, call)
+    other = _RENAMED.get(call.name)
+    edit = script.replacing(call.word, other) if other in script.commands.allowed else None
     script.error(call.word, "command.not_allowed", message, _advice(script, call.name), edit=edit)
 
 
-_MADE = re.compile(r"[ \t]*mkdir(?:[ \t]+-p)?(?:[ \t]+(?:\./)?(?:data|tmp|scripts|logs)/?)+[ \t]*")
-
-
-def _without_mkdir(script: ParsedScript, call: Invocation) -> Edit | None:
-    """``mkdir -p tmp`` on a line of its own -> ``:``, since that folder is there."""
-    line, _ = script.source.place(call.word.start)
-    whole = line_at(script.source.text, line) or ""
-    elsewhere = any(each.name in {"cd", "pushd"} for each in script.calls)
-    if call.name != "mkdir" or elsewhere or not _MADE.fullmatch(whole):
-        return None
-    indent = whole[: len(whole) - len(whole.lstrip())]
-    return Edit(start_line=line, end_line=line, replacement=f"{indent}:")
-
-
-_RENAMED = {"gawk": "awk", "mawk": "awk", "egrep": "grep -E", "fgrep": "grep -F"}
-
-
-def _can_rename(script: ParsedScript, name: str) -> bool:
-    return name in _RENAMED and _RENAMED[name].split()[0] in script.commands.allowed
+_RENAMED = {"gawk": "awk", "mawk": "awk"}
 
 
 def _is_tool(script: ParsedScript, call: Invocation) -> bool:
@@ -244,7 +134,7 @@ def _advice(script: ParsedScript, name: str) -> str:
     if name in _INSTEAD:
         return _INSTEAD[name]
     names = sorted(script.commands.allowed | script.commands.builtins | script.functions)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
+    close = close_names(name, names)
     return (f"Did you mean {close[0]}? " if close else "") + _allowed(script)
 
 
@@ -254,9 +144,8 @@ def _allowed(script: ParsedScript) -> str:
 
 def check_function(script: ParsedScript, node: Node) -> None:
     """Judge the name of a function; its body is judged like all other commands."""
-    name_node = node.node("Name")
+    name_node, commands = node.node("Name"), script.commands
     name = name_node.text("Value") if name_node is not None else ""
-    commands = script.commands
     hidden = (commands.blocked | BUILTINS) - _FREE_NAMES
     if name in hidden or (name in commands.allowed and name in BUILTINS and name not in _FREE_NAMES):
         message = f"The function {name} hides the command of that name."

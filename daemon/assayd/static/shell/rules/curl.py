@@ -1,13 +1,14 @@
-"""The rules on curl: only where the policy opens hosts, only to those, and files stay inside.
+"""The rules on curl: only if the policy opens hosts, and only to those hosts.
 
 curl https://a.example/x                     curl.no_network   (without an allowlist)
 curl https://a.example/x || cat data/x       curl.falls_back   (a warning)
 curl https://other.example/x                 curl.url
 curl "$url"                                  curl.url
 curl https://ruled.example/                  curl.url          (listed with paths: plain HTTP only)
-curl --proxy p https://a.example/x           curl.option
 curl -o /etc/x https://a.example/x           path.outside
-curl -d @/etc/passwd https://a.example/x     path.outside
+
+The relay decides again at run time, by host, port and path. A step has no other network egress, whatever
+options curl is passed.
 """
 
 from __future__ import annotations
@@ -19,20 +20,15 @@ from assayd.model.policy import HttpRule, NetworkMode
 from assayd.static.shell.parse.options import ArgumentValue, ShellOption, Syntax, parse
 from assayd.static.shell.parse.resolve import Invocation
 from assayd.static.shell.parse.script import ParsedScript
-from assayd.static.shell.parse.words import ANY, HOME, is_known
+from assayd.static.shell.parse.words import is_known
 from assayd.static.shell.rules.paths import PathUse, judge_path
 
-# Those that may be given; another one is refused, since curl has some two hundred and fifty.
 SYNTAX = Syntax(
-    short="A:d:e:fGH:IiLm:Oo:RrsSvw:X:",
-    long="compressed connect-timeout= data= data-ascii= data-binary= data-raw= data-urlencode= fail "
-    "fail-with-body get head header= include json= location max-filesize= max-redirs= max-time= output= "
-    "output-dir= range= referer= remote-name remote-time request= retry= retry-all-errors "
-    "retry-connrefused retry-delay= retry-max-time= show-error silent speed-limit= speed-time= url= "
-    "url-query= user-agent= verbose write-out=",
-)
-_BODY = frozenset(
-    ("-d", "--data", "--data-ascii", "--data-binary", "--data-urlencode", "--json", "-H", "--header")
+    short="A:d:e:H:K:m:o:r:T:u:w:X:x:",
+    long="cacert connect-timeout config data data-ascii data-binary data-raw data-urlencode header json "
+    "max-filesize max-redirs max-time output output-dir proxy range referer request resolve retry "
+    "retry-delay retry-max-time speed-limit speed-time unix-socket upload-file url url-query user "
+    "user-agent write-out",
 )
 _URL = re.compile(
     r"(?P<scheme>https?)://(?P<host>[A-Za-z0-9.-]+)(?::(?P<port>[0-9]+))?(?P<rest>[/?#].*)?", re.DOTALL
@@ -46,19 +42,15 @@ def check(script: ParsedScript, call: Invocation, arguments: Sequence[ArgumentVa
         _refuse(script, call)
         return
     parsed = parse(SYNTAX, arguments)
-    for option in parsed.unknown:
-        message = f"curl may not be used with {option.name}."
-        suggestion = "Use only: -s -S -f -L -o -O -H -d -X -G -m, --retry, --compressed and the like."
-        script.error(option.node, "curl.option", message, suggestion)
     for option in parsed.options:
-        _check_option(script, option)
+        _check_file(script, option)
     urls = [option.value for option in parsed.given("--url") if option.value is not None]
     for url in (*parsed.operands, *urls):
         _check_url(script, url)
 
 
 def _refuse(script: ParsedScript, call: Invocation) -> None:
-    """Report that there is no network: a warning where the script says what it does then."""
+    """Report that there is no network: a warning if the script says what it does then."""
     message = "curl has nothing to reach: the policy opens no host."
     if _is_guarded(script, call):
         words = f"{message} What stands for that case runs."
@@ -71,7 +63,7 @@ def _refuse(script: ParsedScript, call: Invocation) -> None:
 
 
 def _is_guarded(script: ParsedScript, call: Invocation) -> bool:
-    """Return whether a script goes on where a command fails: ``curl … || cat f``, ``if curl …; then``."""
+    """Return whether a script continues if a command fails: ``curl … || cat f``, ``if curl …; then``."""
     for node in script.source.nodes:
         if node.kind == "BinaryCmd" and node.text("Op") == "||":
             tried = [node.node("X")]
@@ -84,17 +76,10 @@ def _is_guarded(script: ParsedScript, call: Invocation) -> bool:
     return False
 
 
-def _check_option(script: ParsedScript, option: ShellOption) -> None:
+def _check_file(script: ParsedScript, option: ShellOption) -> None:
     value = option.value.value if option.value is not None else ""
     if option.name in {"-o", "--output", "--output-dir"} and value != "-":
         judge_path(script, option.node, value, PathUse.WRITES, f"curl {option.name}")
-    elif option.name in _BODY:
-        path = value.partition("@")[2] if option.name == "--data-urlencode" else value.removeprefix("@")
-        if path not in {value, "-"} and not value.startswith(ANY):
-            judge_path(script, option.node, path, PathUse.READS, f"curl {option.name}")
-    elif option.name in {"-w", "--write-out"} and (value.startswith("@") or "%output{" in value):
-        message = "What curl writes out may name no file."
-        script.error(option.node, "curl.option", message, "Give -w its format in plain text.")
 
 
 def _check_url(script: ParsedScript, url: ArgumentValue) -> None:
@@ -120,9 +105,6 @@ def _check_url(script: ParsedScript, url: ArgumentValue) -> None:
     elif port not in network.ports:
         ports = ", ".join(str(each) for each in sorted(network.ports))
         script.error(url.node, "curl.url", f"Port {port} is not open.", f"Use one of: {ports}.")
-    elif re.search(r"[\[\]{}]", rest) or HOME in url.value:
-        message = "curl expands brackets and braces in addresses."
-        script.error(url.node, "curl.url", message, "Encode them: %5B %5D %7B %7D.")
     elif is_known(rest) and not any(_allows(rule, rest) for rule in rules):
         paths = ", ".join(sorted(path for rule in rules if rule is not None for path in rule.paths))
         message = f"The path of this address is not open on {host}."

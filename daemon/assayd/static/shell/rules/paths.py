@@ -1,4 +1,4 @@
-"""Where a path leads, by its text: into the sandbox directory or out of it.
+"""Where a path leads, by its text: into the sandbox directory or out of it; and the rules on redirections.
 
 data/sales.csv          inside
 /sandbox/tmp/x          inside
@@ -7,23 +7,25 @@ data/sales.csv          inside
 ../x                    path.outside
 ~/x                     inside: the sandbox directory is the home of a step
 ~root/x                 path.outside
-"$unknown"              path.undecided   (a warning, where something is written)
+"$unknown"              path.undecided   (a warning, if something is written)
 /dev/tcp/host/80        redirect.network
+ls > /etc/x             path.outside
+ls >& "$fd"             path.undecided   (a warning)
 """
 
 from __future__ import annotations
 
 import re
 from enum import StrEnum
-from math import inf
 
 from assayd.static.shell.parse.nodes import Node
 from assayd.static.shell.parse.script import ParsedScript
-from assayd.static.shell.parse.words import ANY, HOME, visible
+from assayd.static.shell.parse.words import ANY, HOME, arguments_of, values_of, visible
 
 SANDBOX = "/sandbox"
 """Where the engine mounts the only writable place, and where steps begin."""
 
+_DESCRIPTOR = re.compile(r"[0-9\x01]*-?")
 _DEVICE = re.compile(r"/dev/(null|stdin|stdout|stderr|fd/[0-9\x01]+)")
 _NETWORK = re.compile(r"/+dev/+(tcp|udp)(/.*)?", re.DOTALL)
 
@@ -58,7 +60,7 @@ def where(path: str) -> Where:
     """Return where a value, as `words` gives it, leads when it is used as a path."""
     if path.startswith(HOME):
         rest = path[len(HOME) :]
-        return Where.INSIDE if rest[:1] in {"", "/"} and _stays(rest) else Where.OUTSIDE
+        return Where.INSIDE if rest[:1] in {"", "/"} and not climbs(rest) else Where.OUTSIDE
     if path.startswith(ANY):
         return Where.UNDECIDED
     if _DEVICE.fullmatch(path):
@@ -67,12 +69,8 @@ def where(path: str) -> Where:
         return Where.NETWORK
     if path.startswith("/"):
         inside = path == SANDBOX or path.startswith(SANDBOX + "/")
-        return Where.INSIDE if inside and _stays(path[len(SANDBOX) :]) else Where.OUTSIDE
-    return Where.INSIDE if _stays(path) else Where.OUTSIDE
-
-
-def _stays(path: str) -> bool:
-    return climbs(path) == 0
+        return Where.INSIDE if inside and not climbs(path[len(SANDBOX) :]) else Where.OUTSIDE
+    return Where.INSIDE if not climbs(path) else Where.OUTSIDE
 
 
 def climbs(path: str) -> int:
@@ -87,12 +85,12 @@ def climbs(path: str) -> int:
     return -lowest
 
 
-def descends(path: str) -> float:
-    """Return how many folders a path leads down at most."""
-    if where(path) is Where.UNDECIDED:
-        return inf
-    parts = [part for part in path.removeprefix(SANDBOX).split("/") if part not in {"", "."}]
-    return max(0, len(parts) - 2 * parts.count(".."))
+def _enters_folders(script: ParsedScript) -> bool:
+    """Return whether a script changes to folders below: what ``..`` is depends on where it is then."""
+    entered = (call.arguments[0] for call in script.calls if call.name in {"cd", "pushd"} and call.arguments)
+    return any(
+        where(value) is not Where.OUTSIDE for word in entered for value in values_of(word, script.known)
+    )
 
 
 def judge_path(script: ParsedScript, node: Node, path: str, use: PathUse, what: str) -> None:
@@ -109,7 +107,7 @@ def judge_path(script: ParsedScript, node: Node, path: str, use: PathUse, what: 
     if place is Where.NETWORK:
         message = f"{what} uses {visible(path)}, a network connection."
         script.error(node, "redirect.network", message, "Do without the network; read from files in data/.")
-    elif place is Where.OUTSIDE and not path.startswith(("/", HOME)) and climbs(path) <= script.deepest:
+    elif place is Where.OUTSIDE and not path.startswith(("/", HOME)) and _enters_folders(script):
         message = f"Whether {what} stays inside depends on the folder that cd left it in: {visible(path)}."
         suggestion = "Stay in the sandbox directory and write data/…, or use ( cd data && … )."
         script.warn(node, "path.undecided", message, suggestion)
@@ -126,3 +124,15 @@ def _advice(path: str) -> str:
     if path.startswith("/tmp"):  # noqa: S108 - a word of the script
         return "Use the folder tmp/ of the sandbox directory: write tmp/… instead of /tmp/…."
     return "Use paths below the sandbox directory, without a leading slash: data/, tmp/, logs/."
+
+
+def check_redirection(script: ParsedScript, node: Node) -> None:
+    """Judge the target of a redirection; here-documents and here-strings have none."""
+    operator, word = node.text("Op"), node.node("Word")
+    if word is None or operator in {"<<", "<<-", "<<<"}:
+        return
+    use = PathUse.READS if operator in {"<", "<&"} else PathUse.WRITES
+    for target in arguments_of(word, script.known):
+        for value in target.values:
+            if operator not in {">&", "<&"} or not _DESCRIPTOR.fullmatch(value):
+                judge_path(script, word, value, use, operator)

@@ -33,27 +33,10 @@ _ERRORS = (
     ("path.outside", "A path outside the sandbox directory", "Bad: cat /etc/passwd. Good: cat data/x."),
     ("redirect.network", "A network connection by a path", "Bad: cat < /dev/tcp/h/80. Good: cat < data/x."),
     ("variable.protected", "A variable that scripts may not set", "Bad: PATH=tmp. Good: path=tmp."),
-    ("variable.ifs", "IFS set to what is not known", "Bad: IFS=$x. Good: IFS=, read -r a b."),
     ("variable.dynamic_name", "A variable whose name is known only then", 'Bad: read "$x". Good: read -r x.'),
-    (
-        "variable.read_twice",
-        "A list in quotes that a declaration expands once more",
-        "Bad: declare -a x='($(cat f))'. Good: x=($(cat f)).",
-    ),
-    (
-        "variable.nameref",
-        "A variable that stands for one not known",
-        "Bad: declare -n x=$y. Good: declare -n x=y.",
-    ),
     ("expansion.prompt", "An expansion that runs its value", "Bad: ${x@P}. Good: $x."),
     ("expansion.indirect", "An expansion of a variable named elsewhere", "Bad: ${!x}. Good: ${map[$x]}."),
-    (
-        "shell.ambiguous",
-        "A text that bash may expand",
-        'Bad: "${x:-\'$(cat f)\'}". Good: y=$(cat f); "${x:-$y}".',
-    ),
     ("quote.locale", "A text that a catalogue may replace", 'Bad: $"text". Good: "text".'),
-    ("arithmetic.hidden_command", "A text that arithmetic runs", "Bad: x='a[$(cat f)]'. Good: x=$(cat f)."),
     (
         "awk.execute",
         "An awk program that runs a command",
@@ -79,7 +62,6 @@ _ERRORS = (
     ("sed.unreadable", "A sed script that cannot be read", "Bad: sed 's/a/b'. Good: sed 's/a/b/'."),
     ("curl.no_network", "curl without an open host", "Bad: curl https://a.example. Good: files under data/."),
     ("curl.url", "An address that is not open", 'Bad: curl "$url". Good: curl "https://open.example/$path".'),
-    ("curl.option", "An option of curl that is not allowed", "Bad: curl -K f. Good: curl -sS -o data/x URL."),
 )
 _WARNINGS = (
     (
@@ -97,7 +79,6 @@ _WARNINGS = (
         "curl without an open host, and something in its place",
         "Bad: curl https://a.example || cat data/x. Good: cat data/x.",
     ),
-    ("variable.ifs_kept", "IFS set for the rest of a script", "Bad: IFS=,. Good: IFS=, read -r a b."),
     ("argument.undecided", "Arguments that may be options", 'Bad: sort $x. Good: sort "$x".'),
     ("sed.undecided", "A value inside a sed script", 'Bad: sed "s/a/$x/". Good: awk -v x="$x" \'…\'.'),
     ("process.not_awaited", "A process that nothing waits for", "Bad: cat f &. Good: cat f & wait."),

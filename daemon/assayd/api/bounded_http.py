@@ -1,0 +1,273 @@
+"""HTTP/1.1 with bounds on what one connection can have the server do, whoever is at its other end.
+
+uvicorn's fast protocol has none of these bounds: it parses all of a read at once, and makes a request of each
+head in it, even if the client has gone. Here a read is parsed in small pieces, connections in turn; what
+follows a request waits unparsed until that is answered; and what exceeds a bound is refused with 400.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httptools
+from uvicorn._types import ASGI3Application
+from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from assayd.api.joined_answer import JoinedAnswer
+from assayd.api.turns import Turns
+
+MAX_HEAD_BYTES = 64 * 2**10
+"""Request line and headers together; trailers after a body as well."""
+MAX_HEADERS = 128
+MAX_WAITING = 16
+"""Requests of one connection that were parsed and wait for the answers before them."""
+HEAD_S = 30.0
+"""How long the headers of a request may take."""
+PIECE_BYTES = 4 * 2**10
+"""Parsed in one turn: at most some hundred heads or chunks, which take less than a millisecond."""
+BODY_PIECE_BYTES = 64 * 2**10
+"""The same inside a body of known length, which has nothing to parse."""
+HELD_BYTES = 64 * 2**10
+"""Read ahead while a request is being answered; above this, nothing more is read."""
+
+
+class _Refusal(Exception):
+    """What the parser found is too much."""
+
+
+class _Flow(FlowControl):
+    """Pauses the parser in the place of the transport, so that the end of a connection is always seen."""
+
+    def __init__(self, transport: asyncio.Transport, connection: BoundedHttpTools) -> None:
+        super().__init__(transport)
+        self._connection = connection
+
+    def pause_reading(self) -> None:
+        """Leave what has been read unparsed."""
+        self.read_paused = True
+
+    def resume_reading(self) -> None:
+        """Parse what has been read."""
+        self.read_paused = False
+        self._connection.go_on()
+
+
+class BoundedHttpTools(HttpToolsProtocol):
+    """uvicorn's fast protocol, in turns and with bounds."""
+
+    turns: Turns
+    """Shared by all connections of one server."""
+    silence_s = 30.0
+    """How long an answer may wait for a client that doesn't read it."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.limit_concurrency = None  # uvicorn's own refusal comes after the parsing, for operators as well
+        self.user: int = 0
+        self.task: asyncio.Task[None] | None = None
+        self.is_lost = False
+        self._key = str(id(self))
+        self._held = bytearray()
+        self._reading_paused = False
+        self._settling = False
+        self._body_left = 0
+        self._head_bytes = 0
+        self._in_head = False
+        self._head_due: asyncio.TimerHandle | None = None
+        self._unread_due: asyncio.TimerHandle | None = None
+        self._answering: RequestResponseCycle | None = None
+        self._next: tuple[RequestResponseCycle, ASGI3Application] | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the time limit for the first headers."""
+        super().connection_made(transport)
+        self.flow = _Flow(transport, self)
+        self._expect_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Hold what has arrived until it is this connection's turn."""
+        if self.transport.is_closing():
+            return
+        self._unset_keepalive_if_required()
+        self._held += data
+        self.go_on()
+        if len(self._held) > HELD_BYTES and not self._reading_paused and not self.transport.is_closing():
+            self._reading_paused = True
+            self.transport.pause_reading()
+
+    def go_on(self) -> None:
+        """Take a turn if there is something to do."""
+        if self._settling:
+            return
+        if self._next is not None or (self._held and self._may_parse()):
+            self.turns.take(self.user, self._key, self._work)
+
+    def _may_parse(self) -> bool:
+        """Return whether what is held belongs to the request that is being answered, or follows none."""
+        cycle = self._answering
+        has_ended = cycle is None or cycle.response_complete
+        return (has_ended or (cycle is self.cycle and cycle.more_body)) and not self.flow.read_paused
+
+    def _work(self) -> None:
+        """Start a request, or parse a piece and start the request in it."""
+        if self.parser is None or self.transport.is_closing():
+            return
+        if self._next is None:
+            size = max(PIECE_BYTES, min(BODY_PIECE_BYTES, self._body_left))
+            piece = bytes(self._held[:size])
+            del self._held[:size]
+            self._parse(piece)
+        if self._next is not None:
+            self._start(*self._next)
+        if self._reading_paused and len(self._held) <= HELD_BYTES and not self.transport.is_closing():
+            self._reading_paused = False
+            self.transport.resume_reading()
+        if not self.transport.is_closing():
+            self._watch_head()
+            self.go_on()
+
+    def _parse(self, piece: bytes) -> None:
+        self._head_bytes += len(piece)
+        try:
+            self.parser.feed_data(piece)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self.refuse("The headers are too large.")
+        except httptools.HttpParserUpgrade:  # to what isn't spoken here; what follows is no HTTP
+            self._held.clear()
+            self.cycle.keep_alive = False
+        except httptools.HttpParserError as problem:
+            reason = problem.__context__
+            self.refuse(str(reason) if isinstance(reason, _Refusal) else "Invalid HTTP request received.")
+
+    def refuse(self, message: str) -> None:
+        """Answer 400 and close. What was parsed before and isn't answered yet is dropped."""
+        self._held.clear()
+        self.pipeline.clear()
+        self._next = None
+        cycle = self._answering
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
+            if cycle.response_started:  # nothing can be said in the middle of an answer
+                self.transport.close()
+                return
+        self.send_400_response(message)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        """Leave a request to be started when it is its turn; at most one is started before it is answered."""
+        self._next = cycle, app
+
+    def _start(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._next = None
+        self._answering = cycle
+        self.task = self.loop.create_task(cycle.run_asgi(app))
+        self.tasks.add(self.task)
+        self.task.add_done_callback(self._end_task)
+
+    def _end_task(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        if task is self.task:
+            self.task = None
+            self.ended()
+
+    def ended(self) -> None:
+        """Notice that a request ended, or the connection; for those who count them."""
+
+    def on_response_complete(self) -> None:
+        """Go on with what was sent meanwhile."""
+        self._settling = True
+        super().on_response_complete()
+        self._settling = False
+        if self._held or self._next is not None:
+            self._unset_keepalive_if_required()
+            self.loop.call_soon(self.go_on)  # later: the end of this answer isn't written yet
+        elif not self.transport.is_closing():
+            self._watch_head()
+
+    def on_message_begin(self) -> None:
+        """Refuse the request if too many wait before it."""
+        if len(self.pipeline) >= MAX_WAITING:
+            raise _Refusal(f"More than {MAX_WAITING} requests wait for their answers.")
+        self._in_head = True
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Count headers: each costs far more than its bytes."""
+        if len(self.headers) >= MAX_HEADERS:
+            raise _Refusal(f"The request has more than {MAX_HEADERS} headers.")
+        if name.lower() == b"content-length" and value.isdigit():
+            self._body_left = int(value)
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Count anew; a body may follow, and headers again after it."""
+        self._head_bytes = 0
+        self._in_head = False
+        self._stop_expecting()
+        super().on_headers_complete()
+        self.cycle.__class__ = JoinedAnswer
+
+    def on_body(self, body: bytes) -> None:
+        """Count anew: the body has a bound of its own."""
+        self._head_bytes = 0
+        self._body_left -= len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Count anew: the next request of this connection begins."""
+        self._head_bytes = self._body_left = 0
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        """Wait for a client that is slow to read, but not for ever: it holds a connection and memory."""
+        self._unread_due = self.loop.call_later(self.silence_s, self.transport.abort)
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        self._stop_waiting()
+        super().resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop at once: what this client asked for is wanted by nobody any more."""
+        self.is_lost = True
+        self._stop_expecting()
+        self._stop_waiting()
+        self.turns.forget(self._key)
+        self._held.clear()
+        self.pipeline.clear()
+        self._next = None
+        if self._answering is not None and not self._answering.response_complete:
+            self._answering.disconnected = True
+            self._answering.message_event.set()
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
+        self.ended()
+
+    def _watch_head(self) -> None:
+        """Start the time limit for headers that have begun and don't wait for an answer before them."""
+        if self._in_head and self._head_due is None and not self._held and not self.pipeline:
+            self._expect_head()
+
+    def _stop_waiting(self) -> None:
+        if self._unread_due is not None:
+            self._unread_due.cancel()
+            self._unread_due = None
+
+    def _expect_head(self) -> None:
+        self._head_due = self.loop.call_later(HEAD_S, self.transport.close)
+
+    def _stop_expecting(self) -> None:
+        if self._head_due is not None:
+            self._head_due.cancel()
+            self._head_due = None

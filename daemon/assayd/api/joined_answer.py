@@ -1,0 +1,69 @@
+"""Sends an answer's head and the beginning of its body together."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGISendEvent, HTTPResponseStartEvent
+
+
+class _Together:
+    """A transport that writes all that it is given at once, when it is asked to."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self.transport = transport
+        self._held: list[bytes] = []
+
+    def write(self, content: bytes) -> None:
+        """Hold what is to be written."""
+        self._held.append(content)
+
+    def is_closing(self) -> bool:
+        """Return whether it is being closed."""
+        return self.transport.is_closing()
+
+    def close(self) -> None:
+        """Write, and close."""
+        self.flush()
+        self.transport.close()
+
+    def flush(self) -> None:
+        """Write what is held."""
+        held, self._held = self._held, []
+        if any(held):
+            self.transport.write(b"".join(held))
+
+
+class JoinedAnswer(RequestResponseCycle):
+    """Sends the head of an answer of known length together with the beginning of its body.
+
+    The server writes each by itself: the client would wake up twice, and read half an answer first.
+    """
+
+    _head: ASGISendEvent | None = None
+
+    async def send(self, message: ASGISendEvent) -> None:
+        """Send a part of the answer, or hold its head until there is a body."""
+        if message["type"] == "http.response.start" and _has_length(message):
+            self._head = message
+            return
+        head, self._head = self._head, None
+        if head is None:
+            await super().send(message)
+            return
+        together = _Together(self.transport)
+        self.transport = cast("asyncio.Transport", together)
+        try:
+            await super().send(head)
+            await super().send(message)
+        finally:
+            together.flush()
+            self.transport = together.transport
+
+
+def _has_length(start: HTTPResponseStartEvent) -> bool:
+    return any(name == b"content-length" for name, _ in start.get("headers", ()))

@@ -1,0 +1,37 @@
+"""Keeps answers that are the same for everyone, so that asking often doesn't make them often."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+T = TypeVar("T")
+
+SHARE = 10
+"""A kept answer that can change takes at most a tenth of the event loop's time."""
+
+
+class KeptAnswers:
+    """The last answer of each name."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kept: dict[str, tuple[float, object]] = {}
+
+    def get(self, name: str, make: Callable[[], T], *, changes: bool = True) -> T:
+        """Return an answer, made anew unless it is kept.
+
+        Args:
+            name: of the answer; from a closed set.
+            make: makes it.
+            changes: keep it for ten times as long as it took to make; otherwise for ever.
+        """
+        now = self._clock()
+        until, answer = self._kept.get(name, (-math.inf, None))
+        if now >= until:
+            answer = make()
+            done = self._clock()
+            self._kept[name] = (done + SHARE * (done - now) if changes else math.inf, answer)
+        return cast("T", answer)

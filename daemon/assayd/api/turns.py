@@ -1,0 +1,54 @@
+"""Whose input is worked on next: a few pieces per turn of the event loop, users in turn.
+
+Parsing and starting a request takes processor time before anything is known about it. Without turns, a user
+with many connections that send at the same moment keeps all others waiting for all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from assayd.fair_queue import FairQueue
+
+PIECES = 8
+"""Pieces of work that are done in one turn of the event loop."""
+
+
+class Turns:
+    """The pieces of work that wait, of all connections of one server."""
+
+    def __init__(self) -> None:
+        self._waiting: FairQueue[Callable[[], None]] = FairQueue()
+        self._left = PIECES
+        self._is_due = False
+
+    def take(self, user: int, key: str, work: Callable[[], None]) -> None:
+        """Do this work now, or in a later turn. A key that waits already isn't queued twice."""
+        if key in self._waiting:
+            return
+        self._expect_next()
+        if self._left and not len(self._waiting):
+            self._left -= 1
+            work()
+        else:
+            self._waiting.put(user, "", key, work)
+
+    def forget(self, key: str) -> None:
+        """Drop the work under this key, if it still waits."""
+        if key in self._waiting:
+            self._waiting.remove(key)
+
+    def _expect_next(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._begin)
+
+    def _begin(self) -> None:
+        """Begin a turn of the event loop with what waits."""
+        self._is_due = False
+        self._left = PIECES
+        while self._left and len(self._waiting):
+            self._expect_next()  # before the work: an error in it must not leave the others waiting
+            self._left -= 1
+            self._waiting.pop()()

@@ -1,0 +1,101 @@
+"""Whether the daemon accepts attempts, and why not: the one answer that all interfaces show.
+
+Decides from three sources: whether the daemon stops, whether attempts can be run (`Readiness`), and whether
+there is room for their bundles (`DiskQuota`). /readyz, the gauge, doctor, the service manager, the log and
+admission ask here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NoReturn
+
+import structlog
+
+from assayd.attempts.disk_quota import MIB, DiskQuota
+from assayd.errors import RequestError
+from assayd.ports.service import Health, HealthRow
+
+log = structlog.get_logger()
+
+LOOKED_EVERY_S = 1.0
+STOPPING = "the daemon is stopping"
+
+
+class Acceptance:
+    """Knows whether attempts are accepted.
+
+    Args:
+        runs: whether attempts can be run, and why not.
+        quota: knows the room for bundles.
+    """
+
+    def __init__(self, runs: Callable[[], tuple[bool, str]], quota: DiskQuota) -> None:
+        self._runs = runs
+        self._quota = quota
+        self._disk_problem = ""
+        self._told = ""
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Accept nothing more."""
+        self._stopping = True
+        self._tell()
+
+    def now(self) -> tuple[bool, str]:
+        """Return whether attempts are accepted, and why not. The disk counts as it was at the last look."""
+        if self._stopping:
+            return False, STOPPING
+        runs, reason = self._runs()
+        return (False, reason) if not runs else (not self._disk_problem, self._disk_problem)
+
+    async def look(self) -> tuple[bool, str]:
+        """Look at the disk, and return whether attempts are accepted, and why not."""
+        try:
+            await self._quota.require_room()
+        except RequestError as refusal:
+            self._disk_problem = refusal.message
+        else:
+            self._disk_problem = ""
+        self._tell()
+        return self.now()
+
+    async def require(self) -> None:
+        """See that attempts are accepted. Raises: RequestError ``not_ready``."""
+        accepts, reason = await self.look()
+        if not accepts:
+            raise RequestError("not_ready", reason, retryable=True)
+
+    async def keep_looking(self) -> NoReturn:
+        """Look again and again, so that those who do not look see the disk as it is."""
+        while True:
+            await self.look()
+            await asyncio.sleep(LOOKED_EVERY_S)
+
+    async def rows(self) -> list[HealthRow]:
+        """Return what doctor says of it: a row for the disk, and one while the daemon stops."""
+        await self.look()
+        free_mb, min_free_mb = self._quota.free_bytes // MIB, self._quota.min_free_bytes // MIB
+        remedy = "remove bundles (`assay gc`), make room on that disk, or see to the folder of the artifacts"
+        if self._disk_problem:
+            detail = self._quota.trouble or self._disk_problem
+            disk = HealthRow(check="disk", status=Health.FAIL, detail=detail, remedy=remedy)
+        elif free_mb < 2 * min_free_mb:
+            detail = f"{free_mb} MB free; below {min_free_mb} MB (limits.min_free_mb) nothing is accepted"
+            disk = HealthRow(check="disk", status=Health.WARN, detail=detail, remedy=remedy)
+        else:
+            disk = HealthRow(check="disk", status=Health.OK, detail=f"{free_mb} MB free for bundles")
+        stopping = HealthRow(check="stopping", status=Health.FAIL, detail=STOPPING)
+        return [disk, stopping] if self._stopping else [disk]
+
+    def _tell(self) -> None:
+        """Log each change: a new reason, or none any more."""
+        _, reason = self.now()
+        if reason == self._told:
+            return
+        self._told = reason
+        if reason:
+            log.warning("daemon.accepts_nothing", reason=reason, trouble=self._quota.trouble or None)
+        else:
+            log.warning("daemon.accepts_attempts")  # who saw the beginning sees the end

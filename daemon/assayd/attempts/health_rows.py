@@ -1,0 +1,37 @@
+"""What doctor says without a look at the engine: whose state, which policies, what was missed. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from assayd.ports.service import Health, HealthRow
+
+
+def identity_row(former: str | None) -> HealthRow:
+    """Return whether a daemon was started on a copy of the state directory of another: of `former`."""
+    if former is None:
+        return HealthRow(check="identity", status=Health.OK, detail="the state directory is its own")
+    detail = f"the state directory is a copy of that of daemon {former}, whose containers are left alone"
+    remedy = (
+        "if it is meant to stay, `assayd --acknowledge-copy` and restart; if that daemon is gone for "
+        "good, remove its containers by hand"
+    )
+    return HealthRow(check="identity", status=Health.WARN, detail=detail, remedy=remedy)
+
+
+def policies_row(problem: str) -> HealthRow:
+    """Return whether the policies in use are those in the files; `problem`: why not."""
+    if not problem:
+        return HealthRow(check="policies", status=Health.OK, detail="those in the files are in use")
+    detail = f"the files can't be loaded, those read before are in use: {problem}"
+    remedy = "correct the files and reload; the daemon does not start with them"
+    return HealthRow(check="policies", status=Health.WARN, detail=detail, remedy=remedy)
+
+
+def static_misses_row(misses: Counter[tuple[str, str]]) -> HealthRow:
+    """Return what the runtime policy has caught that the static stages let through."""
+    if not misses:
+        return HealthRow(check="static misses", status=Health.OK, detail="none since the start")
+    listed = ", ".join(f"{kind} {rule}: {count}" for (kind, rule), count in misses.most_common(10))
+    remedy = "look at these attempts' findings; the static rules may want a new case"
+    return HealthRow(check="static misses", status=Health.WARN, detail=listed, remedy=remedy)

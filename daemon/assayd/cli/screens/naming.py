@@ -1,0 +1,36 @@
+"""Names that something is kept under: which are allowed, and which one is proposed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_WORDS = 4
+_CHARS = 40
+_SAY_LITTLE = """
+a an and are as at be by can compute each every find for from get give gives has have i in into is it its me
+must of on or out please return should take that the their them then this to what when which with write
+"""
+_FILLERS = frozenset(_SAY_LITTLE.split())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a person wants to keep the result as: the name that is proposed, and the file, if one is named."""
+
+    name: str
+    out: Path | None = None
+
+
+def proposed_name(intent: str, kind: str) -> str:
+    """Return a name made of the first words that say something: ``quarter_folder_start_end``."""
+    words = [word for word in re.findall(r"[a-z0-9]+", intent.lower()) if word not in _FILLERS]
+    name = "_".join(words[:_WORDS])[:_CHARS].strip("_")
+    return name if NAME.fullmatch(name) else kind
+
+
+def name_problem(name: str) -> str:
+    """Return why a name cannot be used; empty for a good one."""
+    return "" if NAME.fullmatch(name) else "Use a-z, 0-9, _ and -, at most 64 characters."

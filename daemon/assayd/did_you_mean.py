@@ -1,0 +1,31 @@
+"""Finds the known names that a misspelled name may have been meant to be, for every "did you mean".
+
+Decides how close two names must be. Callers decide which names are known and word the sentence. Certain
+edits need the number of wrong letters instead: `assayd.findings.near_names` counts those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+CUTOFF = 0.75
+"""Least similarity of two names, from 0 to 1: one wrong letter of four passes.
+
+Below that, modules that exist are taken for misspelled ones: `copyreg` for `copy`, `aiohttp` for `http`.
+"""
+MAX_CHARS = 250
+"""Longest name that is compared: the time grows with the square of the length."""
+
+
+def close_names(name: str, known: Iterable[str], most: int = 1) -> list[str]:
+    """Return the known names that are close to a name, the closest first, at most `most` of them."""
+    if len(name) > MAX_CHARS:
+        return []
+    return get_close_matches(name, known, n=most, cutoff=CUTOFF)
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """Return `` (did you mean …?)`` if a known name is close, otherwise an empty string."""
+    close = close_names(name, known)
+    return f" (did you mean {close[0]}?)" if close else ""

@@ -1,0 +1,298 @@
+"""A hundred clients of one user do their worst over every route while another user validates.
+
+    deploy/dev/oci.sh run python tests/crowd.py [--seconds 60] [--clients 100] [--seed N] [--only ACT]
+
+As root, on the OCI engine. Prints latencies of the other user and the daemon's memory, quiet and crowded; the
+exit code is 1 if a goal was missed. The crowd's own processor time isn't the daemon's: its process is nice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import socket
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import quantiles
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from support.daemons.daemon_process import DaemonProcess
+
+CROWD_UID = 65534
+OTHER_UID = 65533
+MOST_RATIO = 2.0
+"""How much slower the other user's validations may be at the 95th percentile."""
+MOST_HEALTH_S = 0.1
+MOST_MEMORY_MB = 512
+QUIET = 60
+"""Validations that are timed before the crowd comes."""
+GOOD = {
+    "kind": "code",
+    "policy": "code",
+    "payload": {"code": "a: int\nresult: int = a + 1", "inputs": {"a": 1}},
+}
+SLEEPS = {"kind": "script", "policy": "script", "payload": {"code": "import time\ntime.sleep(5)"}}
+SLOW_S = 0.05
+HOLD_S = 3.0
+
+
+@dataclass
+class Client:
+    """One client of the crowd: an act chosen at random, on a connection of its own, again and again."""
+
+    path: str
+    routes: list[tuple[str, str]]
+    chance: random.Random
+    done: Counter[str]
+    only: str | None = None
+
+    async def live(self) -> None:
+        """Do one thing after the other."""
+        acts: list[Callable[[], Awaitable[None]]] = [
+            self.pipeline,
+            self.pipeline_a_few,
+            self.send_slowly,
+            self.send_large,
+            self.send_values,
+            self.send_tiny_chunks,
+            self.ask_all,
+            self.ask_and_go,
+            self.read_nothing,
+            self.be_idle,
+            self.submit,
+        ]
+        while True:
+            act = self.chance.choice([each for each in acts if self.only in {None, each.__name__}])
+            self.done[act.__name__] += 1
+            try:
+                async with asyncio.timeout(2 * HOLD_S):
+                    await act()
+            except (OSError, TimeoutError, asyncio.IncompleteReadError):
+                self.done[f"{act.__name__} ended by the daemon"] += 1
+                await asyncio.sleep(0.01)
+
+    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_unix_connection(self.path)
+
+    async def _send(self, *pieces: bytes, pause_s: float = 0, reads: bool = True) -> None:
+        reader, writer = await self._open()
+        try:
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(pause_s)
+            if reads:
+                await reader.read(2**16)
+        finally:
+            writer.transport.abort()
+
+    def _head(self, more: bytes = b"") -> bytes:
+        method, path = self.chance.choice(self.routes)
+        return f"{method} {path} HTTP/1.1\r\nHost: a\r\n".encode() + more + b"\r\n"
+
+    async def pipeline(self) -> None:
+        await self._send(b"GET / HTTP/1.1\r\n\r\n" * 11_600)
+
+    async def pipeline_a_few(self) -> None:
+        await self._send(self._head() * 16)
+
+    async def send_slowly(self) -> None:
+        await self._send(*(bytes([each]) for each in self._head()[:60]), pause_s=SLOW_S)
+
+    async def send_large(self) -> None:
+        body = json.dumps({**GOOD, "payload": {"code": "x" * 900_000, "inputs": {}}}).encode()
+        await self._post(body)
+
+    async def send_values(self) -> None:
+        await self._post(b'{"kind":"code","payload":{"code":"a","inputs":{"a":[' + b"1," * 190_000 + b"1]}}}")
+
+    async def _post(self, body: bytes) -> None:
+        await self._send(
+            b"POST /v1/attempts HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body), body
+        )
+
+    async def send_tiny_chunks(self) -> None:
+        head = b"POST /v1/attempts HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        await self._send(head, b"1\r\nx\r\n" * 30_000, b"0\r\n\r\n")
+
+    async def ask_all(self) -> None:
+        for method, path in self.chance.sample(self.routes, len(self.routes)):
+            await self._send(f"{method} {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+
+    async def ask_and_go(self) -> None:
+        for _ in range(10):
+            await self._send(self._head(), reads=False)
+
+    async def read_nothing(self) -> None:
+        await self._send(b"GET /v1/events HTTP/1.1\r\nHost: a\r\n\r\n", pause_s=HOLD_S, reads=False)
+
+    async def be_idle(self) -> None:
+        await self._send(b"", pause_s=HOLD_S, reads=False)
+
+    async def submit(self) -> None:
+        await self._post(json.dumps(self.chance.choice((GOOD, SLEEPS))).encode())
+
+
+def ask(path: str, method: str, target: str, body: bytes = b"") -> tuple[int, bytes]:
+    """Ask once, over a connection of its own."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(120)
+        connection.connect(path)
+        head = f"{method} {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+        head += f"Content-Length: {len(body)}\r\n\r\n"
+        connection.sendall(head.encode() + body)
+        answer = b"".join(iter(lambda: connection.recv(2**16), b""))
+    return int(answer.split(b" ", 2)[1]), answer.partition(b"\r\n\r\n")[2]
+
+
+@dataclass
+class Seen:
+    """What another user saw."""
+
+    validations: list[float] = field(default_factory=list)
+    health: list[float] = field(default_factory=list)
+    slowest: str = ""
+    wrong: Counter[str] = field(default_factory=Counter)
+
+    def look(self, path: str) -> None:
+        """Validate once and ask for the daemon's health once."""
+        began = time.monotonic()
+        status, answer = ask(path, "POST", "/v1/attempts?wait_s=60", json.dumps(GOOD).encode())
+        took = time.monotonic() - began
+        attempt = json.loads(answer) if status == 200 else {}
+        if took > max(self.validations, default=0):
+            self.slowest = f"{took:.2f} s, of which {attempt.get('timings_ms')} ms"
+        self.validations.append(took)
+        verdict = attempt.get("verdict")
+        if verdict != "validated":
+            self.wrong[f"{status} {verdict}"] += 1
+        began = time.monotonic()
+        status, _ = ask(path, "GET", "/healthz")
+        self.health.append(time.monotonic() - began)
+        if status != 200:
+            self.wrong[f"health {status}"] += 1
+
+
+def percentile(values: list[float], percent: int) -> float:
+    return quantiles(values, n=100, method="inclusive")[percent - 1]
+
+
+def memory_mb(pid: int) -> float:
+    (line,) = (
+        each for each in Path(f"/proc/{pid}/status").read_text().splitlines() if each.startswith("VmRSS")
+    )
+    return int(line.split()[1]) / 1024
+
+
+def start_crowd(path: str, how: argparse.Namespace, routes: list[tuple[str, str]]) -> int:
+    """Start the crowd as a process of its user, and return its number."""
+    pid = os.fork()
+    if pid:
+        return pid
+    os.setgid(CROWD_UID)
+    os.setuid(CROWD_UID)
+    os.nice(19)
+    asyncio.run(crowd(path, how, routes))
+    os._exit(0)
+
+
+async def crowd(path: str, how: argparse.Namespace, routes: list[tuple[str, str]]) -> None:
+    done: Counter[str] = Counter()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: (show(done), os._exit(0)))
+    async with asyncio.TaskGroup() as group:
+        for number in range(how.clients):
+            group.create_task(Client(path, routes, random.Random(how.seed + number), done, how.only).live())
+
+
+def show(done: Counter[str]) -> None:
+    for name, count in sorted(done.items()):
+        print(f"  {name.replace('_', ' '):40} {count:8}")
+    sys.stdout.flush()
+
+
+def all_routes(path: str) -> list[tuple[str, str]]:
+    """Return every route of the reference, with ids that don't exist or are the first of something."""
+    reference = json.loads(ask(path, "GET", "/openapi.json")[1])
+    named = [(method.upper(), target) for target, methods in reference["paths"].items() for method in methods]
+    return [(method, target.replace("{", "").replace("}", "")) for method, target in named]
+
+
+def measure(daemon: DaemonProcess, how: argparse.Namespace) -> int:
+    path = str(daemon.socket)
+    pid = daemon.process.pid if daemon.process else 0
+    routes = all_routes(path)
+    os.setegid(OTHER_UID)
+    os.seteuid(OTHER_UID)
+    quiet, crowded, memory = Seen(), Seen(), [memory_mb(pid)]
+    for _ in range(QUIET):
+        quiet.look(path)
+    os.seteuid(0)
+    os.setegid(0)
+    attackers = start_crowd(path, how, routes)
+    os.setegid(OTHER_UID)
+    os.seteuid(OTHER_UID)
+    end = time.monotonic() + how.seconds
+    while time.monotonic() < end:
+        crowded.look(path)
+        memory.append(memory_mb(pid))
+    os.seteuid(0)
+    os.setegid(0)
+    os.kill(attackers, signal.SIGTERM)
+    os.waitpid(attackers, 0)
+    return report(quiet, crowded, memory)
+
+
+def report(quiet: Seen, crowded: Seen, memory: list[float]) -> int:
+    before, beside = percentile(quiet.validations, 95), percentile(crowded.validations, 95)
+    health = percentile(crowded.health, 95)
+    print(f"validations   quiet {len(quiet.validations)}, crowded {len(crowded.validations)}")
+    for percent in (50, 95):
+        alone, among = percentile(quiet.validations, percent), percentile(crowded.validations, percent)
+        print(f"validate p{percent}  quiet {alone * 1000:.0f} ms, crowded {among * 1000:.0f} ms")
+    print(f"slowest       {crowded.slowest}")
+    print(f"/healthz      p95 {health * 1000:.0f} ms, worst {max(crowded.health) * 1000:.0f} ms")
+    print(f"memory        quiet {memory[0]:.0f} MB, most {max(memory):.0f} MB")
+    missed = [f"{count} answers were {what}" for what, count in (quiet.wrong + crowded.wrong).items()]
+    if beside > MOST_RATIO * before:
+        missed.append(f"validate p95 is {beside / before:.1f} times the quiet one")
+    if health > MOST_HEALTH_S:
+        missed.append("/healthz is slower than 100 ms")
+    if max(memory) > MOST_MEMORY_MB:
+        missed.append(f"the daemon took more than {MOST_MEMORY_MB} MB")
+    for each in missed:
+        print(f"MISSED: {each}")
+    return 1 if missed else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--clients", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--only", help="The one act that all clients do, as pipeline or submit. Default: all."
+    )
+    chosen = parser.parse_args()
+    daemon = DaemonProcess("oci", settings={"LOG__LEVEL": "info"})
+    try:
+        daemon.start()
+        daemon.home.chmod(0o755)
+        daemon.socket.chmod(0o666)
+        return measure(daemon, chosen)
+    finally:
+        with suppress(ProcessLookupError):
+            daemon.dispose()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

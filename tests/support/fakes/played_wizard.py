@@ -1,0 +1,154 @@
+"""The screens of `assay generate` over a session that is played."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from threading import Event
+
+from textual.pilot import Pilot
+
+from assayd.cli.generate import Given
+from assayd.cli.screens.session import Asked, Chain, Offered, Outcome, Session
+from assayd.cli.screens.wizard import Ended, Wizard
+from assayd.client import Document, Refused, StreamEvent
+from support.daemons.fake_service import GOLDEN as ATTEMPTS
+
+CONTEXTS = {
+    "extractor": frozenset({"sample_paths", "cases"}),
+    "pipeline": frozenset({"files", "database"}),
+    "fifth": frozenset({"libraries", "task_type", "files", "execute"}),
+}
+PICTURES = Path(__file__).parents[2] / "unit/cli/screens/golden"
+WORDS = "quarter folder should compute start and end month"
+CODE = 'from pathlib import Path\n\n\ndef extract(path: str) -> dict:\n    return {"year": 2024}\n'
+
+
+def outcome(name: str, **more: object) -> Outcome:
+    attempt: Document = json.loads((ATTEMPTS / f"{name}.json").read_text())
+    attempt["bundle"] = None  # its place depends on the machine
+    submission = {"kind": "extractor", "policy": "extractor", "payload": {"code": CODE}}
+    values: dict[str, object] = {"attempt": attempt, "submission": submission} | more
+    return Outcome(**values)  # type: ignore[arg-type]
+
+
+PASSED = outcome("validated", told="validated", generation_id="01G")
+FAILED = outcome("failed_at_run", told="exhausted", generation_id="01G")
+
+
+class Played(Session):
+    """A session that comes to outcomes in turn; what was asked of it is kept."""
+
+    def __init__(self, *outcomes: Outcome | Refused) -> None:
+        super().__init__(None)
+        self.outcomes = list(outcomes)
+        self.done: list[tuple[object, ...]] = []
+        self.told: list[StreamEvent] = []
+        self.provider: str | None = None
+        self.generation_id: str | None = None
+        self.webhook: str | None = None
+        self.may_end = Event()
+        self.may_end.set()
+        self.may_offer = Event()
+        self.may_offer.set()
+        self.writers: tuple[str, ...] = ("writer",)
+
+    def offered(self, kind: str) -> Offered:
+        self.may_offer.wait(timeout=60)
+        if kind == "gone":
+            raise Refused("kind.unknown", "there is no kind 'gone'", status=404)
+        return Offered(context=CONTEXTS[kind], writers=self.writers)
+
+    def known(self, attempt_id: str) -> Chain:
+        return Chain(id=attempt_id, form="attempt", generation_id=self.generation_id)
+
+    def again(self, generation_id: str) -> Chain:
+        self.done.append(("again", generation_id))
+        return Chain(id="01G", form="generation", most=3)
+
+    def begin(self, asked: Asked) -> Chain:
+        self.done.append(("begin", asked.intent, dict(asked.context)))
+        self.provider, self.webhook = asked.provider, asked.webhook
+        if isinstance(self.outcomes[0], Refused):
+            raise self.outcomes.pop(0)
+        return Chain(id="01G", form="generation", most=3)
+
+    def follow(self, chain: Chain) -> Iterator[StreamEvent]:
+        if chain.form == "generation":
+            yield from self.told
+            self.may_end.wait(timeout=60)
+
+    def events(self, attempt_id: str) -> Iterator[StreamEvent]:
+        yield event("stage", {"name": "syntax", "status": "passed", "duration_ms": 1.0, "findings": 0})
+        yield event("state", {"state": "running"})
+        yield event("unit", {"status": "started", "index": 3, "total": 5})
+
+    def failure_of(self, attempt_id: str) -> str:
+        return f"line 3: what is wrong in {attempt_id}"
+
+    def outcome(self, chain: Chain) -> Outcome:
+        found = self.outcomes.pop(0)
+        assert isinstance(found, Outcome)
+        return found
+
+    def cancel(self, chain: Chain) -> None:
+        self.done.append(("cancel", chain.id))
+        self.may_end.set()
+
+    def hint(self, outcome: Outcome, hint: str) -> Chain:
+        self.done.append(("hint", hint))
+        return Chain(id="01G", form="generation", most=3)
+
+    def submit(self, outcome: Outcome, texts: Mapping[str, str]) -> Chain:
+        self.done.append(("submit", dict(texts)))
+        return Chain(id="01A", form="attempt")
+
+    def approve(self, outcome: Outcome, name: str) -> str:
+        self.done.append(("approve", name))
+        if name == "taken":
+            raise Refused("library.name", "another name, please [@click=app.exit]now[/]", status=422)
+        return f"{name}@1"
+
+    def accept(self, repair_id: str) -> str:
+        self.done.append(("accept", repair_id))
+        return "rules"
+
+
+def event(kind: str, body: Document) -> StreamEvent:
+    return StreamEvent(id="1", kind=kind, at="", body=body)
+
+
+def wizard(session: Session, **more: object) -> Wizard:
+    asked = Asked(kind="extractor", intent=WORDS)
+    given = Given(
+        sample_paths=["/data/Q1/report.csv"], files=(), database=None, examples=(), inputs=None, options=()
+    )
+    values: dict[str, object] = {"asked": asked, "given": given, "name": "months"} | more
+    return Wizard(session, **values)  # type: ignore[arg-type]
+
+
+async def until(pilot: Pilot[Ended], reached: Callable[[], bool]) -> None:
+    """Let the application work until something is so."""
+    async with asyncio.timeout(20):
+        while not reached():
+            await pilot.pause(0.01)
+
+
+async def shown(pilot: Pilot[Ended], screen: str) -> None:
+    await until(pilot, lambda: type(pilot.app.screen).__name__ == screen)
+    await pilot.pause()
+
+
+def picture(pilot: Pilot[Ended]) -> str:
+    rows = pilot.app.screen._compositor.render_strips()
+    return "".join("".join(part.text for part in row).rstrip() + "\n" for row in rows)
+
+
+def like_the_golden_one(pilot: Pilot[Ended], name: str) -> None:
+    path = PICTURES / f"{name}.txt"
+    if os.environ.get("ASSAY_GOLDEN") == "write":
+        path.write_text(picture(pilot))
+    assert picture(pilot) == path.read_text()

@@ -1,0 +1,56 @@
+"""The state directory that a daemon takes: its own, and nobody else's to write to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from assayd.daemon import state_lock
+from assayd.errors import ConfigError
+from support.daemons.daemon_fixtures import needs_root
+
+
+def refusal(state_dir: Path) -> ConfigError:
+    with pytest.raises(ConfigError) as refused, state_lock(state_dir):
+        pass
+    return refused.value
+
+
+def test_missing_state_directory_is_made_for_its_user_alone(tmp_path: Path) -> None:
+    with state_lock(tmp_path / "state"):
+        assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o702])
+def test_state_directory_that_others_may_write_to_is_refused(tmp_path: Path, mode: int) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    state.chmod(mode)
+    assert "chmod 0700" in refusal(state).message
+    assert list(state.iterdir()) == []
+
+
+@needs_root
+def test_state_directory_of_another_user_is_refused(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    os.chown(state, 65534, 65534)
+    assert "owner 65534" in refusal(state).message
+
+
+def test_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    (state / "lock").symlink_to(tmp_path / "elsewhere")
+    assert "is a symbolic link" in refusal(state).message
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_state_directory_in_use_may_be_free_later(tmp_path: Path) -> None:
+    with state_lock(tmp_path / "state"):
+        taken = refusal(tmp_path / "state")
+    assert (taken.code, taken.retryable) == ("state.taken", True)
+    with state_lock(tmp_path / "state"):
+        pass
