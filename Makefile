@@ -34,7 +34,7 @@ TESTED_IMAGES := images $(if $(filter 0,$(shell id -u)),images-oci)
 unexport PYTHONDONTWRITEBYTECODE
 HERE := ASSAYD_SOCKET=.run/assayd.sock ASSAYD_STATE_DIR=.run/state
 
-.PHONY: help setup cluster cluster-stop test-cluster engine namespaces browser postgres broker object-storage images images-oci run serve test test-system soak day check bench bench-repair bench-slips bench-generate requirements client deb man samples stop clean
+.PHONY: help setup cluster cluster-stop test-cluster engine namespaces browser postgres broker object-storage images images-oci run serve test test-fast test-system soak day check bench bench-repair bench-slips bench-generate requirements client deb man samples stop clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,12 +60,15 @@ day: images ## long batches while daemon and engine go away; writes docs/operati
 	@$(WITH_DOCKER) $(BIN)/python tests/day.py day
 	@$(WITH_DOCKER) $(BIN)/python tests/day.py lines
 
+test-fast: setup ## unit tests without a container or a database server, for the edit loop
+	@$(BIN)/pytest -q -n $$(nproc) -k "not postgresql" tests/unit
+
 check: setup ## format, lint, types, import directions, unit tests
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/pytest -q -n auto tests/unit
+	@$(BIN)/pytest -q -n $$(nproc) tests/unit
 
 bench: images images-oci ## measure both engines, as root; write bench/results and docs/performance.md (QUICK=1: at most ten minutes)
 	@-command -v bwrap >/dev/null || deploy/dev/packages.sh bubblewrap

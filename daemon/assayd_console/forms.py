@@ -11,7 +11,7 @@ from assayd.errors import RequestError
 
 BODY_BYTES = 48 * 2**20
 """A submission of the largest body that the daemon takes, each byte of it in three."""
-MOST_FIELDS = 200
+MOST_FIELDS = 1000
 
 
 async def read_form(request: Request) -> Mapping[str, str]:

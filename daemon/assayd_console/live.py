@@ -8,11 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from datetime import UTC, datetime
 from typing import NoReturn, cast
 
+from markupsafe import escape
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from assayd.cli.terminal import plain
 from assayd.client import ClientError, StreamEvent
 
 HEARTBEAT_S = 20.0
@@ -50,10 +53,12 @@ class LivePage(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _run(self, tell: Tell) -> None:
+        await tell("lost", "")  # clears what an earlier connection said
         try:
             await self._produce(tell)
-        except* ClientError as errors:  # the browser asks again by itself, and is told then
-            await tell("lost", str(errors.exceptions[0]))
+        except* ClientError as errors:  # the browser connects again by itself
+            message = plain(str(errors.exceptions[0]))
+            await tell("lost", str(escape(f"No answer since {datetime.now(UTC):%H:%M:%S} UTC: {message}")))
 
 
 def message(name: str, text: str) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -44,11 +44,10 @@ class Pulse:
                 self._look = await self._fresh()
             return self._look
 
-    async def looks(self) -> AsyncIterator[Look]:
-        """Return look after look, without end."""
-        while True:
-            yield await self.look()
-            await asyncio.sleep(EVERY_S)
+    @property
+    def answered_at(self) -> datetime | None:
+        """Return when the daemon last answered, or None."""
+        return None if self._look is None else self._look.at
 
     async def _fresh(self) -> Look:
         text = (await self._daemon.fetch(requests.metrics())).decode()

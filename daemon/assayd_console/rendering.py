@@ -40,6 +40,7 @@ def environment() -> Environment:
         "short_moment": shown.short_moment,
         "size": shown.size,
         "took": shown.took,
+        "user": shown.user,
     }
     return made
 

@@ -7,6 +7,7 @@ a terminal, reorders text or hides it stands there as its code. `marked` sets th
 from __future__ import annotations
 
 import json
+import pwd
 import re
 from datetime import UTC, datetime
 
@@ -72,6 +73,14 @@ def size(number: float | None) -> str:
             return f"{number:.0f} {unit}"
         number /= 1024
     return f"{number:.1f} GiB"
+
+
+def user(uid: int) -> str:
+    """Write a user's number, with the name if this host knows it."""
+    try:
+        return f"{uid} ({pwd.getpwuid(uid).pw_name})"
+    except KeyError:
+        return str(uid)
 
 
 def moment(at: str | None) -> str:

@@ -74,6 +74,20 @@ def sources(
     return [_source(name, text, placed[name]) for name, text in texts.items()], elsewhere
 
 
+def first_error(texts: Sequence[ShownSource], findings: Sequence[Document]) -> tuple[Document, str] | None:
+    """Return the first error and its place, e.g. ``adapter.py:12``; None if there is no error."""
+    first = next((each for each in findings if each["severity"] == "error"), None)
+    if first is None:
+        return None
+    places = (
+        f"{text.name}:{line.number}"
+        for text in texts
+        for line in text.lines
+        if any(each is first for each in line.findings)
+    )
+    return first, next(places, first["file"] or "")
+
+
 def _source(name: str, text: str, placed: Mapping[int, list[Document]]) -> ShownSource:
     lines = text.removesuffix("\n").split("\n")
     beyond = [found for number, each in placed.items() if not 0 < number <= len(lines) for found in each]

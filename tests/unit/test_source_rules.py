@@ -8,10 +8,13 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import assayd
 from assayd.imaging import Recipes
 from assayd.package_data import share
 from assayd.policies import load_policies
+from support.texts import prose
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "daemon").rglob("*.py"))
@@ -98,3 +101,21 @@ def test_changelog_has_a_section_for_this_version() -> None:
     sections = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
 
     assert {"Unreleased", assayd.__version__} & set(sections)
+
+
+@pytest.mark.parametrize("place", ["strings", "pages"])
+def test_wording_that_the_style_sheet_rules_out_gets_rarer(place: str) -> None:
+    among = prose.texts(place)
+    risen = [
+        f"{pattern.find}: {found}, accepted {pattern.accepted[place]}; write: {pattern.instead}"
+        for pattern in prose.patterns()
+        if (found := prose.count(pattern, among)) > pattern.accepted[place]
+    ]
+
+    assert risen == []
+
+
+def test_banned_wording_is_counted_in_literals_and_not_in_docstrings() -> None:
+    source = '"""Of its own."""\n\ndef f(x):\n    """What is told."""\n    return f"what is {x} told anew"\n'
+
+    assert prose.literals(source) == ["what is ", " told anew"]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import NoReturn
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -21,29 +20,35 @@ from assayd.ports.store import Event
 Told = EventDocument | BatchEventDocument | GenerationEventDocument | RepairEventDocument
 Documents = AsyncGenerator[Told, None]
 
+UNREAD_S = 60.0
+"""How long a client may leave something unread before its stream ends: it holds a place that others need."""
+
 
 class EventStream(Response):
     """An answer that lasts until the events end or the client has gone.
 
-    A comment every `heartbeat_s` shows that a silent stream lives.
+    A comment every `heartbeat_s` shows that a silent stream lives. If the client reads nothing meanwhile, the
+    stream ends; a client that returns resumes it by ``Last-Event-ID``.
     """
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: Documents, *, heartbeat_s: float) -> None:
+    def __init__(self, events: Documents, *, heartbeat_s: float, unread_s: float = UNREAD_S) -> None:
         super().__init__(headers={"Cache-Control": "no-store"})
         del self.headers["content-length"]
         self._events = events
         self._heartbeat_s = heartbeat_s
+        self._unread_s = unread_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events and heartbeats side by side."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         async with asyncio.TaskGroup() as group:
             sending = group.create_task(self._send_events(send))
-            beating = group.create_task(self._send_heartbeats(send))
+            unread = scope.get("state", {}).get("unread_bytes", lambda: 0)
+            beating = group.create_task(self._send_heartbeats(send, unread))
             leaving = group.create_task(_wait_for_disconnect(receive))
-            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({sending, beating, leaving}, return_when=asyncio.FIRST_COMPLETED)
             for task in (sending, beating, leaving):
                 task.cancel()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -53,10 +58,15 @@ class EventStream(Response):
             async for event in events:
                 await send(_chunk(_message(event)))
 
-    async def _send_heartbeats(self, send: Send) -> NoReturn:
-        while True:
+    async def _send_heartbeats(self, send: Send, unread_bytes: Callable[[], int]) -> None:
+        """Send comments until the client has left something unread for too long."""
+        now = asyncio.get_running_loop().time
+        read_at = now()
+        while now() - read_at < self._unread_s:
             await send(_chunk(b": still here\n\n"))
             await asyncio.sleep(self._heartbeat_s)
+            if not unread_bytes():
+                read_at = now()
 
 
 async def of_attempt(events: AsyncGenerator[Event, None]) -> Documents:

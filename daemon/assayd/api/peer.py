@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import socket
 import struct
+import termios
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -101,6 +104,18 @@ def read_caller(transport: asyncio.BaseTransport) -> Caller | None:
         return Caller(peer=Peer(uid=uid, gid=gid, pid=pid), groups=_groups(own) | {gid})
 
 
+def unread_bytes(transport: asyncio.BaseTransport) -> int:
+    """Return how much of what was sent lies unread in the peer's socket; 0 if it isn't a Unix socket.
+
+    Source: unix(7), SIOCOUTQ; the kernel counts its own overhead, and nothing once everything is read.
+    """
+    connection = transport.get_extra_info("socket")
+    if connection is None or connection.family != socket.AF_UNIX or transport.is_closing():
+        return 0
+    (unread,) = struct.unpack("i", fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, b"\0" * 4))
+    return int(unread)
+
+
 def _groups(connection: socket.socket) -> frozenset[int]:
     try:
         packed = connection.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, 1024)
@@ -125,7 +140,11 @@ class PeerHttpTools(BoundedHttpTools):
         """Note the caller in the state of every request of this connection."""
         super().connection_made(transport)
         caller = read_caller(transport)
-        self.app_state = {**self.app_state, "caller": caller}
+        self.app_state = {
+            **self.app_state,
+            "caller": caller,
+            "unread_bytes": partial(unread_bytes, transport),
+        }
         self.user = caller.peer.uid if caller else hash(self.client and self.client[0])
         if self.places is None:
             return

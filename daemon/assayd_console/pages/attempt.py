@@ -17,7 +17,7 @@ from assayd_console.evidence import used
 from assayd_console.forms import read_form
 from assayd_console.live import LivePage, Tell, follow
 from assayd_console.rendering import fragment, page
-from assayd_console.sources import sources
+from assayd_console.sources import first_error, sources
 
 TAIL_CHARS = 16_000
 """Of the output of an attempt that runs."""
@@ -142,13 +142,14 @@ async def approve(request: Request) -> Response:
 
 async def _details(daemon: ConsoleDaemon, attempt: Document) -> dict[str, Any]:
     """Return what the page of a finished attempt shows beside its document."""
-    sent = next((each for each in attempt["artifacts"] if each["name"].startswith("submission_")), None)
-    submission = await _submission(daemon, attempt, sent)
+    submission = await submission_of(daemon, attempt)
     findings = (attempt["report"] or {}).get("findings") or []
     texts, elsewhere = sources(submission.get("payload") or {}, findings)
     texts.sort(key=lambda text: not text.has_findings)  # those without stay in their order
     return {
-        "sent": sent,
+        "sent": _sent(attempt),
+        "first": first_error(texts, findings),
+        "errors": sum(finding["severity"] == "error" for finding in findings),
         "texts": texts[:MOST_TEXTS],
         "texts_left": len(texts[MOST_TEXTS:]),
         "elsewhere": elsewhere,
@@ -157,10 +158,14 @@ async def _details(daemon: ConsoleDaemon, attempt: Document) -> dict[str, Any]:
     }
 
 
-async def _submission(
-    daemon: ConsoleDaemon, attempt: Document, sent: Document | None
-) -> Mapping[str, Document]:
-    """Return what was submitted, as the bundle has it; empty where that is gone or too large for a page."""
+def _sent(attempt: Document) -> Document | None:
+    """Return the file of a bundle that has the submission; None if the bundle was removed."""
+    return next((each for each in attempt["artifacts"] if each["name"].startswith("submission_")), None)
+
+
+async def submission_of(daemon: ConsoleDaemon, attempt: Document) -> Mapping[str, Document]:
+    """Return the submission from the bundle; empty if that was removed or is too large for a page."""
+    sent = _sent(attempt)
     if sent is None or sent["bytes"] > SOURCE_BYTES:
         return {}
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -12,12 +13,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from assayd.cli.sample import MetricsSample, Span
-from assayd.client import Document, requests
+from assayd.client import ClientError, Document, requests
 from assayd_console import charts
 from assayd_console.charts import Bar
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.live import LivePage, Tell
-from assayd_console.pulse import Look, Pulse
+from assayd_console.pulse import EVERY_S, Look, Pulse
 from assayd_console.rendering import fragment, page
 from assayd_console.shown import took
 
@@ -29,18 +30,27 @@ MOST_BARS = 8
 
 async def show_now(request: Request) -> Response:
     """Show the daemon as it is."""
-    return page("now.html", title="Now", **await _values(request, await request.app.state.pulse.look()))
+    return page("now.html", title="Now", **await _shown(request))
 
 
 async def follow_now(request: Request) -> Response:
     """Send the page anew every few seconds."""
-    pulse: Pulse = request.app.state.pulse
 
     async def produce(tell: Tell) -> None:
-        async for look in pulse.looks():
-            await tell("now", fragment("_now.html", **await _values(request, look)))
+        while True:
+            await tell("now", fragment("_now.html", **await _shown(request)))
+            await asyncio.sleep(EVERY_S)
 
     return LivePage(produce)
+
+
+async def _shown(request: Request) -> dict[str, Any]:
+    """Return the daemon's figures, or why there are none and since when."""
+    pulse: Pulse = request.app.state.pulse
+    try:
+        return await _values(request, await pulse.look())
+    except ClientError as error:
+        return {"since": pulse.answered_at, "error": error}
 
 
 async def _values(request: Request, look: Look) -> dict[str, Any]:

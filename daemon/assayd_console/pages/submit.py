@@ -1,10 +1,9 @@
-"""Submit from a page: the fields of a kind are made of its payload's schema; no kind is known here."""
+"""Submit from a page: the fields of a kind are made from its payload's schema; no kind is known here."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -12,129 +11,102 @@ from starlette.routing import Route
 
 from assayd.cli.validate import read_settings
 from assayd.client import ClientError, Document, requests
+from assayd.documents.submission import Resources
 from assayd.errors import AssaydError, RequestError
 from assayd_console.daemon import ConsoleDaemon
+from assayd_console.fields import fields_of, typed_of, value_of
 from assayd_console.forms import read_form
+from assayd_console.pages.attempt import submission_of
 from assayd_console.rendering import page
+from assayd_console.shown import labels_text
 
-PREFIX = "payload."
-LONG = frozenset({"code", "stdin"})
-"""Texts of many lines."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PayloadField:
-    """One field of a kind's payload: how it is typed, and what stands in it."""
-
-    name: str
-    form: str
-    """`text`, `lines`, `json`, `line` or `choice`."""
-    help: str
-    required: bool
-    value: str
+LIMITS = Resources.model_json_schema()
+LIMITS_AT = "overrides.resources"
 
 
-def fields_of(kind: Document, typed: Mapping[str, str] | None) -> Iterator[PayloadField]:
-    """Return the fields of a kind, with what was typed; without that, with its example."""
-    schema = kind["payload_schema"]
-    example = kind["example"] or {}
-    for name, described in schema["properties"].items():
-        form = _form(name, described)
-        given = _written(form, example[name]) if name in example and example[name] is not None else ""
-        yield PayloadField(
-            name=name,
-            form=form,
-            help=described.get("description", ""),
-            required=name in schema.get("required", ()),
-            value=given if typed is None else typed.get(PREFIX + name, ""),
-        )
-
-
-def _form(name: str, described: Document) -> str:
-    kind = described.get("type")
-    if name in LONG:
-        return "text"
-    if kind == "array" and described.get("items", {}).get("type") == "string":
-        return "lines"
-    if kind == "boolean":
-        return "choice"
-    return "line" if kind == "string" else "json"
-
-
-def _written(form: str, value: object) -> str:
-    if form == "lines" and isinstance(value, list):
-        return "\n".join(map(str, value))
-    if form in {"text", "line"}:
-        return str(value)
-    return json.dumps(value, indent=2, ensure_ascii=False)
-
-
-def submission_of(kind: Document, typed: Mapping[str, str]) -> Document:
+def read_submission(kind: Document, typed: Mapping[str, str]) -> Document:
     """Return the submission that a form says. Raises: RequestError ``invalid``, with the field."""
-    payload = {
-        field.name: _read(field)
-        for field in fields_of(kind, typed)
-        if field.value.strip() or field.form == "text"
-    }
+    overrides = read_settings(typed.get("overrides", "").split(), "overrides")
+    limits = value_of(LIMITS, typed, LIMITS_AT)
     submission: Document = {
         "kind": kind["kind"],
-        "payload": {name: value for name, value in payload.items() if value != ""},
+        "payload": value_of(kind["payload_schema"], typed),
         "labels": _labels(typed.get("labels", "")),
-        "overrides": read_settings(typed.get("overrides", "").split(), "overrides"),
+        "overrides": overrides | ({"resources": limits} if limits else {}),
     }
-    optional = {"policy": typed.get("policy"), "intent": typed.get("intent", "").strip()}
+    optional = {name: typed.get(name, "").strip() for name in ("policy", "intent", "parent_id")}
     return submission | {name: value for name, value in optional.items() if value}
-
-
-def _read(field: PayloadField) -> object:
-    if field.form == "lines":
-        return [line for line in field.value.splitlines() if line.strip()]
-    if field.form in {"text", "line"}:
-        return field.value
-    try:
-        return json.loads(field.value)
-    except ValueError as error:
-        raise RequestError("invalid", f"{field.name} is not JSON: {error}", field=field.name) from error
 
 
 def _labels(text: str) -> dict[str, str]:
     pairs = [word.partition("=") for word in text.split()]
     if not all(equals and value for _, equals, value in pairs):
-        raise RequestError("invalid", "labels are written key=value, with blanks between", field="labels")
+        raise RequestError("invalid", "labels are written key=value, separated by spaces", field="labels")
     return {key: value for key, _, value in pairs}
 
 
 async def show_form(request: Request) -> Response:
-    """Show the form of a kind."""
-    return await _form_page(request.app.state.daemon, request.query_params.get("kind", ""), None, None)
+    """Show the form of a kind with its example, or with what another attempt had submitted."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    parent = request.query_params.get("parent")
+    if parent is None:
+        kind = await _kind(daemon, request.query_params.get("kind", ""))
+        typed = typed_of(kind["payload_schema"], kind["example"] or {})
+    else:
+        attempt = await daemon.ask(requests.attempt(parent))
+        kind = await _kind(daemon, attempt["kind"])
+        typed = _typed_again(kind, attempt["id"], await submission_of(daemon, attempt))
+    return await _form_page(daemon, kind, typed)
+
+
+def _typed_again(kind: Document, attempt_id: str, submission: Mapping[str, Document]) -> dict[str, str]:
+    """Return the form of an attempt that follows another. Raises: RequestError ``too_large``."""
+    if not submission:
+        raise RequestError(
+            "too_large", f"the submission of {attempt_id} was removed, or is too large for a form"
+        )
+    overrides = dict(submission.get("overrides") or {})
+    limits = overrides.pop("resources", None) or {}
+    words = [f"{name}={json.dumps(value, separators=(',', ':'))}" for name, value in overrides.items()]
+    return {
+        **typed_of(kind["payload_schema"], submission["payload"]),
+        **typed_of(LIMITS, limits, LIMITS_AT),
+        "parent_id": attempt_id,
+        "policy": str(submission.get("policy") or ""),
+        "labels": labels_text(submission.get("labels") or {}),
+        "intent": str(submission.get("intent") or ""),
+        "overrides": " ".join(words),
+    }
 
 
 async def submit(request: Request) -> Response:
-    """Submit what a form says, and go where its attempt is followed; a refusal stands in the form."""
+    """Submit what a form says, and go where its attempt is followed; a refusal is shown at its field."""
     daemon: ConsoleDaemon = request.app.state.daemon
     typed = await read_form(request)
     kind = await _kind(daemon, typed.get("kind", ""))
     try:
-        attempt = await daemon.ask(requests.submit(submission_of(kind, typed)))
+        attempt = await daemon.ask(requests.submit(read_submission(kind, typed)))
     except (ClientError, RequestError) as refusal:
-        return await _form_page(daemon, kind["kind"], typed, refusal)
+        return await _form_page(daemon, kind, typed, refusal)
     return RedirectResponse(f"/attempts/{attempt['id']}", status_code=303)
 
 
 async def _form_page(
-    daemon: ConsoleDaemon, name: str, typed: Mapping[str, str] | None, refusal: AssaydError | None
+    daemon: ConsoleDaemon, kind: Document, typed: Mapping[str, str], refusal: AssaydError | None = None
 ) -> Response:
-    kind = await _kind(daemon, name)
     policies = (await daemon.ask(requests.policies()))["policies"]
+    chosen = typed.get("policy") or kind["default_policy"]
     return page(
         "submit.html",
         status=200 if refusal is None else 422,
         title="Submit",
         kind=kind,
         kinds=[each["kind"] for each in await daemon.kinds()],
-        fields=list(fields_of(kind, typed)),
+        fields=fields_of(kind["payload_schema"], typed),
+        limits=fields_of(LIMITS, typed, LIMITS_AT),
         policies=sorted(policy["name"] for policy in policies),
-        typed=typed or {},
+        usual=next((each["resources"] for each in policies if each["name"] == chosen), {}),
+        typed=typed,
         refusal=refusal,
     )
 

@@ -81,6 +81,33 @@
     if (event.target.matches("[data-submits]")) event.target.form.submit();
   });
 
+  // A file goes into the row of its name, or into the last row, which is empty; another is added then.
+  function fillRow(rows, name, text) {
+    const all = [...rows.querySelectorAll(".row")];
+    const row = all.find((each) => each.querySelector("input").value === name) || all.at(-1);
+    row.querySelector("input").value = name;
+    row.querySelector("textarea").value = text;
+    if (row === all.at(-1)) addRow(rows);
+  }
+
+  function addRow(rows) {
+    const last = [...rows.querySelectorAll(".row")].at(-1);
+    const fresh = last.cloneNode(true);
+    for (const field of fresh.querySelectorAll("input, select, textarea, label")) {
+      for (const part of ["name", "id", "htmlFor"]) {
+        if (field[part]) field[part] = field[part].replace(/[.](\d+)[.]/, (_, number) => `.${+number + 1}.`);
+      }
+      if ("value" in field) field.value = "";
+    }
+    fresh.setAttribute("aria-label", last.getAttribute("aria-label").replace(/\d+$/, (number) => +number + 1));
+    last.after(fresh);
+    return fresh;
+  }
+
+  document.addEventListener("click", (event) => {
+    if (event.target.matches("[data-more]")) addRow(event.target.closest("[data-rows]")).querySelector("input").focus();
+  });
+
   document.addEventListener("dragover", (event) => {
     if (event.target.closest("[data-drop]")) event.preventDefault();
   });
@@ -92,14 +119,11 @@
     const files = [...event.dataTransfer.files];
     const aimed = event.target.closest("textarea[data-form=text]");
     const code = aimed || form.querySelector("[name='payload.code']");
-    const table = form.querySelector("[name='payload.files']");
-    if (code && (files.length === 1 || !table)) {
+    const rows = form.querySelector("[data-rows='payload.files']");
+    if (code && (files.length === 1 || !rows)) {
       code.value = await files[0].text();
       return;
     }
-    if (!table) return;
-    const texts = {};
-    for (const file of files) texts[file.name] = await file.text();
-    table.value = JSON.stringify(texts, null, 2);
+    if (rows) for (const file of files) fillRow(rows, file.name, await file.text());
   });
 })();

@@ -1,8 +1,12 @@
 import asyncio
+import socket
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
+from assayd.api.events import EventStream
+from assayd.api.peer import unread_bytes
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
 
@@ -51,3 +55,37 @@ async def test_a_client_that_goes_away_ends_the_subscription(tmp_path, seen_firs
             while not service.closed_streams:
                 await asyncio.sleep(0.001)
     assert service.closed_streams == 1
+
+
+async def silence():
+    await asyncio.Event().wait()
+    yield
+
+
+@pytest.mark.parametrize(("unread", "ends"), [(1, True), (0, False)], ids=["unread", "read"])
+async def test_a_silent_stream_ends_only_if_its_client_reads_nothing(unread, ends) -> None:
+    sent = []
+
+    async def send(message) -> None:
+        sent.append(message)
+
+    async def receive():
+        while len(sent) < 10_000:
+            await asyncio.sleep(0)
+        return {"type": "http.disconnect"}
+
+    stream = EventStream(silence(), heartbeat_s=0, unread_s=0.001)
+    await stream({"type": "http", "state": {"unread_bytes": lambda: unread}}, receive, send)
+
+    assert sent[-1]["more_body"] is False
+    assert (len(sent) < 10_000) is ends
+
+
+def test_unread_bytes_are_those_that_the_peer_has_not_taken() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        transport = SimpleNamespace(get_extra_info=lambda _: near, is_closing=lambda: False)
+        near.sendall(b"event")
+        assert unread_bytes(transport) > 0
+        far.recv(5)
+        assert unread_bytes(transport) == 0

@@ -38,6 +38,9 @@ class Heard:
     async def get(self, generation_id: str) -> GenerationView:
         return GenerationView(generation=GENERATION)
 
+    async def diffs(self, view: GenerationView) -> tuple[str | None, ...]:
+        return ()
+
     async def follow(self, generation_id: str) -> AsyncGenerator[GenerationView, None]:
         yield GenerationView(generation=GENERATION)
         for text in self._heard:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,7 +22,7 @@ from assayd_console.pages.attempt import MOST_TEXTS
 from assayd_console.pages.batches import CsvWriter
 from assayd_console.pages.chains import MOST_DIFF_LINES, diff_lines, steps_of
 from assayd_console.pages.reference import explain_import
-from assayd_console.pages.submit import submission_of
+from assayd_console.pages.submit import read_submission
 from assayd_console.sessions import Sessions
 
 HOST = "127.0.0.1:8737"
@@ -217,8 +219,65 @@ async def test_form_that_is_refused_is_shown_again_with_what_was_typed() -> None
         )
 
     assert page.status_code == 422
-    assert "inputs is not JSON" in page.text
+    assert "payload.inputs isn&#39;t valid JSON" in page.text
     assert "y = 2" in page.text
+
+
+async def test_attempt_is_edited_and_submitted_again_as_the_one_that_follows_it() -> None:
+    attempt = json.loads((GOLDEN / "refused.json").read_text()) | {"id": "01A", "kind": "code"}
+    attempt["artifacts"] = [{"name": "submission_1.json", "bytes": 100, "sha256": "0" * 64}]
+    submitted = {
+        "payload": {"code": "import os\n", "inputs": {"a": 1}},
+        "policy": "code",
+        "labels": {"who": "polar"},
+        "overrides": {"resources": {"timeout_s": 5}, "sql": {"rows": 1}},
+    }
+    answers = {
+        "/v1/attempts/01A": attempt,
+        "/v1/attempts/01A/artifacts/submission_1.json": submitted,
+        "/v1/policies": {"policies": [{"name": "code", "resources": {"timeout_s": 60.0}}]},
+        "/v1/attempts": {"id": "01B"},
+    }
+    async with logged_in(answers) as (client, told):
+        page = (await client.get("/submit?parent=01A")).text
+        form = dict(re.findall(r'name="([^"]+)" value="([^"]*)"', page))
+        texts = dict(re.findall(r'<textarea [^>]*name="([^"]+)"[^>]*>\n?([^<]*)</textarea>', page))
+        typed = {name: html.unescape(text) for name, text in (form | texts).items()}
+        answer = await client.post(
+            "/submit", data=typed | {"payload.code": "import json\n", "policy": "code"}
+        )
+
+    assert answer.headers["location"] == "/attempts/01B"
+    [(_, sent)] = told.sent
+    assert sent == submitted | {
+        "kind": "code",
+        "payload": {"code": "import json\n", "inputs": {"a": 1}},
+        "parent_id": "01A",
+    }
+
+
+async def test_attempt_says_at_the_top_what_went_wrong_and_where() -> None:
+    attempt = json.loads((GOLDEN / "refused.json").read_text()) | {"id": "01A"}
+    attempt["artifacts"] = [{"name": "submission_1.json", "bytes": 100, "sha256": "0" * 64}]
+    found = {**attempt["report"]["findings"][0], "snippet": None, "line": 2, "file": "b.py"}
+    attempt["report"]["findings"] = [
+        {**found, "severity": "warning", "line": 1},
+        {**found, "rule": "first.rule"},
+        found,
+    ]
+    answers = {
+        "/v1/attempts/01A": attempt,
+        "/v1/attempts/01A/repairs": {"repairs": []},
+        "/v1/attempts/01A/artifacts/submission_1.json": {"payload": {"files": {"a.py": "1", "b.py": "1\n2"}}},
+    }
+    async with logged_in(answers) as (client, _):
+        page = (await client.get("/attempts/01A")).text
+
+    top = page[page.index('class="summary"') : page.index('class="facts"')]
+    assert all(part in top for part in ("first.rule", ">b.py:2<", "and 1 more error<"))
+    assert page.index('id="first"') < page.index("Source a.py")
+    assert page.count("<details open><summary><h2>Source") == 1
+    assert page.count("<details><summary><h2>Source") == 1
 
 
 def test_form_becomes_the_submission_that_its_schema_means() -> None:
@@ -231,7 +290,7 @@ def test_form_becomes_the_submission_that_its_schema_means() -> None:
         "overrides": "resources.timeout_s=5",
         "policy": "code",
     }
-    assert submission_of(KIND, typed) == {
+    assert read_submission(KIND, typed) == {
         "kind": "code",
         "payload": {"code": "x = 1\n", "inputs": {"a": 1}, "paths": ["/a", "/b"], "strict": False},
         "labels": {"category": "weather"},

@@ -14,6 +14,8 @@ from assayd.errors import RequestError
 from assayd.kinds import registry
 from assayd.package_data import share
 from assayd.policies import describe, load_policies
+from support.daemons.fake_service import FakeService
+from support.daemons.server import serving
 
 PROFILES = load_policies([share("policies")])
 GOOD = {"kind": "extractor", "payload": {"code": "x = 1"}}
@@ -130,10 +132,11 @@ async def test_kinds_give_the_contract_and_the_help_of_a_rule(agent) -> None:
 
 
 @pytest.mark.parametrize("kind", registry.own_kinds())
-async def test_contract_of_every_kind_fits_a_context_window(agent, service, kind) -> None:
+async def test_contract_of_every_kind_fits_a_context_window(agent, tmp_path, kind) -> None:
+    service = FakeService()
     service.kinds = registry.all_validators()
-
-    answer = (await agent.call_tool("kinds", {"kind": kind})).structured_content
+    with serving(service, tmp_path / "s") as path:
+        answer = (await type(agent)(str(path)).call_tool("kinds", {"kind": kind})).structured_content
 
     assert len(json.dumps(answer)) <= ANSWER_CHARS
     assert answer["example"]

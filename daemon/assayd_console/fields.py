@@ -1,0 +1,198 @@
+"""The fields of a form, made from a JSON schema: values, lists of lines, rows with a field per property."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from assayd.client import Document
+from assayd.errors import RequestError
+
+LONG = frozenset({"code", "content", "stdin"})
+"""Strings of many lines."""
+UNITS = {"_s": "seconds", "_ms": "milliseconds", "_mb": "MiB"}
+FILE = {"properties": {"name": {"type": "string"}, "content": {"type": "string"}}, "required": ["name"]}
+"""A row of an object that maps names to strings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormField:
+    """One field of a form.
+
+    Attributes:
+        name: what the browser sends it as, e.g. ``payload.steps.0.content``.
+        form: `text`, `lines`, `json`, `line`, `number`, `choice` or `rows`.
+        rows: the fields of each row, of a field that has rows; the last row is empty.
+    """
+
+    name: str
+    form: str
+    help: str = ""
+    required: bool = False
+    value: str = ""
+    choices: Sequence[str] = ()
+    rows: Sequence[Sequence[FormField]] = ()
+
+    @property
+    def label(self) -> str:
+        """Return the name of the property."""
+        return self.name.rpartition(".")[2]
+
+
+def fields_of(schema: Document, typed: Mapping[str, str], at: str = "payload") -> list[FormField]:
+    """Return the fields of an object with what was typed, under the names that `typed_of` gives them."""
+    return [
+        _field(f"{at}.{name}", _Shape(name, described, schema), typed, name in schema.get("required", ()))
+        for name, described in schema["properties"].items()
+    ]
+
+
+def typed_of(schema: Document, value: Mapping[str, object], at: str = "payload") -> dict[str, str]:
+    """Return an object as its form would send it."""
+    typed: dict[str, str] = {}
+    for name, part in value.items():
+        shape = _Shape(name, schema["properties"].get(name, {}), schema)
+        place = f"{at}.{name}"
+        rows = _rows_of(part) if shape.form == "rows" else None
+        if rows is None:
+            typed[place] = _written(shape.form, part)
+        for number, row in enumerate(rows or ()):
+            typed |= typed_of(shape.row, row, f"{place}.{number}")
+    return typed
+
+
+def value_of(schema: Document, typed: Mapping[str, str], at: str = "payload") -> dict[str, object]:
+    """Return the object that was typed, without its empty fields.
+
+    Raises: RequestError ``invalid``, with the field.
+    """
+    value: dict[str, object] = {}
+    for name, described in schema["properties"].items():
+        shape, place = _Shape(name, described, schema), f"{at}.{name}"
+        if shape.form == "rows" and place not in typed:
+            rows = [value_of(shape.row, typed, f"{place}.{number}") for number in _numbers(place, typed)]
+            rows = [row for row in rows if row]
+            if rows:
+                value[name] = _files(rows, place) if shape.of_files else rows
+        elif (text := typed.get(place, "")) and (shape.form == "text" or text.strip()):
+            value[name] = _read(shape.form, text, place)
+    return value
+
+
+class _Shape:
+    """How a property is typed."""
+
+    def __init__(self, name: str, described: Document, schema: Document) -> None:
+        self._defs = schema.get("$defs", {})
+        self.described = self._resolved(described)
+        self.choices: Sequence[str] = self.described.get("enum", ())
+        items = self._resolved(self.described.get("items", {}))
+        self.of_files = _holds_strings(self.described)
+        self.row: Document = FILE if self.of_files else {**items, "$defs": self._defs}
+        self.form = self._form(name, items)
+
+    def _resolved(self, described: Document) -> Document:
+        """Return a schema without its reference, and without null as the alternative."""
+        options = [each for each in described.get("anyOf", ()) if each.get("type") != "null"]
+        if len(options) == 1:
+            return {**described, **self._resolved(options[0])}
+        named = described.get("$ref", "").rpartition("/")[2]
+        return {**described, **self._defs[named]} if named in self._defs else described
+
+    def _form(self, name: str, items: Document) -> str:
+        kind = self.described.get("type")
+        if self.choices or kind == "boolean":
+            self.choices = self.choices or ("true", "false")
+            return "choice" if kind != "boolean" else "yes_no"
+        if kind == "string":
+            return "text" if name in LONG else "line"
+        if kind == "array" and items.get("type") == "string":
+            return "lines"
+        if self.of_files or (kind == "array" and items.get("properties")):
+            return "rows"
+        return "number" if kind in {"number", "integer"} else "json"
+
+
+def _holds_strings(described: Document) -> bool:
+    if described.get("type") != "object":
+        return False
+    values = [described.get("additionalProperties"), *described.get("patternProperties", {}).values()]
+    found = [each for each in values if isinstance(each, dict)]
+    return any({"type": "string"} in (each, *each.get("anyOf", ())) for each in found)
+
+
+def _field(place: str, shape: _Shape, typed: Mapping[str, str], required: bool) -> FormField:
+    described = shape.described
+    as_json = shape.form == "rows" and place in typed
+    rows: list[list[FormField]] = []
+    if shape.form == "rows" and not as_json:
+        numbers = _numbers(place, typed)
+        numbers.append(max(numbers, default=-1) + 1)
+        rows = [fields_of(shape.row, typed, f"{place}.{number}") for number in numbers]
+    return FormField(
+        name=place,
+        form="json" if as_json else shape.form,
+        help=" ".join(_help(place, shape.form, described)),
+        required=required,
+        value=typed.get(place, ""),
+        choices=("", *shape.choices) if shape.choices else (),
+        rows=rows,
+    )
+
+
+def _help(place: str, form: str, described: Document) -> Iterator[str]:
+    if said := described.get("description", ""):
+        yield said
+    elif form == "number" and (unit := UNITS.get(place[place.rfind("_") :])):
+        yield f"In {unit}."
+    default = described.get("default")
+    if default not in (None, "", [], {}):
+        yield f"Default: {default if isinstance(default, str) else json.dumps(default)}."
+    if form in {"lines", "json"}:
+        yield "One per line." if form == "lines" else "As JSON."
+
+
+def _rows_of(value: object) -> Sequence[Mapping[str, object]] | None:
+    """Return what rows hold; None for a value that rows can't hold, e.g. a file that isn't text."""
+    if isinstance(value, dict) and all(isinstance(each, str) for each in value.values()):
+        return [{"name": name, "content": text} for name, text in value.items()]
+    return value if isinstance(value, list) else None
+
+
+def _numbers(place: str, typed: Mapping[str, str]) -> list[int]:
+    """Return the numbers of the rows that were typed."""
+    begin = f"{place}."
+    found = {name[len(begin) :].partition(".")[0] for name in typed if name.startswith(begin)}
+    return sorted(int(number) for number in found if number.isascii() and number.isdigit())
+
+
+def _files(rows: Sequence[Mapping[str, object]], place: str) -> dict[str, object]:
+    if not all("name" in row for row in rows):
+        raise RequestError("invalid", "a file has no name", field=place)
+    files = {str(row["name"]): row.get("content", "") for row in rows}
+    if len(files) < len(rows):
+        raise RequestError("invalid", "two files have the same name", field=place)
+    return files
+
+
+def _written(form: str, value: object) -> str:
+    if value is None:
+        return ""
+    if form == "lines" and isinstance(value, list):
+        return "\n".join(map(str, value))
+    if isinstance(value, str) and form in {"text", "line", "choice"}:
+        return value
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _read(form: str, text: str, place: str) -> object:
+    if form == "lines":
+        return [line for line in text.splitlines() if line.strip()]
+    if form in {"text", "line", "choice"}:
+        return text
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        what = "a number" if form == "number" else "valid JSON"
+        raise RequestError("invalid", f"{place} isn't {what}: {error}", field=place) from error

@@ -1,0 +1,46 @@
+"""The daemon's figures, and the time of its last answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from assayd.client import DaemonUnreachable
+from assayd_console.pulse import EVERY_S, Pulse
+from unit.console.test_pages import logged_in
+
+
+class Daemon:
+    """Answers while it is up."""
+
+    up = True
+
+    async def fetch(self, _: Any) -> bytes:
+        if not self.up:
+            raise DaemonUnreachable("daemon.unreachable", "the daemon is away")
+        return b"assayd_ready 1\n"
+
+    async def ask(self, _: Any) -> Any:
+        return {"total": 0}
+
+
+async def test_pulse_keeps_the_time_of_the_last_answer() -> None:
+    now, daemon = [0.0], Daemon()
+    pulse = Pulse(daemon, lambda: now[0])  # type: ignore[arg-type]
+    look = await pulse.look()
+    now[0], daemon.up = EVERY_S, False
+
+    with pytest.raises(DaemonUnreachable):
+        await pulse.look()
+
+    assert pulse.answered_at == look.at
+
+
+async def test_now_says_that_the_daemon_does_not_answer() -> None:
+    async with logged_in({}) as (client, _):
+        page = await client.get("/now")
+
+    assert page.status_code == 200
+    assert "no answer" in page.text
+    assert "serving" not in page.text
