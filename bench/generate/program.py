@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 FAILURE = "\nFAILURE\n"
-AFTER = ("\nANSWERS THAT WERE TRIED", "\nWITH ", "\nRULES\n")
+AFTER = ("\nHINT FROM THE USER\n", "\nTASK\n")
 
 
 def answer(recorded: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:

@@ -22,12 +22,21 @@ from typing_extensions import TypeVar
 
 from assayd.errors import ConfigError
 from assayd.findings.allowances import allowances
-from assayd.findings.briefing import code_briefing
+from assayd.findings.briefing import answer_schema
 from assayd.findings.repair_context import context_of, without_layout
 from assayd.findings.retry_context import retry_context
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.prompting import Briefing, Document, Passage, Proposal, RepairContext, Surrounding, Taken
+from assayd.model.prompting import (
+    Briefing,
+    Document,
+    Example,
+    Passage,
+    Proposal,
+    RepairContext,
+    Surrounding,
+    Taken,
+)
 from assayd.model.report import Judgement, Rating
 from assayd.model.run import Limits, RunResult, RunSpec
 from assayd.model.submission import Sample
@@ -89,7 +98,12 @@ class Kind(ABC, Generic[P, Q]):
         code_field: the field of the payload that holds the submitted text. A kind whose submissions are
             more than one text overrides `passage`, `patch` and `answered`.
         language: the language of that text.
+        beginning: a regular expression for how a program in that language begins, so that an answer that is
+            such a program, without JSON around it, is accepted. Python, bash and SQL need none.
+        comparison: how results are compared with what cases expect; a model is told if there are cases.
         task: what a model is asked to write.
+        example: another request and its answer, which a model is shown. Needed with `generation_context`;
+            the answer's form is the one that a model is asked for.
         generation_context: the strict model of what may come with a request in words; None for a kind whose
             submissions can't be written from words.
         forms: the forms of a `Proposal` that it takes: ``code``, ``files``, ``steps``.
@@ -111,7 +125,10 @@ class Kind(ABC, Generic[P, Q]):
     offer: str | None = None
     code_field: str = "code"
     language: str = "python"
+    beginning: str = ""
+    comparison: str = ""
     task: str = ""
+    example: Example
     generation_context: type[BaseModel] | None = None
     forms: frozenset[str] = frozenset({"code"})
     recorder: str = ""
@@ -201,18 +218,18 @@ class Kind(ABC, Generic[P, Q]):
         text = getattr(payload, self.code_field, None)
         if not isinstance(text, str):
             return Passage(name="", language=self.language, text="")
-        return Passage(name=self.code_field, language=self.language, text=text)
+        return Passage(name=self.code_field, language=self.language, text=text, beginning=self.beginning)
 
     def surroundings(self, payload: P) -> Sequence[Surrounding]:
         """Return what a fix of the submission has to fit into."""
         return ()
 
-    def context(self, payload: P, report: Document) -> RepairContext:
-        """Return what is to be fixed, given the submitted payload and its failed report."""
+    def context(self, payload: P, report: Document, policy: ExecutionPolicy | None = None) -> RepairContext:
+        """Return what is to be fixed, given the submitted payload, its failed report and effective policy."""
         return context_of(
             self.passage(payload),
             report,
-            instructions=self.reminders,
+            instructions=(*self.rules_for(policy), *self._compared(payload)),
             runtime_stages=self.runtime_stages,
             surroundings=self.surroundings(payload),
         )
@@ -235,12 +252,12 @@ class Kind(ABC, Generic[P, Q]):
 
     def brief(self, context: Any, policy: ExecutionPolicy) -> Briefing:
         """Return what a model is told before it writes, given the context and the effective policy."""
-        return code_briefing(
-            self.task,
-            rules=self.rules_for(policy),
-            samples=self.samples,
-            around=self.around(context),
-            field=self.code_field,
+        return Briefing(
+            task=self.task,
+            rules=(*self.rules_for(policy), *self._compared(context)),
+            example=self.example,
+            schema=answer_schema(self.example.answer.form),
+            surroundings=tuple(self.around(context)),
         )
 
     def base(self, context: Any) -> Document:
@@ -251,3 +268,8 @@ class Kind(ABC, Generic[P, Q]):
     def answered(self, base: Document, proposal: Proposal) -> Document:
         """Return a payload, as plain JSON, with a proposal in it. Raises: ValueError, if it can't hold it."""
         return {**base, self.code_field: self.code_of(proposal.code)}
+
+    def _compared(self, asked: object) -> tuple[str, ...]:
+        """Return how results are compared, if a payload or the context of a request has cases."""
+        cases = getattr(asked, "cases", ())
+        return (self.comparison,) if self.comparison and cases else ()

@@ -10,15 +10,17 @@ import pytest
 from pydantic import ValidationError
 
 from assayd.analysis.messages import Patching
+from assayd.analysis.shfmt import read_shell
 from assayd.analysis.sqlite_catalog import describe_sqlite
-from assayd.analysis.worker import brief, patch
+from assayd.analysis.worker import brief, patch, run_stages
 from assayd.kind import Kind
 from assayd.kinds import registry as validators
 from assayd.model.prompting import Proposal
 from assayd.package_data import share
 from assayd.policies import load_policies
-from assayd.repairs.reply import read_reply
+from assayd.static.shell.parse import reader
 from assayd.static.sql import catalog
+from support.texts.examples import example_submission
 
 POLICIES = load_policies([share("policies")])
 KINDS = list(validators.load(()).values())
@@ -32,20 +34,49 @@ CONTEXTS: Mapping[str, Mapping[str, object]] = {
 }  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def _reader() -> None:
+    reader.install(read_shell)
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_example_that_a_model_is_shown_becomes_a_submission(kind: Kind) -> None:
-    assert kind.generation_context is not None
+def test_every_kind_has_a_task_rules_and_an_example_in_its_own_form(kind: Kind) -> None:
     context = json.dumps(CONTEXTS[kind.name]).encode()
     briefed = brief(kind, context, POLICIES.get(kind.default_policy))
     assert briefed.briefing.task
     assert briefed.briefing.rules
-    example = read_reply(briefed.briefing.example)
-    proposal = Proposal(code=example.code, files=example.files, steps=example.steps)
+    proposal = briefed.briefing.example.answer
     assert proposal.form in kind.forms
     assert proposal.form in briefed.briefing.schema["required"]
-    patched = patch(kind, Patching(payload=briefed.base, passage="", proposal=proposal))
-    assert patched.problem is None
-    kind.payload.model_validate_json(json.dumps(patched.payload))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_example_is_accepted_by_every_static_stage_under_the_default_profile(kind: Kind) -> None:
+    policy = POLICIES.get(kind.default_policy)
+    submission = example_submission(kind)
+    payload = kind.payload.model_validate_json(json.dumps(submission["payload"]))
+    stages = run_stages(kind, payload, policy)
+    assert {stage.name: [found.rule for found in stage.findings if found.is_error] for stage in stages} == {
+        stage.name: [] for stage in stages
+    }
+
+
+@pytest.mark.parametrize("name", ["pipeline", "script"])
+def test_file_is_shown_under_its_path_with_how_much_of_it_that_is(name: str) -> None:
+    files = {"data/long.csv": "a\n" * 2500, "data/short.csv": "a\n"}
+    kind = validators.find(name)
+    briefed = brief(kind, json.dumps({"files": files}).encode(), POLICIES.get(kind.default_policy))
+    assert [around.title for around in briefed.briefing.surroundings] == [
+        "file data/long.csv (first 2048 of 5000 bytes)",
+        "file data/short.csv (2 bytes)",
+    ]
+
+
+def test_comparison_of_cases_is_stated_where_there_are_cases() -> None:
+    kind, policy = validators.find("code"), POLICIES.get("code")
+    with_cases = {"cases": [{"name": "none", "inputs": {}, "expected": 10}]}
+    told = [brief(kind, json.dumps(one).encode(), policy).briefing.rules for one in ({}, with_cases)]
+    assert ["10 equals 10.0" in "\n".join(rules) for rules in told] == [False, True]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
@@ -170,13 +201,13 @@ def test_fix_of_a_module_and_of_a_pipeline_has_the_certain_edits_of_every_place(
     module = validators.find("module")
     payload = module.payload.model_validate({"manifest": {}, "files": files})
     hints = [{"file": "other.py", "message": "m", "edit": edit}]
-    context = module.context(payload, {"fix_hints": hints, "findings": []})  # type: ignore[attr-defined]
+    context = module.context(payload, {"fix_hints": hints, "findings": []})
     assert [one.passage.name for one in context.others] == ["other.py"]
 
     steps = [{"name": name, "type": "sql", "content": "SELECT 1"} for name in ("a", "b")]
     pipeline = validators.find("pipeline")
     hints = [{"message": f"Step {number} ({name}): m", "edit": edit} for number, name in ((1, "a"), (2, "b"))]
     submitted = pipeline.payload.model_validate({"steps": steps})
-    context = pipeline.context(submitted, {"fix_hints": hints, "findings": []})  # type: ignore[attr-defined]
+    context = pipeline.context(submitted, {"fix_hints": hints, "findings": []})
     assert [one.passage.name for one in context.others] == ["2"]
     assert len(context.edits) == 1

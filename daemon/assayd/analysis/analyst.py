@@ -160,15 +160,20 @@ class Analyst:
             return Checked(stages=unanalysable(validator), payload=payload)
         return Checked(stages=answer.stages, payload=_prepared(validator, payload, answer))
 
-    async def describe(self, validator: Kind, request: Failed, *, flow: Flow = OUR_OWN) -> Described:
+    async def describe(
+        self, validator: Kind, request: Failed, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
+    ) -> Described:
         """Return what a fix of a failed submission is asked for with.
 
         Raises: WorkerDied, when reading it is too much; AssaydError.
         """
         body = FAILED.dump_json(request)
-        return await self._have(
-            validator.name, flow, lambda worker: _ask(worker, "describe", validator.name, body, DESCRIBED)
-        )
+
+        async def ask(worker: _Worker) -> Described:
+            _send_policy(worker, policy)
+            return await _ask(worker, "describe", validator.name, body, DESCRIBED, policy=policy.digest)
+
+        return await self._have(validator.name, flow, ask)
 
     async def patch(self, validator: Kind, request: Patching, *, flow: Flow = OUR_OWN) -> Patched:
         """Put a fix into a submission. Raises: as `describe`."""

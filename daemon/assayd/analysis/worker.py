@@ -94,10 +94,11 @@ def run_stages(validator: Kind, payload: BaseModel, policy: ExecutionPolicy) -> 
     return tuple(reports)
 
 
-def describe(validator: Kind, request: Failed) -> Described:
+def describe(validator: Kind, request: Failed, policy: ExecutionPolicy) -> Described:
     """Return what a fix of a failed submission is asked for with."""
     payload = validator.payload.model_validate_json(json.dumps(request.payload))
-    return Described(context=validator.context(payload, request.report), digest=_digest(validator, payload))
+    context = validator.context(payload, request.report, policy)
+    return Described(context=context, digest=_digest(validator, payload))
 
 
 def patch(validator: Kind, request: Patching) -> Patched:
@@ -201,7 +202,8 @@ def _settle() -> None:
 def _answer(header: frames.Header, body: bytes, kind: Kind, policies: Mapping[str, ExecutionPolicy]) -> bytes:
     match header["type"]:
         case "describe":
-            return DESCRIBED.dump_json(describe(kind, FAILED.validate_json(body)))
+            failed = FAILED.validate_json(body)
+            return DESCRIBED.dump_json(describe(kind, failed, policies[str(header["policy"])]))
         case "patch":
             return PATCHED.dump_json(patch(kind, PATCHING.validate_json(body)))
         case "taken":

@@ -333,7 +333,8 @@ def describe(repair: Document, file: str | None = None) -> Iterator[str]:
     """Return the lines that tell of a repair; changes of a single code are under the name of its file."""
     yield f"{repair['id']}  {repair['kind']} · {repair['provider']} · of {repair['attempt_id']}"
     for fix in repair["attempts"]:
-        verdict = "duplicate, not run" if fix["duplicate"] else (fix["verdict"] or "under way")
+        unused = "cannot be used" if fix["cause"] == "fix.unusable" else "under way"
+        verdict = "duplicate, not run" if fix["duplicate"] else (fix["verdict"] or unused)
         yield ""
         yield f"{fix['number']}. {fix['passage']}: {verdict}" + (
             f"  {fix['attempt_id']}" if fix["attempt_id"] else ""

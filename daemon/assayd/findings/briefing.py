@@ -1,11 +1,10 @@
-"""What kinds share when a submission is to be written from words: schemas of answers, and good examples."""
+"""What kinds share when a model writes a submission: schemas of answers, and examples."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from assayd.model.prompting import Briefing, Document, Surrounding
+from assayd.model.prompting import Document, Example, Proposal, Surrounding
 from assayd.model.submission import Sample
 
 _REASON = {"type": "string", "description": "What it does, in a sentence or two."}
@@ -36,25 +35,14 @@ def answer_schema(form: str) -> Document:
     }
 
 
-def example_answer(form: str, value: object) -> str:
-    """Return one good answer, as it would be written."""
-    return json.dumps({form: value, "reason": "It does what was asked, with all cases in mind."}, indent=1)
+def code_example(sample: Sample, *, request: str, reason: str, field: str = "code") -> Example:
+    """Make an example of a validated sample whose payload is one text, in `field`, and a context."""
+    context = {name: value for name, value in sample.payload.items() if name != field}
+    code = str(sample.payload[field]).strip() + "\n"
+    return Example(request=request, context=context, answer=Proposal(code=code), reason=reason)
 
 
-def code_briefing(
-    task: str,
-    *,
-    rules: Sequence[str],
-    samples: Sequence[Sample],
-    around: Sequence[Surrounding],
-    field: str = "code",
-) -> Briefing:
-    """Brief a model on a kind that is one text; the example is its first sample that is validated."""
-    good = next(sample for sample in samples if sample.verdict == "validated")
-    return Briefing(
-        task=task,
-        rules=tuple(rules),
-        example=example_answer("code", str(good.payload[field]).strip() + "\n"),
-        schema=answer_schema("code"),
-        surroundings=tuple(around),
-    )
+def file_head(path: str, content: bytes, most: int) -> Surrounding:
+    """Show the beginning of a file under its path in the sandbox, and say how much of it that is."""
+    size = f"{len(content)} bytes" if len(content) <= most else f"first {most} of {len(content)} bytes"
+    return Surrounding(title=f"file {path} ({size})", text=content[:most].decode("utf-8", "replace"))

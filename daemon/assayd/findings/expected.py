@@ -135,6 +135,18 @@ def together(tries: Sequence[Tried]) -> tuple[Finding, ...]:
     return (*grouped(alike), *(finding for one in tries for finding in one.findings if finding.context))
 
 
+VALUES_COMPARED = (
+    'Cases compare values: 10 equals 10.0, but neither "10" nor true; fields that a case doesn\'t name may '
+    "exist; lists are equal element by element. `tokens` ignores white space in strings; `float` also "
+    "accepts numbers within one millionth."
+)
+TEXTS_COMPARED = (
+    "Cases compare what is printed: `exact` to the last character, `tokens` word by word, `float` also with "
+    "numbers within one millionth."
+)
+"""How results are compared, in the words of a prompt."""
+
+
 def cases_told(cases: Iterable[tuple[ExpectedCase, object, object]]) -> str:
     """Return cases for a model: name, what is given, what is expected, one per line."""
     return "\n".join(

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from assayd.findings.retry_context import without_reminders
 from assayd.model.finding import Edit
 from assayd.model.prompting import EditedPassage, Passage, RepairContext, Surrounding, Worth
 
 STDERR_CHARS = 4000
 """Of what the failed case wrote on standard error: the end."""
+
+_APPROACH = re.compile(
+    r"(case|result|quality|collect)\.|tests\.failed|\w+\.(timeout|out_of_\w+|data_validation)$"
+)
+"""Rules of a wrong result, and of a limit."""
 
 Report = Mapping[str, object]
 Hint = Mapping[str, object]
@@ -23,21 +30,32 @@ def context_of(  # noqa: PLR0913  (each says another thing of the request)
     surroundings: Sequence[Surrounding] = (),
     about: Callable[[Hint], bool] = lambda _: True,
     others: Sequence[tuple[Passage, Callable[[Hint], bool]]] = (),
+    title: str = "",
+    other_forms: Sequence[str] = (),
 ) -> RepairContext:
     """Ask for a passage again, with what its report says.
 
-    A failure while running may come of the approach; one found by reading is a small fault. `about` tells
-    which hints are about the passage: their edits are its own; `others` are further passages with the same.
+    `about` tells which hints are about the passage: their edits are its own; `others` are further passages
+    with the same.
     """
     return RepairContext(
         passage=passage,
-        failure=str(report.get("retry_context") or "It was refused."),
+        failure=without_reminders(str(report.get("retry_context") or "It was refused.")),
         instructions=tuple(instructions),
         surroundings=(*_said(report), *surroundings),
-        worth=Worth.MEDIUM if report.get("stage_reached") in runtime_stages else Worth.HIGH,
+        worth=_worth(report, runtime_stages),
         edits=tuple(_edits(report, about)),
         others=tuple(_edited(report, others)),
+        title=title,
+        other_forms=tuple(other_forms),
     )
+
+
+def _worth(report: Report, runtime_stages: Sequence[str]) -> Worth:
+    """Return MEDIUM for a wrong result or a limit that was met; other failures are local faults."""
+    rules = [str(finding.get("rule")) for finding in errors_of(report)]
+    ran = report.get("stage_reached") in runtime_stages
+    return Worth.MEDIUM if ran and any(map(_APPROACH.match, rules)) else Worth.HIGH
 
 
 def _edited(

@@ -16,6 +16,7 @@ _FIELD_CHARS = 1500
 _QUOTES = "\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}"
 _NO_QUOTES = str.maketrans(dict.fromkeys(_QUOTES, '"'))
 _MOST_LINES = 20
+_REMINDERS = "\n\nKeep in mind:\n"
 
 
 def retry_context(findings: Sequence[Finding], *, headline: str, reminders: Sequence[str] = ()) -> str:
@@ -29,8 +30,16 @@ def retry_context(findings: Sequence[Finding], *, headline: str, reminders: Sequ
     if more > 0:
         lines.append(f"… and {more} more.")
     if reminders:
-        lines.extend(("", "Keep in mind:", *(f"- {reminder}" for reminder in reminders)))
+        lines[-1] += _REMINDERS + "\n".join(f"- {reminder}" for reminder in reminders)
     return _cut("\n".join(lines).rstrip() + "\n")
+
+
+def without_reminders(text: str) -> str:
+    """Return a retry context without its reminders, which a prompt states in our own voice.
+
+    No finding can hold the line that begins them: each of its fields is one line behind words of ours.
+    """
+    return text.partition(_REMINDERS)[0]
 
 
 def _grouped(findings: Sequence[Finding]) -> list[list[Finding]]:

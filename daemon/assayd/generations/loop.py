@@ -22,6 +22,7 @@ import structlog
 from assayd.analysis.analyst import Analyst, WorkerDied
 from assayd.analysis.messages import Briefed, Patched, Patching
 from assayd.errors import ProviderError, RequestError
+from assayd.findings.retry_context import without_reminders
 from assayd.generations.prompt import Revision, build_request
 from assayd.kind import Kind
 from assayd.model.generation import Draft, Generation, GenerationOutcome
@@ -35,8 +36,8 @@ from assayd.ports.llm import FixRequest, Provider, ProviderStep
 from assayd.ports.repairs import Attempts
 from assayd.ports.webhooks import WebhookGate
 from assayd.repairs.asking import ask
+from assayd.repairs.earlier import EarlierAnswer
 from assayd.repairs.loop import checked_text, text_of
-from assayd.repairs.prompt import EarlierAnswer
 from assayd.repairs.repairs import DaemonRepairs
 from assayd.store.generations import DatabaseGenerationStore
 
@@ -176,7 +177,7 @@ class GenerationCourse:
         request = FixRequest(
             system=prompt.system,
             user=prompt.user,
-            passage=Passage(name="", language=generation.kind, text=""),
+            passage=_nothing_yet(deps.kinds[generation.kind]),
             kind=generation.kind,
             attempt=number,
             intent=generation.intent,
@@ -196,15 +197,22 @@ class GenerationCourse:
         )
 
     async def _revision(self) -> Revision | None:
-        """Return what there is so far and the hints, once somebody has given one."""
+        """Return the code so far, its failure and the hints, once a user has supplied one."""
         if not self.generation.grants:
             return None
         hints = tuple(grant.hint for grant in self.generation.grants)
-        text, last = "", self.generation.attempt_id
+        text, failure, last = "", "", self.generation.attempt_id
         if last is not None and (found := await self._deps.attempts.submission(last)) is not None:
             payload = found.get("payload")
             text = _answered_part(payload if isinstance(payload, dict) else {})
-        return Revision(text=text, hints=hints)
+            failure = await self._failure(last)
+        return Revision(text=text, hints=hints, failure=failure)
+
+    async def _failure(self, attempt_id: str) -> str:
+        """Return what failed in an attempt; "" for one that was validated, or ended otherwise."""
+        subject = await self._deps.attempts.finished(attempt_id)
+        failed = subject.attempt.verdict is Verdict.FAILED
+        return without_reminders(str(subject.report.get("retry_context") or "")) if failed else ""
 
     async def _have_run(self, draft: Draft, attempt_id: str) -> None:
         """Have the attempt of a draft run to its verdict, and put that on record."""
@@ -297,6 +305,13 @@ def _answered_part(payload: Mapping[str, object]) -> str:
     """Return what an answer gave of a payload: its one text, or the parts as JSON."""
     kept = {name: part for name, part in payload.items() if name in _ANSWERED}
     return str(kept["code"]) if set(kept) == {"code"} else json.dumps(kept, indent=1, ensure_ascii=False)
+
+
+def _nothing_yet(kind: Kind) -> Passage:
+    """Return the passage of a first request: no text, in the language of an answer that is one text."""
+    if "code" not in kind.forms:
+        return Passage(name="", language=kind.name, text="")
+    return Passage(name="", language=kind.language, text="", beginning=kind.beginning)
 
 
 def _as_earlier(draft: Draft) -> EarlierAnswer:

@@ -15,21 +15,23 @@ class Worth(StrEnum):
     """How far another try is likely to help, by the stage that failed."""
 
     HIGH = "high"
-    """A small and well-described fault."""
+    """A small and well-described fault: the smallest change is asked for."""
     MEDIUM = "medium"
-    """The approach itself may be wrong."""
+    """A wrong result or a limit: the approach itself may be wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
     """The text of a submission that is to be replaced as a whole, e.g. one step of a pipeline.
 
-    Without a name there is no text that could be fixed.
+    Without a name there is no text that could be fixed. `beginning` is a pattern for how a program in that
+    language begins, where no parser of ours reads it.
     """
 
     name: str
     language: str
     text: str
+    beginning: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,8 @@ class RepairContext:
 
     `failure` words what failed, findings included. `instructions` are ours, all else may hold guest text.
     `edits` are replacements in the passage that are certain to be right, `others` the same of other passages.
+    `title` names the passage for a reader; default: its name. `other_forms` are our words on further forms
+    of an answer, and when to use them.
     """
 
     passage: Passage
@@ -63,6 +67,8 @@ class RepairContext:
     worth: Worth = Worth.HIGH
     edits: tuple[Edit, ...] = ()
     others: tuple[EditedPassage, ...] = ()
+    title: str = ""
+    other_forms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,15 +104,25 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Briefing:
-    """What a model is told before it writes.
+class Example:
+    """Another request, its context as a `generation_context` document, and an answer that is validated."""
 
-    `task` is the contract of the kind, `rules` are what the effective policy allows and what to keep in mind,
-    `example` is one good answer: all three are ours. `schema` is the JSON Schema of the answer.
+    request: str
+    context: Document
+    answer: Proposal
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Briefing:
+    """The parts of a prompt that a kind supplies.
+
+    `task` is the contract of the kind, `rules` state what the effective policy allows and how the answer is
+    judged; `task`, `rules` and `example` are our own words. `schema` is the JSON Schema of the answer.
     """
 
     task: str
     rules: tuple[str, ...]
-    example: str
+    example: Example
     schema: Document
     surroundings: tuple[Surrounding, ...] = ()

@@ -49,6 +49,10 @@ class ReplyCost:
     took_s: float = 0.0
 
 
+UNUSABLE = "fix.unusable"
+"""The cause of a fix that does not fit into the submission, e.g. because no step has its number."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:
     """One reply of a provider, and what became of it.
@@ -74,6 +78,11 @@ class Fix:
     cause: str | None = None
     fingerprint: str | None = None
     usage: ReplyCost = ReplyCost()
+
+    @property
+    def unusable(self) -> bool:
+        """Return whether it does not fit into the submission: it has no attempt, and it counts."""
+        return self.cause == UNUSABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from assayd.model.attempt import Attempt
+from assayd.model.policy import ExecutionPolicy
 from assayd.model.repair import Repair
 from assayd.model.submission import Peer
 from assayd.ports.llm import ProviderStep
@@ -62,6 +63,10 @@ class Attempts(Protocol):
 
     async def submission(self, attempt_id: str) -> Document | None:
         """Return what was submitted; None when nothing was yet, or it is not kept any more."""
+        ...
+
+    async def policy(self, submission: Document) -> ExecutionPolicy:
+        """Return the effective policy of a submission. Raises: RequestError, e.g. ``policy.unknown``."""
         ...
 
     async def cancel(self, attempt_id: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import structlog
 from tenacity import (
@@ -22,6 +23,7 @@ log = structlog.get_logger()
 Sleep = Callable[[float], Awaitable[None]]
 
 MOST_CALLS = 4
+_TOLD_CHARS = 300
 _JITTER = wait_random_exponential(multiplier=1, max=20)
 
 
@@ -34,6 +36,7 @@ async def ask(
         alone for longer than there is time; TimeoutError.
     """
     ends_at = clock.monotonic() + timeout_s
+    wording = request
 
     def enough(state: RetryCallState) -> bool:
         too_late = clock.monotonic() + state.upcoming_sleep >= ends_at
@@ -49,13 +52,25 @@ async def ask(
             reraise=True,
         ):
             with attempt:
-                request.heard("")
-                return await provider.fix(request, timeout_s=max(ends_at - clock.monotonic(), 0.001))
+                wording.heard("")
+                try:
+                    return await provider.fix(wording, timeout_s=max(ends_at - clock.monotonic(), 0.001))
+                except ProviderError as problem:
+                    wording = _with_problem(request, problem)
+                    raise
     raise AssertionError("a retry loop without an end")
 
 
 def _can_help(problem: BaseException) -> bool:
     return isinstance(problem, ProviderError) and problem.retryable
+
+
+def _with_problem(request: FixRequest, problem: ProviderError) -> FixRequest:
+    """Return the request with what was wrong with the form of the last answer, if it was that."""
+    if problem.code != "provider.reply":
+        return request
+    told = f"{request.user}\nYOUR LAST ANSWER HAD THE WRONG FORM\n{problem.message[:_TOLD_CHARS]}.\n"
+    return replace(request, user=told)
 
 
 def _wait_s(state: RetryCallState) -> float:

@@ -14,6 +14,7 @@ from assayd.attempts.scheduler import Scheduler
 from assayd.documents import canonical
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
+from assayd.model.policy import ExecutionPolicy
 from assayd.model.submission import Peer
 from assayd.ports.repairs import Document, Subject
 from assayd.ports.store import JobStore
@@ -88,6 +89,10 @@ class AttemptGateway:
     async def submission(self, attempt_id: str) -> Document | None:
         """Return what was submitted; None when nothing was yet, or it is not kept any more."""
         return await stored_submission(self._jobs, attempt_id)
+
+    async def policy(self, submission: Document) -> ExecutionPolicy:
+        """Return the effective policy of a submission: its profile as it is now, tightened by the request."""
+        return self._admission.policy(await self._admission.read(canonical(dict(submission))))
 
     async def cancel(self, attempt_id: str) -> None:
         """Ask an attempt to end; one that has ended is left alone."""

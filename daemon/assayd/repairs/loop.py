@@ -11,8 +11,9 @@ that was kept is not asked for again, and its attempt has its id before it is su
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -24,7 +25,7 @@ from assayd.analysis.messages import Described, Failed, Patched, Patching
 from assayd.errors import ProviderError, RequestError
 from assayd.kind import Kind
 from assayd.model.prompting import Proposal
-from assayd.model.repair import Fix, Repair, RepairOutcome, Strategy
+from assayd.model.repair import UNUSABLE, Fix, Repair, RepairOutcome, Strategy
 from assayd.model.report import Verdict
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.driving import ALONE, Driving
@@ -32,9 +33,10 @@ from assayd.ports.llm import FixRequest, Provider, ProviderStep, Reply
 from assayd.ports.repairs import Attempts, RepairStore, Subject
 from assayd.repairs.asking import ask
 from assayd.repairs.decide import Stop, decide
+from assayd.repairs.earlier import earlier_answers
 from assayd.repairs.fingerprint import fingerprint
 from assayd.repairs.offering import offer_rules
-from assayd.repairs.prompt import EarlierAnswer, build_prompt, cut
+from assayd.repairs.prompt import build_prompt, cut
 
 log = structlog.get_logger()
 
@@ -126,6 +128,7 @@ class Course:
         """Take a person's code for the first fix."""
         subject = await self._deps.attempts.finished(self.repair.last_attempt_id)
         described = await self._described(subject)
+        _fitting(await self._patched(subject, described.context.passage.name, Proposal(code=code)))
         await self._add(
             Strategy.FIX, self._deps.clock.now(), subject, described, Reply(code=code, reason=reason)
         )
@@ -136,7 +139,8 @@ class Course:
             await self._catch_up()
             step = decide(self.repair, self._deps.clock.now())
             if isinstance(step, Stop):
-                return step.outcome, None
+                problem = (await self._problems()).get(len(self.repair.fixes))
+                return step.outcome, f"the last fix cannot be used: {problem}" if problem else None
             await self._fix(step.strategy)
 
     async def end(self, outcome: RepairOutcome, detail: str | None) -> Repair:
@@ -180,7 +184,7 @@ class Course:
         """Submit a fix that is on record. The daemon knows an id that it has seen before."""
         before = replace(self.repair, fixes=self.repair.fixes[:-1])
         parent = await self._deps.attempts.finished(before.last_attempt_id)
-        patched = await self._patched(parent, fix.passage, proposal_of(fix))
+        patched = _fitting(await self._patched(parent, fix.passage, proposal_of(fix)))
         submission = {**parent.submission, "payload": patched.payload}
         await self._deps.attempts.submit(attempt_id, submission, parent=parent.attempt)
 
@@ -192,7 +196,7 @@ class Course:
         number = len(self.repair.fixes) + 1
         step = await deps.repairs.step(self.repair.id, number)
         if step is None:
-            request = self._request(strategy, number, subject, described)
+            request = self._request(strategy, number, subject, described, await self._problems())
             left_s = (self.repair.ends_at - began).total_seconds()
             provider = deps.providers[self.repair.provider]
             reply = await ask(provider, request, timeout_s=left_s, clock=deps.clock)
@@ -207,7 +211,14 @@ class Course:
             await deps.repairs.save_step(self.repair.id, step)
         await self._add(strategy, step.asked_at, subject, described, step.reply)
 
-    def _request(self, strategy: Strategy, number: int, subject: Subject, described: Described) -> FixRequest:
+    def _request(
+        self,
+        strategy: Strategy,
+        number: int,
+        subject: Subject,
+        described: Described,
+        problems: Mapping[int, str],
+    ) -> FixRequest:
         """Word what the provider is asked, and give it what it may need of that in data."""
         intent, context = _intent(subject), described.context
         prompt = build_prompt(
@@ -215,7 +226,13 @@ class Course:
             strategy,
             hint=self.repair.hint,
             intent=intent,
-            earlier=earlier_answers(self.repair.fixes, context.failure),
+            earlier=earlier_answers(
+                self.repair.fixes,
+                context.failure,
+                name=context.passage.name,
+                text=context.passage.text,
+                problems=problems,
+            ),
         )
         return FixRequest(
             system=prompt.system,
@@ -233,23 +250,26 @@ class Course:
     async def _add(
         self, strategy: Strategy, began: datetime, subject: Subject, described: Described, reply: Reply
     ) -> None:
-        """Put a fix on record, with the id that its attempt will have; a duplicate gets none."""
+        """Put a fix on record, with the id that its attempt will have; one that is not run gets none."""
         deps, name = self._deps, described.context.passage.name
         proposal = reply.proposal
         patched = await self._patched(subject, name, proposal)
-        duplicate = patched.digest in self.repair.digests
+        digest = patched.digest or hashlib.sha256(text_of(proposal).encode()).hexdigest()
+        duplicate = digest in self.repair.digests
+        unusable = patched.problem is not None and not duplicate
         fix = Fix(
             number=len(self.repair.fixes) + 1,
             strategy=strategy,
             asked_at=began,
             error=cut(described.context.failure, ERROR_CHARS),
-            digest=patched.digest,
+            digest=digest,
             reason=reply.reason,
             passage=name if proposal.form == "code" else _named(proposal),
             patched_code=checked_text(proposal, patched.payload),
             form=proposal.form,
             duplicate=duplicate,
-            attempt_id=None if duplicate else deps.ids.new(),
+            attempt_id=None if duplicate or unusable else deps.ids.new(),
+            cause=UNUSABLE if unusable else None,
             usage=replace(reply.usage, took_s=(deps.clock.now() - began).total_seconds()),
         )
         log.info("repair.fix_received", repair_id=self.repair.id, number=fix.number, duplicate=duplicate)
@@ -258,20 +278,31 @@ class Course:
     async def _described(self, subject: Subject) -> Described:
         failed = Failed(payload=_payload(subject), report=dict(subject.report))
         kind = self._deps.kinds[self.repair.kind]
-        described = await self._deps.analyst.describe(kind, failed, flow=subject.attempt.flow)
+        policy = await self._deps.attempts.policy(subject.submission)
+        described = await self._deps.analyst.describe(kind, failed, policy, flow=subject.attempt.flow)
         if not described.context.passage.name:
             raise FixUnusable("there is no text in the submission that could be fixed")
         return described
 
     async def _patched(self, subject: Subject, passage: str, proposal: Proposal) -> Patched:
         if len(text_of(proposal).encode()) > self._deps.source_bytes:
-            raise FixUnusable(f"it is larger than {self._deps.source_bytes} bytes")
+            problem = f"it is larger than {self._deps.source_bytes} bytes"
+            return Patched(payload={}, digest="", problem=problem)
         patching = Patching(payload=_payload(subject), passage=passage, proposal=proposal)
         kind = self._deps.kinds[self.repair.kind]
-        patched = await self._deps.analyst.patch(kind, patching, flow=subject.attempt.flow)
-        if patched.problem is not None:
-            raise FixUnusable(patched.problem)
-        return patched
+        return await self._deps.analyst.patch(kind, patching, flow=subject.attempt.flow)
+
+    async def _problems(self) -> Mapping[int, str]:
+        """Return why fixes could not be used, by number."""
+        unusable = [fix for fix in self.repair.fixes if fix.unusable]
+        if not unusable:
+            return {}
+        subject = await self._deps.attempts.finished(self.repair.last_attempt_id)
+        passage = (await self._described(subject)).context.passage.name
+        found = {
+            fix.number: (await self._patched(subject, passage, proposal_of(fix))).problem for fix in unusable
+        }
+        return {number: problem for number, problem in found.items() if problem is not None}
 
     async def _keep(self, repair: Repair) -> None:
         await self._deps.repairs.save(repair)
@@ -279,13 +310,11 @@ class Course:
         self._deps.publish(repair)
 
 
-def earlier_answers(fixes: Sequence[Fix], failure: str) -> list[EarlierAnswer]:
-    """Return the answers so far, each with what was found after it; `failure` is the newest."""
-    found = [*(fix.error for fix in fixes[1:]), failure]
-    return [
-        EarlierAnswer(number=fix.number, text=fix.patched_code, reason=fix.reason, failure=what)
-        for fix, what in zip(fixes, found, strict=False)  # without fixes, there is a failure all the same
-    ]
+def _fitting(patched: Patched) -> Patched:
+    """Return a patched submission. Raises: FixUnusable, when the fix does not fit into it."""
+    if patched.problem is not None:
+        raise FixUnusable(patched.problem)
+    return patched
 
 
 def proposal_of(fix: Fix) -> Proposal:

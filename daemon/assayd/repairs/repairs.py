@@ -269,7 +269,8 @@ class DaemonRepairs:
         outcome = repair.outcome.value if repair.outcome else "none"
         self._metrics.repairs.labels(repair.kind, repair.provider, outcome).inc()
         for fix in repair.fixes:
-            verdict = "duplicate" if fix.duplicate else (fix.verdict.value if fix.verdict else "none")
+            not_run = "duplicate" if fix.duplicate else "unusable" if fix.unusable else "none"
+            verdict = fix.verdict.value if fix.verdict else not_run
             self._metrics.repair_fixes.labels(repair.kind, repair.provider, str(fix.number), verdict).inc()
             self._metrics.repair_fix_duration.labels(repair.kind, repair.provider).observe(fix.usage.took_s)
         if repair.outcome is RepairOutcome.REPAIRED and repair.finished_at is not None:

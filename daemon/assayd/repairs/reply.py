@@ -1,6 +1,6 @@
-"""Reads a model's reply: strict JSON {code | files | steps, reason}, wherever in the text it stands.
+"""Reads a model's reply: JSON {code | files | steps, reason}, wherever in the text it is, or code alone.
 
-The older names `patched_code` and `fix_reason` are read as well.
+A comma before a closing bracket is ignored. The older names `patched_code` and `fix_reason` are read as well.
 
 The reply is a stranger's text: it is sized, taken apart without running anything, and refused when it is not
 exactly one answer.
@@ -9,11 +9,13 @@ exactly one answer.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from assayd.errors import ProviderError
+from assayd.repairs.raw_code import code_in
 
 MAX_REPLY_CHARS = 2 * 2**20
 MAX_REASON_CHARS = 2000
@@ -21,6 +23,8 @@ MOST_STARTS = 50
 """How many braces are tried as the beginning of the object."""
 
 _MARK = "```"
+_COMMA = re.compile(r'("(?:[^"\\]|\\.)*+"?)|,(?=\s*+[}\]])', re.DOTALL)
+"""A string, closed or not, or a comma before a closing bracket. Possessive: it goes over a text once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,27 +37,53 @@ class Patch:
     reason: str
 
 
-def read_reply(text: str) -> Patch:
-    """Return the patch that a reply holds: as plain JSON, in a fence, or among prose.
+def read_reply(text: str, language: str = "", beginning: str = "") -> Patch:
+    """Return the patch that a reply holds: as plain JSON, in a fence, among prose, or code alone.
 
-    Raises: ProviderError ``provider.reply`` (retryable) when there is none.
+    Args:
+        text: the reply.
+        language: of the passage; default: code alone counts in a fence only.
+        beginning: how a program of that language begins; see `Kind.beginning`.
+
+    Raises: ProviderError ``provider.reply`` (retryable) when there is none; the message says what is wrong
+        with the form, without what the reply holds.
     """
     if len(text) > MAX_REPLY_CHARS:
         raise _refused("is too long")
-    for candidate in _candidates(text):
+    blocks = list(_fenced(text))
+    for candidate in _candidates(text, [block for _, block in blocks]):
         if (patch := _patch(candidate)) is not None:
             return patch
-    raise _refused('holds no JSON object with "code", "files" or "steps", and "reason"')
+    if (code := code_in(text, blocks, language, beginning)) and _can_be_written(code):
+        return Patch(code=code, reason="")
+    raise _refused(_wrong_form(text, blocks))
 
 
-def _candidates(text: str) -> Iterator[object]:
+def _wrong_form(text: str, blocks: Sequence[tuple[str, str]]) -> str:
+    """Say what is wrong with the form of a reply that holds no patch."""
+    if not text.strip():
+        return "is empty"
+    missing = 'holds no JSON object with "code", "files" or "steps", and "reason"'
+    likeliest = next((block for _, block in blocks if block.startswith("{")), text.strip())
+    if not likeliest.startswith("{"):
+        return f"{missing}; it has {len(blocks)} fenced blocks" if len(blocks) > 1 else missing
+    try:
+        json.loads(likeliest)
+    except RecursionError:
+        return f"{missing}: it is nested too deep"
+    except ValueError as problem:
+        return f"{missing}: {problem}" if isinstance(problem, json.JSONDecodeError) else missing
+    return missing
+
+
+def _candidates(text: str, blocks: Sequence[str]) -> Iterator[object]:
     """Return every JSON object that the text may mean, the likeliest first."""
     decoder = json.JSONDecoder()
-    for place in (text.strip(), *_fenced(text)):
-        try:
-            yield json.loads(place)
-        except (ValueError, RecursionError):
-            continue
+    for place in (text.strip(), *blocks):
+        for form in (place, _COMMA.sub(lambda found: found[1] or "", place)):
+            with suppress(ValueError, RecursionError):
+                yield json.loads(form)
+                break
     start = text.find("{")
     for _ in range(MOST_STARTS):
         if start < 0:
@@ -63,16 +93,17 @@ def _candidates(text: str) -> Iterator[object]:
         start = text.find("{", start + 1)
 
 
-def _fenced(text: str) -> Iterator[str]:
-    """Return what stands in fences, in one walk over the lines; one that is never closed holds nothing."""
+def _fenced(text: str) -> Iterator[tuple[str, str]]:
+    """Return closed fences, in one walk over the lines: the word behind the marks, and what is inside."""
     inside: list[str] | None = None
+    word = ""
     for line in text.split("\n"):
         info = line[len(_MARK) :].rstrip(" \t") if line.startswith(_MARK) else None
         if inside is None:
             if info is not None and (not info or (info.isascii() and info.isalpha())):
-                inside = []
+                inside, word = [], info
         elif info == "":
-            yield "\n".join(inside).strip()
+            yield word, "\n".join(inside).strip()
             inside = None
         else:
             inside.append(line)

@@ -20,6 +20,7 @@ from assayd.kinds import registry as validators
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
 from assayd.model.generation import Generation
+from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.package_data import share
@@ -75,6 +76,9 @@ class Attempts:
         finding = {"rule": "sandbox.raised", "severity": "error", "message": code}
         report = {"stage_reached": "sandbox", "findings": [finding], "retry_context": f"{code} failed"}
         self.known[attempt_id] = Subject(attempt=attempt, submission=submission, report=report)
+
+    async def policy(self, submission: Document) -> ExecutionPolicy:
+        return POLICIES.get("extractor")
 
     async def finished(self, attempt_id: str) -> Subject:
         await self.gate.wait()

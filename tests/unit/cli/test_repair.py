@@ -10,6 +10,7 @@ FIX = {
     "attempt_id": "B",
     "duplicate": False,
     "verdict": "validated",
+    "cause": "completed",
     "original_error": "It is\n  wrong.",
     "fix_reason": "A colon \x1b[31mwas missing.",
     "diff": "--- payload.code\n-if x\n+if x:\n",

@@ -51,6 +51,7 @@ async def test_request_says_what_is_wanted_and_each_step_is_kept(
     for wanted in (WORDS, "def extract(path: str) -> dict", "/a/Q1/x.csv", "Import only:"):
         assert wanted in first.user
     assert '"required": ["code", "reason"]' in first.system
+    assert (first.passage.language, second.passage.language) == ("python", "python")
     assert WORDS in second.user
     steps = [await bench.generations.step(view, number) for number in (1, 2, 3)]
     assert [step and (step.number, step.user) for step in steps] == [(1, first.user), (2, second.user), None]
@@ -65,17 +66,15 @@ async def test_budget_is_one_over_drafts_and_fixes(analyst: Analyst, access: Dat
     assert "takes no answer in the form of files" in bench.provider.asked[1].user
 
 
-async def test_answers_that_never_fit_use_the_budget_up(analyst: Analyst, access: DatabaseAccess) -> None:
-    broken = Reply(files={"a.py": "x"}, reason="files")
-    view = await Bench(analyst, access, Scripted([broken] * 4)).ended()
+async def test_answers_that_never_fit_use_it_up(analyst: Analyst, access: DatabaseAccess) -> None:
+    view = await Bench(analyst, access, Scripted([Reply(files={"a.py": "x"}, reason="")] * 4)).ended()
     assert outcome_of(view) == ("exhausted", [None] * 3)
     assert not view.repairs
 
 
 async def test_provider_that_gives_nothing_ends_it(analyst: Analyst, access: DatabaseAccess) -> None:
     view = await Bench(analyst, access, Scripted([ProviderError("provider.refused", "no")])).ended()
-    assert outcome_of(view) == ("provider_failed", [])
-    assert told(view)["detail"] == "provider.refused: no"
+    assert (outcome_of(view), told(view)["detail"]) == (("provider_failed", []), "provider.refused: no")
 
 
 async def test_generation_goes_on_after_a_crash_and_asks_nothing_twice(
@@ -108,9 +107,8 @@ async def test_answer_that_is_on_record_is_used_after_a_kill_before_its_attempt(
                 break
     assert await bench.store.step(started.generation.id, 1) is not None
 
-    # As if the draft had not been recorded either.
     stored = await bench.store.get(started.generation.id)
-    assert stored is not None
+    assert stored is not None  # saved as if the draft had not been recorded either
     await bench.store.save(replace(stored, drafts=(), attempt_id=None))
     bench.attempts.gate.set()
     bench.provider = Scripted([])
@@ -131,13 +129,19 @@ async def test_hint_on_what_is_validated_asks_again_with_a_full_budget(
         await generations.hint(first, "months as numbers", 8)
         second = await last(generations, first.generation)
     assert outcome_of(second) == ("validated", ["validated", "failed", "validated"])
-    asked = bench.provider.asked[1].user
-    assert "months as numbers" in asked
-    assert "'good': path" in asked
+    assert all(told in bench.provider.asked[1].user for told in ("months as numbers", "'good': path"))
     document = told(second)
     assert [(hint["uid"], hint["hint"]) for hint in document["hints"]] == [(8, "months as numbers")]
-    drafted = bench.attempts.known[document["attempts"][1]["attempt_id"]].attempt
-    assert drafted.parent_id == document["attempts"][0]["attempt_id"]
+    ids = [one["attempt_id"] for one in document["attempts"]]
+    assert bench.attempts.known[ids[1]].attempt.parent_id == ids[0]
+
+
+async def test_hint_on_what_failed_shows_its_failure(analyst: Analyst, access: DatabaseAccess) -> None:
+    bench = Bench(analyst, access, Scripted(["a", "b", "c", "good"]))
+    async with bench.running() as generations:
+        first = await last(generations, (await generations.start(ASKED, PEER)).generation)
+        await last(generations, (await generations.hint(first, "h", 8)).generation)
+    assert " failed\n" in bench.provider.asked[3].user.partition("FAILURE OF THE CODE SO FAR")[2]
 
 
 async def test_cancelled_generation_ends_with_what_it_has_under_way(

@@ -31,6 +31,12 @@ class Desk:
             raise self._refusals.pop(0)
         self.accepted.append(document)
 
+    async def read(self, document: bytes) -> object:
+        return json.loads(document)
+
+    def policy(self, submission: object) -> object:
+        return "policy of", submission
+
     async def wait(self, attempt_id: str, timeout_s: float) -> None:
         """An attempt of another run of the daemon is not waited for."""
 
@@ -80,3 +86,9 @@ async def test_fix_is_submitted_as_its_parent_was_and_told_to_the_same_webhook()
     await desk.gateway().submit("a", wanted, parent=parent)
     told = {"kind": "code", "parent_id": "p", "webhook": "https://ci.example/"}
     assert [json.loads(document) for document in desk.accepted] == [told]
+
+
+async def test_policy_of_a_submission_is_the_one_that_admission_would_run_it_under() -> None:
+    desk = Desk()
+    submission = {"kind": "code", "policy": "code", "overrides": {"resources": {"unit_timeout_s": 2}}}
+    assert await desk.gateway().policy(submission) == ("policy of", submission)

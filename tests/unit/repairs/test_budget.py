@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -13,11 +14,13 @@ from assayd.ids import SystemClock, Ulids
 from assayd.kinds import registry as validators
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
+from assayd.model.policy import ExecutionPolicy
 from assayd.model.repair import Fix, Repair, RepairOutcome, Strategy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer, RepairWish
 from assayd.ports.repairs import RepairTerms, Subject
-from assayd.repairs.loop import RepairDependencies, earlier_answers
+from assayd.repairs.earlier import earlier_answers
+from assayd.repairs.loop import RepairDependencies
 from assayd.repairs.repairs import DaemonRepairs, RepairLimits, budget_left
 from assayd.repairs.requests import RecordedRequests
 
@@ -96,6 +99,9 @@ class Attempts:
             verdict=Verdict.FAILED,
         )
         self.known = {FIRST: first, SECOND: replace(first, id=SECOND, parent_id=FIRST)}
+
+    async def policy(self, submission: Mapping[str, object]) -> ExecutionPolicy:
+        return ExecutionPolicy(name="policy")
 
     async def finished(self, attempt_id: str) -> Subject:
         return Subject(attempt=self.known[attempt_id], submission={}, report={})

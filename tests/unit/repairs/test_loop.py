@@ -15,6 +15,7 @@ from assayd.ids import SystemClock, Ulids
 from assayd.kinds import registry as validators
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
+from assayd.model.policy import ExecutionPolicy
 from assayd.model.repair import Repair, RepairOutcome, Strategy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
@@ -70,6 +71,9 @@ class Attempts:
         self.submitted.append(attempt_id)
         self._add(attempt_id, submission, parent.attempt_number + 1)
 
+    async def policy(self, submission: Document) -> ExecutionPolicy:
+        return ExecutionPolicy(name="policy")
+
     async def finished(self, attempt_id: str) -> Subject:
         if self.endless and attempt_id != FIRST:
             raise TimeoutError  # as the repair's own clock does to whoever waits
@@ -123,7 +127,7 @@ class Scripted:
 
     name = "scripted"
 
-    def __init__(self, words: Iterable[str | Exception]) -> None:
+    def __init__(self, words: Iterable[str | Exception | Reply]) -> None:
         self._words = iter(words)
         self.asked: list[FixRequest] = []
 
@@ -132,6 +136,8 @@ class Scripted:
         word = next(self._words)
         if isinstance(word, Exception):
             raise word
+        if isinstance(word, Reply):
+            return word
         return Reply(code=f"x = {word}\n", reason=f"now {word}")
 
 
@@ -147,7 +153,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 class Bench:
     """Everything that one repair needs."""
 
-    def __init__(self, analyst: Analyst, *words: str | Exception) -> None:
+    def __init__(self, analyst: Analyst, *words: str | Exception | Reply) -> None:
         self.attempts, self.store, self.provider = Attempts(), Store(), Scripted(words)
         now = datetime.now(UTC)
         self.repair = Repair(
@@ -273,12 +279,29 @@ async def test_request_holds_the_words_the_findings_and_what_failed_before(analy
     bench.attempts._add(FIRST, submission, 1)
     await bench.run()
     first, second = bench.provider.asked
-    assert first.user.startswith("WHAT THE CODE IS FOR")
+    assert "REQUEST\n" in first.user
     assert "take the quarter apart" in first.user
     assert (first.kind, first.attempt, first.intent) == ("extractor", 1, "take the quarter apart")
     assert first.findings[0]["rule"] == "sandbox.raised"
     assert "DO NOT REPEAT THEM" in second.user
-    assert "x = a" in second.user.partition("DO NOT REPEAT THEM")[2]
+    assert "Answer 1 is the PASSAGE below" in second.user
+    assert second.user.count("x = a") == 1
+
+
+async def test_fix_that_does_not_fit_counts_and_the_next_request_says_why(analyst: Analyst) -> None:
+    bench = Bench(analyst, Reply(files={"a.py": "x"}, reason="files"), "good")
+    ended = await bench.run()
+    assert ended.outcome is RepairOutcome.REPAIRED
+    unusable, good = ended.fixes
+    assert (unusable.unusable, unusable.attempt_id, good.unusable) == (True, None, False)
+    assert "takes no answer in the form of files" in bench.provider.asked[1].user
+
+
+async def test_last_fix_that_does_not_fit_ends_the_repair_with_why(analyst: Analyst) -> None:
+    broken = [Reply(files={name: "x"}, reason="files") for name in "abc"]
+    ended = await Bench(analyst, *broken).run()
+    assert ended.outcome is RepairOutcome.EXHAUSTED
+    assert "takes no answer in the form of files" in (ended.detail or "")
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_name_of_a_stranger_stays_on_its_line(field) -> None:
     }[field]
     user = build_prompt(context(**{field: given}), Strategy.FIX).user
     (held,) = [one for one in user.splitlines() if "rm" in one.lower()]
-    assert held.lower().startswith(("passage data/x", "with data/x"))
+    assert held.lower().startswith(("passage data/x", "given: data/x"))
     assert len(held) < 400
 
 
@@ -65,7 +65,7 @@ def test_many_surroundings_are_counted_and_some_shown() -> None:
     many = tuple(Surrounding(title=f"file {n}", text="x" * 10_000) for n in range(1000))
     user = build_prompt(context(surroundings=many), Strategy.FIX).user
     assert len(user) < 140_000
-    assert "AND 988 MORE THAT ARE NOT SHOWN" in user
+    assert "GIVEN: 988 more that are not shown" in user
 
 
 def test_a_long_text_keeps_its_beginning_and_its_end() -> None:

@@ -219,7 +219,10 @@ def prompt_of(case: Case) -> str:
         ],
     }
     prompt = build_prompt(
-        validator.context(payload, report), case.strategy, hint=case.hint, intent=case.intent
+        validator.context(payload, report, POLICIES.get(validator.default_policy)),
+        case.strategy,
+        hint=case.hint,
+        intent=case.intent,
     )
     return f"{prompt.system}\n\n======== user ========\n{prompt.user}"
 
@@ -242,6 +245,19 @@ def test_prompt_is_the_golden_one(name: str) -> None:
 
 def test_every_golden_file_has_its_case() -> None:
     assert {path.stem for path in GOLDEN.iterdir()} == set(CASES)
+
+
+@pytest.mark.parametrize("name", set(CASES) - {"hostile"})
+def test_what_the_policy_allows_is_stated_once_in_our_own_voice(name: str) -> None:
+    case, prompt = CASES[name], prompt_of(CASES[name])
+    validator = validators.find(case.kind)
+    payload = validator.payload.model_validate_json(json.dumps(case.payload))
+    report = {"stage_reached": case.stage, "findings": []}
+    policy = POLICIES.get(validator.default_policy)
+    assert "Keep in mind" not in prompt
+    for line in validator.context(payload, report, policy).instructions:
+        assert prompt.count(line) <= 1
+    assert prompt.count("Import only:") <= 1
 
 
 def test_hostile_source_stays_between_its_markers_and_within_its_size() -> None:

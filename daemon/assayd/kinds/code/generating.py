@@ -7,14 +7,19 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from assayd.findings.briefing import code_example
 from assayd.findings.expected import CASES, cases_told
 from assayd.kinds.code.payload import CodeCase, Module
+from assayd.kinds.code.samples import SAMPLES
 from assayd.model.prompting import Document, Surrounding
 
 _SHOWN_CHARS = 2000
-TASK = (
-    "Write a code node: Python that declares its inputs by annotations without a value, and assigns one "
-    "value to `result` with its type. The inputs are given as variables; nothing else is called."
+TASK = "Write a code node: Python that computes `result` from its inputs, which are given as variables."
+
+EXAMPLE = code_example(
+    SAMPLES[0],
+    request="Total of the paid orders by customer, for customers with a total of at least `least`.",
+    reason="Adds the totals of paid orders by customer and drops customers below the minimum.",
 )
 
 

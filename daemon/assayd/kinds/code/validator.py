@@ -14,7 +14,7 @@ from assayd.errors import RequestError
 from assayd.findings import expected as expected_results
 from assayd.findings import python_failures
 from assayd.findings import runs as run_findings
-from assayd.findings.expected import cases_told
+from assayd.findings.expected import VALUES_COMPARED, cases_told
 from assayd.findings.python_failures import IMAGE_MODULES
 from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.kinds.code import annotations as code_annotations
@@ -63,6 +63,7 @@ _REMINDERS = (
     "Declare every input on a line of its own at the top, without a value: data: list",
     "Assign the result with its type, at module level: result: dict = {…}",
     "Types are checked by their outer part: list[dict] asks for a list; T | None is fine.",
+    "Helper functions are allowed.",
 )
 _RULES = (
     *model_answer.RULES,
@@ -95,7 +96,9 @@ class Code(Kind[CodePayload, PreparedCode]):
     headlines = _HEADLINES
     reminders = _REMINDERS
     offer = "Python's standard library"
+    comparison = VALUES_COMPARED
     task = generating.TASK
+    example = generating.EXAMPLE
     generation_context = CodeContext
 
     @property

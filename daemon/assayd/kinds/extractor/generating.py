@@ -6,16 +6,20 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from assayd.findings.briefing import code_example
 from assayd.findings.expected import CASES, cases_told
 from assayd.kinds.extractor.payload import ExtractorCase, SamplePath
+from assayd.kinds.extractor.samples import SAMPLES
 from assayd.model.prompting import Document, Surrounding
 from assayd.model.text_limits import SAMPLE_PATHS
 
 PATHS_TOLD = 100
-TASK = (
-    "Write an extractor: one file of Python with the function extract(path: str) -> dict, which takes a file "
-    "path apart and returns a plain dict of the fields that it says. It gets the path as text; there is no "
-    "file to open."
+TASK = "Write an extractor, which takes a file path apart and returns the fields that it names."
+
+EXAMPLE = code_example(
+    SAMPLES[0],
+    request="Extract client, year, quarter, the first month of the quarter, and the file name.",
+    reason="Reads client, year and quarter by one pattern and computes the month; other paths give {}.",
 )
 
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
 from assayd.findings.call_unit import Tried, judge_call
-from assayd.findings.expected import cases_told, judge_value
+from assayd.findings.expected import VALUES_COMPARED, cases_told, judge_value
 from assayd.findings.runs import cause_finding, grouped
 from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.kinds.extractor import generating
@@ -38,7 +38,7 @@ from assayd.static.python import source as python_source
 from assayd.static.python.import_edits import MAIN_RULE, PACKAGE_RULE, with_import_edits
 from assayd.static.python.inferred_names import check_meant
 from assayd.static.python.mentioned import mentioned
-from assayd.static.python.names import PACKAGE_NAMES
+from assayd.static.python.names import BUILTINS, PACKAGE_NAMES
 from assayd.static.python.signature import ExpectedFunction, check_signature
 from assayd.static.python.source import PythonSource
 
@@ -74,8 +74,10 @@ _HEADLINES = {
 }
 _REMINDERS = (
     f"Write one file of Python that defines: {EXPECTED.template}",
-    "Its argument is the path as text; there is no file to open.",
+    "Its argument is the path as text; there is no file to open. Helper functions are allowed.",
     "Return a plain dict of field names and JSON values; a path without anything to extract gives {}.",
+    f"Not allowed: {', '.join(BUILTINS)}; type() with three arguments, getattr() with a computed name, and "
+    "special attributes such as x.__class__.",
 )
 
 _RULES = (
@@ -111,7 +113,9 @@ class Extractor(Kind[ExtractorPayload]):
     samples = SAMPLES
     headlines = _HEADLINES
     reminders = _REMINDERS
+    comparison = VALUES_COMPARED
     task = generating.TASK
+    example = generating.EXAMPLE
     generation_context = ExtractorContext
 
     @property

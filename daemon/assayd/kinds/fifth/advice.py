@@ -63,11 +63,12 @@ def feedback(
 
 
 def told(said: object, about: Language) -> tuple[str, ...]:
-    """Return what the next prompt holds of feedback: warnings, and the guide's sections in full."""
+    """Return the parts of feedback for the next prompt: what to stress, warnings, the guide's sections."""
     feedback = said if isinstance(said, Mapping) else {}
     sections = [str(name) for name in _list(feedback, "expand_sections") if name in about.guide]
     warned = [f"Seen before of such answers: {text}." for text in _list(feedback, "lens_warnings")]
-    return (*warned, *told_sections(sections, about))
+    stressed = [str(text) for text in _list(feedback, "add_emphasis")]
+    return (*stressed, *warned, *told_sections(sections, about))
 
 
 def told_sections(names: Iterable[str], about: Language) -> tuple[str, ...]:
@@ -83,6 +84,12 @@ def lens_of(model_source: str, task_type: str, about: Language) -> tuple[str, ..
     slips = [text for p in about.rules.profiles if _names(model_source, p.match) for text in p.lens]
     names = dict.fromkeys((*first, *about.guide))
     return (*told_sections(names, about), *(f"Seen before of such models: {text}." for text in slips))
+
+
+def sections_for(task_type: str, about: Language) -> tuple[str, ...]:
+    """Return the sections of the guide that a kind of task needs."""
+    tasks = (t for t in about.rules.tasks if _names(task_type, t.match))
+    return tuple(section for task in tasks for section in task.sections)
 
 
 def _list(feedback: Mapping[str, object], name: str) -> list[object]:

@@ -9,11 +9,30 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from assayd.findings.expected import CASES, cases_told
 from assayd.kinds.fifth.payload import MOST_FILES, FifthCase, Label, Name, Path
-from assayd.model.prompting import Surrounding
+from assayd.model.prompting import Example, Proposal, Surrounding
 
-TASK = (
-    "Write a program in Fifth, a Forth dialect: words between blanks, definitions before their use, and a "
-    "stack comment ( before -- after ) in every definition."
+TASK = "Write a program in Fifth, a Forth dialect."
+
+EXAMPLE = Example(
+    request="A page with a heading, the number of items, and a link to items.html.",
+    context={"libraries": ["core"]},
+    answer=Proposal(
+        code="""\
+require lib/core.fs
+
+: amount ( n -- )
+  <p> s" Items: " text n>str text </p> ;
+
+: page ( title$ -- )
+  2dup html-head html-body h1.
+  3 amount
+  s" All items" s" items.html" a.
+  html-end ;
+
+html>stdout s" Inventory" page
+"""
+    ),
+    reason="page writes the title, the number as text and the link; html>stdout prints the page.",
 )
 
 

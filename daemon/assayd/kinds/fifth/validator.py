@@ -27,6 +27,7 @@ from assayd.kinds.fifth.language import language, use_tables
 from assayd.kinds.fifth.payload import FifthPayload
 from assayd.kinds.fifth.run import PROGRAM_FILE
 from assayd.kinds.fifth.samples import SAMPLES
+from assayd.kinds.fifth.word_lists import READING, told_words
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.prompting import Briefing, Document, Passage, RepairContext, Surrounding
@@ -51,8 +52,11 @@ class Fifth(Kind[FifthPayload]):
     default_policy = "fifth"
     image = "forth"
     language = "fifth"
+    beginning = r": \S+ |\\ |require "
     samples = SAMPLES
+    comparison = expected_results.TEXTS_COMPARED
     task = generating.TASK
+    example = generating.EXAMPLE
     generation_context = FifthContext
 
     @cached_property
@@ -132,17 +136,20 @@ class Fifth(Kind[FifthPayload]):
 
     def passage(self, payload: FifthPayload) -> Passage:
         """Return the program that the answer means."""
-        return Passage(name="code", language="fifth", text=program_of(payload.code))
+        text = program_of(payload.code)
+        return Passage(name="code", language=self.language, text=text, beginning=self.beginning)
 
     def surroundings(self, payload: FifthPayload) -> Sequence[Surrounding]:
         """Return the libraries that the program has, and its cases."""
         loaded = Surrounding(title="libraries that are loaded", text=", ".join(payload.libraries) or "none")
         return (loaded, *generating.cases_of(payload.cases))
 
-    def context(self, payload: FifthPayload, report: Document) -> RepairContext:
+    def context(
+        self, payload: FifthPayload, report: Document, policy: ExecutionPolicy | None = None
+    ) -> RepairContext:
         """Return what is to be fixed, with the advice of the feedback."""
         told = (_WRITE, *advice.told(report.get("feedback"), language()))
-        return replace(super().context(payload, report), instructions=told)
+        return replace(super().context(payload, report, policy), instructions=told)
 
     def normal_form(self, payload: FifthPayload) -> bytes:
         """Return the words of the program; case does not count."""
@@ -151,7 +158,10 @@ class Fifth(Kind[FifthPayload]):
     def brief(self, context: FifthContext, policy: ExecutionPolicy) -> Briefing:
         """Return what a model is told before it writes."""
         lens = advice.lens_of(context.model_source or "", context.task_type or "", language())
-        return replace(super().brief(context, policy), rules=(_WRITE, *lens))
+        sections = advice.sections_for(context.task_type or "", language())
+        words = told_words(language(), context.libraries, sections)
+        rules = (_WRITE, *lens, READING, *words, *self._compared(context))
+        return replace(super().brief(context, policy), rules=rules)
 
     def around(self, context: FifthContext) -> Sequence[Surrounding]:
         """Return the libraries, files and cases of the request."""

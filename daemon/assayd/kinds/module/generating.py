@@ -6,16 +6,24 @@ import json
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assayd.findings.briefing import answer_schema, example_answer
 from assayd.kinds.module.files import is_test
 from assayd.kinds.module.samples import ADAPTER, MANIFEST, TESTS
-from assayd.model.policy import AdapterContract
-from assayd.model.prompting import Briefing, Document, Proposal, Surrounding
+from assayd.model.prompting import Document, Example, Proposal, Surrounding
 
 MANIFEST_FILE = "manifest.json"
-_TASK = (
-    "Write an adapter module: adapter.py with one class that a decorator ({decorators}) registers and that "
-    "has the methods {methods}; test_adapter.py with tests of it that reach no network; and manifest.json."
+TASK = "Write an adapter module: adapter.py, test_adapter.py with tests of it, and manifest.json."
+
+EXAMPLE = Example(
+    request="The current temperature and wind of a place from Open-Meteo.",
+    context={},
+    answer=Proposal(
+        files={
+            "adapter.py": ADAPTER,
+            "test_adapter.py": TESTS,
+            MANIFEST_FILE: json.dumps(MANIFEST, indent=1) + "\n",
+        }
+    ),
+    reason="Fetches current_weather, and returns temperature and wind; the tests use a mock transport.",
 )
 
 
@@ -28,20 +36,12 @@ class ModuleContext(BaseModel):
     files: dict[str, str] = Field(default_factory=dict, max_length=100)
 
 
-def brief(context: ModuleContext, contract: AdapterContract, rules: tuple[str, ...]) -> Briefing:
-    """Return what a model is told."""
-    task = _TASK.format(decorators=", ".join(contract.decorators), methods=", ".join(contract.methods))
-    files = {"adapter.py": ADAPTER, "test_adapter.py": TESTS, MANIFEST_FILE: json.dumps(MANIFEST)}
-    around = [Surrounding(title=f"file {name}", text=text) for name, text in sorted(context.files.items())]
+def around(context: ModuleContext) -> list[Surrounding]:
+    """Return what the code has to fit."""
+    found = [Surrounding(title=f"file {name}", text=text) for name, text in sorted(context.files.items())]
     if context.manifest is not None:
-        around.insert(0, Surrounding(title="manifest", text=json.dumps(context.manifest, indent=1)))
-    return Briefing(
-        task=task,
-        rules=rules,
-        example=example_answer("files", files),
-        schema=answer_schema("files"),
-        surroundings=tuple(around),
-    )
+        found.insert(0, Surrounding(title="manifest", text=json.dumps(context.manifest, indent=1)))
+    return found
 
 
 def base_of(context: ModuleContext) -> Document:

@@ -28,6 +28,7 @@ from assayd.kinds.module.expected_tests import ExpectedTests
 from assayd.kinds.module.files import adapter_file, files_of_tests, is_python, module_name, own_modules
 from assayd.kinds.module.generating import ModuleContext
 from assayd.kinds.module.imports import Own, check_module_imports
+from assayd.kinds.module.instructions import MANIFEST, TESTS_STAY, instructions
 from assayd.kinds.module.payload import ModulePayload, PreparedModule
 from assayd.kinds.module.samples import SAMPLES
 from assayd.model.finding import Finding, Rule, has_errors
@@ -57,14 +58,6 @@ _HEADLINES = {
     "paths": "The files of the module are not as they may be:",
     "sandbox": "The module failed when it ran:",
 }
-_REMINDERS = (
-    "A module has a manifest, adapter.py and tests (test_*.py); files import one another by name.",
-    "The adapter's class has @register_adapter above it, and defines fetch_raw, transform and get_schema.",
-    "Tests run with pytest: give the adapter made-up answers, by httpx.MockTransport or mock.patch.",
-)
-
-_TESTS_STAY = "The tests stay as they are: correct the code, so that it does what they expect."
-
 _RULES = (
     *python_source.RULES,
     *python_meant.NAME_RULES,
@@ -93,9 +86,9 @@ _RULES = (
 )
 
 
-_MORE_FILES = (
-    'Where several files have to change, answer with "files" in the place of "patched_code": {name: '
-    "whole text} of each that changes."
+_OTHER_FORMS = (
+    'If several files must change, answer {"files": {"<name>": "<its whole text>"}, "reason": "…"} with each '
+    "file that changes.",
 )
 
 
@@ -112,7 +105,8 @@ class Module(Kind[ModulePayload, PreparedModule]):
     rules = _RULES
     samples = SAMPLES
     headlines = _HEADLINES
-    reminders = _REMINDERS
+    task = generating.TASK
+    example = generating.EXAMPLE
     generation_context = ModuleContext
     forms = frozenset({"files"})
 
@@ -189,7 +183,13 @@ class Module(Kind[ModulePayload, PreparedModule]):
             cases=cases,
         )
 
-    def context(self, payload: ModulePayload, report: Document) -> RepairContext:
+    def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
+        """Return what a module has to be, and what the policy allows its files."""
+        return instructions(policy)
+
+    def context(
+        self, payload: ModulePayload, report: Document, policy: ExecutionPolicy | None = None
+    ) -> RepairContext:
         """Ask for the file that is at fault again, with what the report says and the other files."""
         errors = errors_of(report)
         name = module_blame.faulty_file(errors, payload.files, _adapter(payload))
@@ -200,11 +200,11 @@ class Module(Kind[ModulePayload, PreparedModule]):
             Passage(name=name, language="python", text=_texts(payload).get(name, "")),
             report,
             instructions=(
-                *_REMINDERS,
-                _MORE_FILES,
-                *([_TESTS_STAY] if module_blame.has_failed_test(errors) else []),
+                *self.rules_for(policy),
+                *([TESTS_STAY] if module_blame.has_failed_test(errors) else []),
             ),
             runtime_stages=self.runtime_stages,
+            other_forms=_OTHER_FORMS,
             surroundings=(
                 Surrounding(title="manifest", text=manifest),
                 *(Surrounding(title=other, text=payload.files[other]) for other in others),
@@ -225,7 +225,13 @@ class Module(Kind[ModulePayload, PreparedModule]):
 
     def brief(self, context: ModuleContext, policy: ExecutionPolicy) -> Briefing:
         """Return what a model is told before it writes."""
-        return generating.brief(context, policy.adapter, self.rules_for(policy))
+        briefing = super().brief(context, policy)
+        manifest = () if context.manifest is not None else (MANIFEST,)
+        return replace(briefing, rules=(*briefing.rules, *manifest))
+
+    def around(self, context: ModuleContext) -> Sequence[Surrounding]:
+        """Return the manifest and the files of the request."""
+        return generating.around(context)
 
     def base(self, context: ModuleContext) -> Document:
         """Return the payload without what the answer gives."""

@@ -144,5 +144,13 @@ def advice_on_path(message: str, others: Sequence[str]) -> str | None:
     )
 
 
+def steps_with_path(message: str, texts: Sequence[str]) -> list[int]:
+    """Return the numbers of the steps whose text has the path that a message names as missing."""
+    found = _PATH.search(message)
+    if found is None:
+        return []
+    return [number for number, text in enumerate(texts, 1) if found[0] in _PATH.findall(text[:_MOST_READ])]
+
+
 _PATH = re.compile(r"\b(?:data|tmp|logs)/[\w./-]{1,200}\w")
 _MOST_READ = 100_000

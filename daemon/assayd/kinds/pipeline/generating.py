@@ -6,32 +6,44 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assayd.findings.briefing import answer_schema, example_answer
+from assayd.findings.briefing import file_head
 from assayd.kinds.pipeline.payload import Database
-from assayd.model.prompting import Briefing, Document, Proposal, Surrounding
+from assayd.model.prompting import Document, Example, Proposal, Surrounding
 from assayd.static.work_files import FileContent, content_of
 
 _HEAD_BYTES = 2048
-_TASK = (
-    "Write a pipeline: steps of bash or SQL (SQLite) that run in order in one directory with the files, and "
-    "on the database where there is one. Each step has a name, its type and its content."
+TASK = "Write a pipeline: steps of bash or SQL, each with a name, a type and a content."
+EXAMPLE = Example(
+    request="Total the amounts of data/sales.csv by region into the table totals and data/totals.csv.",
+    context={
+        "files": {"data/sales.csv": 'region,amount\n"central, upper",10\nnorth,2.5\nnorth,\n'},
+        "database": {"schema_sql": "CREATE TABLE totals (region TEXT PRIMARY KEY, total REAL NOT NULL);"},
+    },
+    answer=Proposal(
+        steps=(
+            {
+                "name": "total by region",
+                "type": "sql",
+                "content": (
+                    "INSERT INTO totals\n"
+                    "SELECT region, sum(CAST(amount AS REAL))\n"
+                    "FROM \"data/sales.csv\" WHERE amount <> '' GROUP BY region\n"
+                    "ON CONFLICT (region) DO UPDATE SET total = excluded.total;\n"
+                    "SELECT region, total FROM totals ORDER BY region;\n"
+                ),
+            },
+            {
+                "name": "write totals.csv",
+                "type": "bash",
+                "content": (
+                    "set -euo pipefail\n"
+                    "jq -R -r 'split(\"\\t\") | @csv' logs/01_total_by_region.out > data/totals.csv\n"
+                ),
+            },
+        )
+    ),
+    reason="SQL reads the CSV, skips empty amounts and upserts totals; jq writes the selected rows as CSV.",
 )
-_EXAMPLE = [
-    {
-        "name": "drop negative amounts",
-        "type": "bash",
-        "content": "awk -F, 'NR == 1 || $2 >= 0' data/sales.csv > tmp/cleaned.csv\n",
-    },
-    {
-        "name": "total by region",
-        "type": "sql",
-        "content": (
-            "CREATE TABLE IF NOT EXISTS totals (region TEXT PRIMARY KEY, total REAL);\n"
-            "INSERT OR REPLACE INTO totals\n"
-            'SELECT region, sum(amount) FROM "tmp/cleaned.csv" GROUP BY region;\n'
-        ),
-    },
-]
 
 
 class PipelineContext(BaseModel):
@@ -43,20 +55,12 @@ class PipelineContext(BaseModel):
     database: Database | None = None
 
 
-def brief(context: PipelineContext, rules: tuple[str, ...], tables: str | None) -> Briefing:
-    """Return what a model is told; `tables` describes the database."""
-    around = [Surrounding(title="tables and columns", text=tables)] if tables else []
+def around(context: PipelineContext, tables: str | None) -> list[Surrounding]:
+    """Return what the steps have to fit; `tables` describes the database."""
+    found = [Surrounding(title="tables and columns", text=tables)] if tables else []
     for path, given in sorted(context.files.items()):
-        content = content_of(given)
-        head = content[:_HEAD_BYTES].decode("utf-8", "replace")
-        around.append(Surrounding(title=f"file {path}, {len(content)} bytes, its beginning", text=head))
-    return Briefing(
-        task=_TASK,
-        rules=rules,
-        example=example_answer("steps", _EXAMPLE),
-        schema=answer_schema("steps"),
-        surroundings=tuple(around),
-    )
+        found.append(file_head(path, content_of(given), _HEAD_BYTES))
+    return found
 
 
 def answered(base: Document, proposal: Proposal) -> Document:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from assayd.findings.briefing import file_head
 from assayd.findings.repair_context import errors_of, without_layout
 from assayd.kinds.pipeline.errors import ErrorSource as Writer
 from assayd.kinds.pipeline.judging import StepText
@@ -18,6 +19,8 @@ SAMPLE_ROWS = 3
 """Of each table, where the request allows it."""
 _HEAD_BYTES = 1024
 """How much of each file a request for a fix shows."""
+_STEP_CHARS = 4000
+"""How much of each other step it shows."""
 
 
 def step_texts(submitted: PipelinePayload) -> Iterator[StepText]:
@@ -36,16 +39,37 @@ def faulty(submitted: PipelinePayload, report: Mapping[str, object]) -> StepText
     return steps[0] if steps else StepText(number=1, name="", program=Writer.BASH, content="")
 
 
-def around(submitted: PipelinePayload, step: StepText) -> Iterator[Surrounding]:
-    """Return what a fix has to fit into: the schema, the heads of the files, the steps before it."""
-    if (tables := tables_of(submitted.database)) is not None:
+def types_in(submitted: PipelinePayload, report: Mapping[str, object]) -> frozenset[Writer]:
+    """Return the types of the steps that have errors; that of the first step without any."""
+    found = {
+        step.program
+        for finding in errors_of(report)
+        for step in step_texts(submitted)
+        if str(finding.get("message")).startswith(f"{step.label}:")
+    }
+    return frozenset(found or {faulty(submitted, report).program})
+
+
+def around(submitted: PipelinePayload, step: StepText, failure: str) -> Iterator[Surrounding]:
+    """Return what a fix has to fit into: the schema, the files that matter to the step, all other steps."""
+    if step.program is Writer.SQL and (tables := tables_of(submitted.database)) is not None:
         yield Surrounding(title="tables", text=tables)
-    for path, given in sorted(submitted.files.items()):
-        content = content_of(given)
-        head = content[:_HEAD_BYTES].decode("utf-8", "replace")
-        yield Surrounding(title=f"file {path}, {len(content)} bytes", text=head)
-    for before in list(step_texts(submitted))[: step.number - 1]:
-        yield Surrounding(title=f"{before.label}, {before.program.value}", text=before.content)
+    named = [path for path in submitted.files if path in step.content or path in failure]
+    shown = sorted(named if named and "*" not in step.content else submitted.files)
+    for path in shown:
+        yield file_head(path, content_of(submitted.files[path]), _HEAD_BYTES)
+    if others := sorted(submitted.files.keys() - set(shown)):
+        yield Surrounding(title="other files, not shown", text="\n".join(others))
+    for other in step_texts(submitted):
+        if other.number != step.number:
+            yield _other(other)
+
+
+def _other(step: StepText) -> Surrounding:
+    size = len(step.content)
+    cut = f", first {_STEP_CHARS} of {size} characters" if size > _STEP_CHARS else ""
+    title = f"{step.label}, {step.program.value}{cut}"
+    return Surrounding(title=title, text=step.content[:_STEP_CHARS])
 
 
 def tables_of(database: Database | None) -> str | None:

@@ -22,17 +22,18 @@ from assayd.findings.runs import cause_finding
 from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.kinds.pipeline import generating
 from assayd.kinds.pipeline import judging as pipeline_run
-from assayd.kinds.pipeline.advice import advice_on_path
+from assayd.kinds.pipeline.advice import advice_on_path, steps_with_path
 from assayd.kinds.pipeline.errors import ErrorClass
 from assayd.kinds.pipeline.errors import ErrorSource as Writer
 from assayd.kinds.pipeline.generating import PipelineContext
+from assayd.kinds.pipeline.instructions import BOTH, instructions
 from assayd.kinds.pipeline.judging import BASH, StepText, judge_database, judge_outputs, judge_step
 from assayd.kinds.pipeline.payload import Database, PipelinePayload, Step
-from assayd.kinds.pipeline.repair import around, faulty, normal, step_texts, tables_of
+from assayd.kinds.pipeline.repair import around, faulty, normal, step_texts, tables_of, types_in
 from assayd.kinds.pipeline.samples import SAMPLES
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import SQL_RULES, ExecutionPolicy, SqlPolicy
-from assayd.model.prompting import Briefing, Document, Passage, Proposal, RepairContext
+from assayd.model.prompting import Document, Passage, Proposal, RepairContext, Surrounding
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import DATABASE_OUTPUT, Cause, Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.text_limits import FINDINGS, shorten
@@ -78,33 +79,18 @@ _HEADLINES = {
     "sql": "SQL steps do what they may not do:",
     "sandbox": "The pipeline ran and failed:",
 }
+_WRITTEN = {"commands": frozenset({Writer.BASH}), "sql": frozenset({Writer.SQL})}
+"""The types of the steps that a stage refuses."""
 _MADE_TOLD = 10
 """Files that earlier steps made, with a finding of one that is not there."""
-_ORDER = "Steps run in order in one directory that holds data/, tmp/, scripts/ and logs/; use relative paths."
-_TOOLS = (
-    "Bash steps may use the usual text tools (awk, which is gawk, bc, cat, cut, date, find, grep, head, "
-    "join, jq, paste, sed, seq, sort, tail, tee, tr, uniq, wc, xargs, …) and builtins such as printf."
-)
-_STRICT = (
-    "Begin bash steps with `set -euo pipefail`: a step is judged by its exit code, which is else its last "
-    "command's alone."
-)
-_SQL = 'SQL steps are SQLite; FROM "data/x.csv" reads a CSV file as a table'
-_SQL_NEEDS = {
-    "CREATE needs IF NOT EXISTS": {"sql.if_not_exists"},
-    "UPDATE and DELETE need WHERE": {"sql.update_without_where", "sql.delete_without_where"},
-    "nothing may be dropped": {"sql.drop"},
-}
-_DATABASE = (
-    "Bash steps cannot reach the database; what a step prints is in logs/NN_name.out for the steps after it."
-)
-
 _PRELOAD = ("csv", "sqlite3")
 
 
-_MORE_STEPS = (
-    'Where another step has to change, or one is missing, answer with "steps" in the place of '
-    '"patched_code": all steps in order, each {name, type, content}.'
+_OTHER_FORMS = (
+    'If other steps must change as well, answer {"files": {"<number of a step>": "<its whole text>"}, '
+    '"reason": "…"} with each step that changes.',
+    'If a step is missing, answer {"steps": [{"name": "…", "type": "bash or sql", "content": "…"}], '
+    '"reason": "…"} with all steps in order.',
 )
 
 
@@ -120,6 +106,8 @@ class Pipeline(Kind[PipelinePayload]):
     image = "shell"
     rules = _RULES
     samples = SAMPLES
+    task = generating.TASK
+    example = generating.EXAMPLE
     generation_context = PipelineContext
     forms = frozenset({"steps", "files"})
 
@@ -181,18 +169,28 @@ class Pipeline(Kind[PipelinePayload]):
     ) -> str:
         """Word a failed stage for a model."""
         headline = _HEADLINES.get(stage, "The pipeline was refused:")
-        findings = [replace(finding, file=None) for finding in findings]  # messages name the step
-        return retry_context(findings, headline=headline, reminders=_reminders(policy))
+        findings = [_without_step(finding) for finding in findings]  # messages name the step
+        return retry_context(
+            findings, headline=headline, reminders=instructions(policy, _WRITTEN.get(stage, BOTH))
+        )
 
-    def context(self, payload: PipelinePayload, report: Document) -> RepairContext:
+    def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
+        """Return how steps are written, and what the policy allows them."""
+        return instructions(policy)
+
+    def context(
+        self, payload: PipelinePayload, report: Document, policy: ExecutionPolicy | None = None
+    ) -> RepairContext:
         """Ask for the step that failed again, with what is around it."""
         step = faulty(payload, report)
         return context_of(
             _passage(step),
             report,
-            instructions=(*_reminders(None), _MORE_STEPS),
+            instructions=instructions(policy, types_in(payload, report)),
             runtime_stages=self.runtime_stages,
-            surroundings=tuple(around(payload, step)),
+            surroundings=tuple(around(payload, step, str(report.get("retry_context")))),
+            title=step.label,
+            other_forms=_OTHER_FORMS,
             about=partial(_is_about, step),
             others=[
                 (_passage(other), partial(_is_about, other))
@@ -212,9 +210,9 @@ class Pipeline(Kind[PipelinePayload]):
         """Return the words of all steps."""
         return b"\n;\n".join(normal(step) for step in step_texts(payload))
 
-    def brief(self, context: PipelineContext, policy: ExecutionPolicy) -> Briefing:
-        """Return what a model is told before it writes."""
-        return generating.brief(context, _reminders(policy), tables_of(context.database))
+    def around(self, context: PipelineContext) -> Sequence[Surrounding]:
+        """Return the tables and files of the request."""
+        return generating.around(context, tables_of(context.database))
 
     def answered(self, base: Document, proposal: Proposal) -> Document:
         """Return a payload with the steps that were proposed."""
@@ -229,11 +227,22 @@ def _with_path(finding: Finding, payload: PipelinePayload, result: RunResult) ->
     others = [*payload.files, *(output.name for output in made), *(step.content for step in payload.steps)]
     told = ", ".join(f"{one.name} ({len(one.content)} bytes)" for one in made[:_MADE_TOLD])
     context = f"{finding.context or ''}{'; ' if finding.context else ''}made before: {told}" if told else None
+    suggestion = advice_on_path(finding.message, others) or finding.suggestion
+    having = steps_with_path(finding.message, [step.content for step in payload.steps])
+    if len(having) > 1:
+        suggestion = f"{suggestion or ''} Steps with this path: {', '.join(map(str, having))}.".lstrip()
     return replace(
         finding,
-        suggestion=advice_on_path(finding.message, others) or finding.suggestion,
+        suggestion=suggestion,
         context=context or finding.context,
     )
+
+
+def _without_step(finding: Finding) -> Finding:
+    """Return a finding without the step's name beside the message, which begins with it."""
+    label = finding.message.partition(": ")[0]
+    context = (finding.context or "").removeprefix(label).removeprefix("; ")
+    return replace(finding, file=None, context=context or None)
 
 
 def _passage(step: StepText) -> Passage:
@@ -243,18 +252,6 @@ def _passage(step: StepText) -> Passage:
 def _is_about(step: StepText, hint: Mapping[str, object]) -> bool:
     """Return whether a hint is about a step: its message begins with the step's name."""
     return str(hint.get("message")).startswith(f"{step.label}:")
-
-
-def _reminders(policy: ExecutionPolicy | None) -> tuple[str, ...]:
-    """Say how steps are written, by the effective policy; without one, as the shipped profile has it."""
-    commands = sorted(policy.commands.allowed - policy.commands.blocked) if policy is not None else []
-    tools = f"Bash steps may run these commands and no others: {', '.join(commands)}." if commands else _TOOLS
-    needs = [
-        words
-        for words, rules in _SQL_NEEDS.items()
-        if policy is None or not any(map(policy.sql.admits, rules))
-    ]
-    return (_ORDER, tools, _STRICT, f"{'; '.join([_SQL, *needs])}.", _DATABASE)
 
 
 def _check_parse(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:

@@ -7,8 +7,10 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from assayd.findings.briefing import code_example, file_head
 from assayd.findings.expected import CASES, cases_told
 from assayd.kinds.script.payload import ScriptCase
+from assayd.kinds.script.samples import SAMPLES
 from assayd.model.prompting import Surrounding
 from assayd.static.work_files import FileContent, content_of
 
@@ -16,6 +18,12 @@ _HEAD_BYTES = 2048
 TASK = (
     "Write a script: one file of Python that reads standard input and the files beside it, prints what is "
     "asked for, and ends by itself with exit code 0."
+)
+
+EXAMPLE = code_example(
+    SAMPLES[0],
+    request="Write the words of each input line as a row of out.csv, and print the number of rows.",
+    reason="Splits each line of standard input, writes the rows with the csv module and prints their count.",
 )
 
 
@@ -34,9 +42,7 @@ def around(context: ScriptContext) -> list[Surrounding]:
     """Return what the code has to fit."""
     found = []
     for path, given in sorted(context.files.items()):
-        content = content_of(given)
-        head = content[:_HEAD_BYTES].decode("utf-8", "replace")
-        found.append(Surrounding(title=f"file {path}, {len(content)} bytes, its beginning", text=head))
+        found.append(file_head(path, content_of(given), _HEAD_BYTES))
     if context.stdin:
         found.append(Surrounding(title="standard input", text=context.stdin))
     if context.collect:

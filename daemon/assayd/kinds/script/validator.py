@@ -16,7 +16,8 @@ from assayd.errors import RequestError
 from assayd.findings import exec_unit, python_failures
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
-from assayd.findings.expected import cases_told
+from assayd.findings.allowances import allowances
+from assayd.findings.expected import TEXTS_COMPARED, cases_told
 from assayd.findings.python_failures import IMAGE_MODULES
 from assayd.findings.repair_context import without_layout
 from assayd.kind import Cap, Kind, OnFail, Stage
@@ -83,7 +84,9 @@ class Script(Kind[ScriptPayload]):
     headlines = _HEADLINES
     reminders = _REMINDERS
     offer = "Python's standard library"
+    comparison = TEXTS_COMPARED
     task = generating.TASK
+    example = generating.EXAMPLE
     generation_context = ScriptContext
 
     @property
@@ -146,10 +149,14 @@ class Script(Kind[ScriptPayload]):
             around.append(Surrounding(title="cases that have to pass: standard input -> output", text=told))
         return around
 
-    def context(self, payload: ScriptPayload, report: Document) -> RepairContext:
-        """Return what is to be fixed; the reminders are about Python."""
-        context = super().context(payload, report)
-        return context if _is_python(payload) else replace(context, instructions=())
+    def context(
+        self, payload: ScriptPayload, report: Document, policy: ExecutionPolicy | None = None
+    ) -> RepairContext:
+        """Return what is to be fixed; the reminders and the offer are about Python."""
+        context = super().context(payload, report, policy)
+        if _is_python(payload):
+            return context
+        return replace(context, instructions=(*allowances(policy), *self._compared(payload)))
 
     def patch(self, payload: ScriptPayload, passage: str, code: str) -> Mapping[str, object]:
         """Put another text in the place of the code, or of that file."""

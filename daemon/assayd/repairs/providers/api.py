@@ -64,10 +64,11 @@ class ApiProvider:
             ``provider.cut_off``, ``provider.empty``, ``provider.reply``, ``provider.broken``.
         """
         account, began = self._account, time.monotonic()
-        call_s = min(timeout_s, account.timeout_s)
+        call_s, passage = min(timeout_s, account.timeout_s), request.passage
         try:
             async with asyncio.timeout(call_s):
-                found = await read(account.type, await self._api.ask(request, timeout_s=call_s))
+                answer = await self._api.ask(request, timeout_s=call_s)
+                found = await read(account.type, answer, passage.language, passage.beginning)
         except TimeoutError as problem:
             raise failures.late(account, call_s) from problem
         except ProviderError:

@@ -58,7 +58,8 @@ class CommandProvider:
         printed = await run(
             self._argv, _document(request), timeout_s=timeout_s, environment=self._environment
         )
-        found = await read(TEXT, printed)
+        passage = request.passage
+        found = await read(TEXT, printed, passage.language, passage.beginning)
         return found.reply()
 
 

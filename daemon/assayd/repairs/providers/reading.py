@@ -67,20 +67,21 @@ class AnswerContent(BaseModel):
         return ReplyCost(input_tokens=self.input_tokens, output_tokens=self.output_tokens)
 
 
-async def read(form: str, content: bytes) -> AnswerContent:
+async def read(form: str, content: bytes, language: str = "", beginning: str = "") -> AnswerContent:
     """Read an answer.
 
     Args:
         form: a vendor's type, or `TEXT`.
         content: the answer as it came.
+        language: of the code that was asked for; see `read_reply`.
+        beginning: how a program of that language begins; see `read_reply`.
 
     Raises: ProviderError ``provider.garbled`` when it is none of that form, or too much to read;
         ``provider.reply`` when it is complete and holds no patch.
     """
+    argv = (sys.executable, "-P", "-m", __name__, form, language, beginning)
     try:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", __name__, form, stdin=PIPE, stdout=PIPE, env=_environment()
-        )
+        process = await asyncio.create_subprocess_exec(*argv, stdin=PIPE, stdout=PIPE, env=_environment())
     except OSError as problem:
         raise _garbled(f"cannot be read now: {problem.strerror}") from problem
     try:
@@ -111,7 +112,7 @@ def _garbled(what: str) -> ProviderError:
     return ProviderError("provider.garbled", f"the answer {what}", retryable=True)
 
 
-def found_in(form: str, content: bytes) -> AnswerContent:
+def found_in(form: str, content: bytes, language: str = "", beginning: str = "") -> AnswerContent:
     """Return what an answer of a form (`anthropic`, `openai`, …) holds; blocks, without a limit of time."""
     try:
         answer = _readers()[form](content)
@@ -123,7 +124,7 @@ def found_in(form: str, content: bytes) -> AnswerContent:
         )
         if answer.ending is not Ending.COMPLETE:
             return found
-        patch = read_reply(answer.text)
+        patch = read_reply(answer.text, language, beginning)
         read = {"code": patch.code, "files": dict(patch.files), "steps": patch.steps, "reason": patch.reason}
         return found.model_copy(update={**read, "text": answer.text})
     except ProviderError as problem:
@@ -148,7 +149,8 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    found = found_in(sys.argv[1], sys.stdin.buffer.read())
+    form, language, beginning = sys.argv[1:]
+    found = found_in(form, sys.stdin.buffer.read(), language, beginning)
     sys.stdout.write(json.dumps(found.model_dump(mode="json")))
     return 0
 

@@ -131,7 +131,7 @@ def test_the_retry_context_leaves_out_what_is_denied(extractor_policy: Execution
 def test_the_retry_context_names_the_hosts_that_can_be_reached(extractor_policy: ExecutionPolicy) -> None:
     network = NetworkPolicy(mode=NetworkMode.ALLOWLIST, hosts=frozenset({"api.example.com"}))
     text = validator.retry_context([], "sandbox", replace(extractor_policy, network=network))
-    assert "these hosts only: api.example.com (port 443)" in text
+    assert "Only these hosts can be reached: api.example.com (port 443)" in text
     assert "There is no network." not in text
 
 

@@ -218,20 +218,18 @@ def test_retry_context_names_the_step_and_what_is_allowed() -> None:
 
     assert words.startswith("Bash steps do what they may not do:")
     assert "1. line 1: Step 1 (clean up)" in words
-    assert "UPDATE and DELETE need WHERE" in words
+    assert "Bash steps may run" in words
 
 
 def test_retry_context_says_what_the_effective_policy_asks_for() -> None:
-    findings = static(payload({**BASH, "content": "rm x"}))
+    findings = static(payload({**SQL, "content": "DROP TABLE t"}))
     analysis = load_policies([share("policies")]).get("analysis")
 
-    strict, free = (validator.retry_context(findings, "commands", policy) for policy in (POLICY, analysis))
+    strict, free = (validator.retry_context(findings, "sql", policy) for policy in (POLICY, analysis))
 
-    assert (
-        "a table; CREATE needs IF NOT EXISTS; UPDATE and DELETE need WHERE; nothing may be dropped." in strict
-    )
-    assert "reads a CSV file as a table." in free
-    assert strict.count("Bash steps may") == 1
+    assert "Not allowed in SQL: CREATE without IF NOT EXISTS; UPDATE without WHERE" in strict
+    assert "Not allowed in SQL: TRUNCATE, ATTACH" in free
+    assert "Bash steps may" not in strict
 
 
 def test_file_that_is_not_there_is_told_with_those_that_steps_made() -> None:
@@ -242,6 +240,14 @@ def test_file_that_is_not_there_is_told_with_those_that_steps_made() -> None:
     (finding,) = sandbox(judgement)
     assert "Did you mean data/cleaned.csv?" in (finding.suggestion or "")
     assert (finding.context or "").endswith("made before: data/cleaned.csv (4 bytes)")
+
+
+def test_file_that_is_missing_is_reported_with_all_steps_that_name_it() -> None:
+    twice = payload({**BASH, "content": "wc -l data/gone.csv"}, {**BASH, "content": "cat data/gone.csv"})
+    judgement = judge(twice, failed("clean up", stderr="wc: data/gone.csv: No such file or directory\n"))
+
+    (finding,) = sandbox(judgement)
+    assert (finding.suggestion or "").endswith("Steps with this path: 1, 2.")
 
 
 def test_other_failures_say_nothing_of_files() -> None:

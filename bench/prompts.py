@@ -1,0 +1,84 @@
+"""Counts the bytes of prompts for a fixed set of requests and repairs, without a daemon and without a model.
+
+    python -m bench.prompts
+
+The requests are those of bench/generate. The repairs are those broken submissions of bench/repair that a
+static stage refuses, worded as a first request for a fix. Prints count, median, largest and sum by kind.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from statistics import median
+
+from assayd.analysis.shfmt import read_shell
+from assayd.analysis.worker import brief, run_stages
+from assayd.generations.prompt import build_request
+from assayd.kinds import registry
+from assayd.model.repair import Strategy
+from assayd.model.report import StageStatus
+from assayd.package_data import share
+from assayd.policies import load_policies
+from assayd.repairs.prompt import Prompt, build_prompt
+from assayd.static.shell.parse import reader
+from bench.generate import intents
+from bench.repair import cases
+
+POLICIES = load_policies([share("policies")])
+Sized = tuple[str, str, int]
+
+
+def requests() -> Iterator[Sized]:
+    """Return group, kind and bytes of the first prompt of every request."""
+    for intent in intents.load():
+        kind = registry.find(intent.kind)
+        policy = POLICIES.get(kind.default_policy)
+        briefed = brief(kind, json.dumps(intent.context).encode(), policy)
+        yield "request", intent.kind, _bytes(build_request(briefed.briefing, intent.words))
+
+
+def repairs() -> Iterator[Sized]:
+    """Return group, kind and bytes of the first prompt of every repair of what is refused unrun."""
+    for case in cases.load():
+        submission = case.submission(case.broken)
+        kind = registry.find(str(submission["kind"]))
+        policy = POLICIES.get(kind.default_policy)
+        payload = kind.payload.model_validate_json(json.dumps(submission["payload"]))
+        failed = [one for one in run_stages(kind, payload, policy) if one.status is StageStatus.FAILED]
+        if not failed:
+            continue
+        found = [finding for stage in failed for finding in stage.findings if finding.is_error]
+        report = {
+            "stage_reached": failed[0].name,
+            "retry_context": kind.retry_context(found, failed[0].name, policy),
+            "findings": [
+                {"severity": "error", "rule": one.rule, "message": one.message, "file": one.file}
+                for one in found
+            ],
+        }
+        context = kind.context(payload, report, policy)
+        yield "repair", case.kind, _bytes(build_prompt(context, Strategy.FIX))
+
+
+def _bytes(prompt: Prompt) -> int:
+    return len(prompt.system.encode()) + len(prompt.user.encode())
+
+
+def main() -> None:
+    """Count, and print."""
+    reader.install(read_shell)
+    sizes: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for group, kind, size in (*requests(), *repairs()):
+        sizes[group, kind].append(size)
+        sizes[group, "all"].append(size)
+    for (group, kind), found in sorted(sizes.items()):
+        print(
+            f"{group:8} {kind:10} {len(found):3}  median {median(found):7.0f}  "
+            f"most {max(found):6}  sum {sum(found):7}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""States in a prompt what a module has to be, and what the effective policy allows its files. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from assayd.findings.allowances import allowances
+from assayd.model.policy import AdapterContract, ExecutionPolicy
+
+_TESTS = (
+    "pytest runs the tests (test_*.py); an async test needs no mark. They supply made-up API answers, for "
+    "example by httpx.MockTransport or unittest.mock.patch."
+)
+MANIFEST = (
+    "manifest.json needs module_id (category/platform), version (such as 1.0.0), category, platform (both "
+    "lowercase with _), entrypoint (the class, or its file without .py), and capabilities (one or more "
+    "words). Optional: description, auth, pagination, rate_limits, outputs, artifacts; nothing else."
+)
+TESTS_STAY = "The tests stay as they are: correct the code, so that it does what they expect."
+
+
+def instructions(policy: ExecutionPolicy | None) -> tuple[str, ...]:
+    """Return the instructions for a module by the effective policy; without one, by the contract alone."""
+    contract = AdapterContract() if policy is None else policy.adapter
+    return (*_contract(contract), _TESTS, *(() if policy is None else _allowed(policy)))
+
+
+def _contract(contract: AdapterContract) -> Iterator[str]:
+    decorators, bases = " or ".join(contract.decorators), " or ".join(contract.base_classes)
+    source = f", imported from {' or '.join(contract.modules)}," if contract.modules else ""
+    yield (
+        f"adapter.py has one class below a decorator ({decorators}{source}) that defines "
+        f"{', '.join(contract.methods)} itself. Files import one another by name."
+    )
+    if bases:
+        yield (
+            f"The base class {bases} keeps its constructor's keyword arguments in the dict self.config. "
+            "Methods that fetch are async; transform returns plain JSON data, a dict or a list."
+        )
+
+
+def _allowed(policy: ExecutionPolicy) -> Iterator[str]:
+    contract = policy.adapter
+    yield from allowances(policy, also=(*contract.modules, "adapter"))
+    refused = sorted(name for name in contract.forbidden - policy.imports.denied if "." not in name)
+    if refused:
+        yield f"Nor may any file use {', '.join(refused)}, or functions of os that start or end processes."

@@ -1,0 +1,22 @@
+"""The examples that prompts show, as submissions."""
+
+from __future__ import annotations
+
+import json
+
+from assayd.analysis.messages import Patching
+from assayd.analysis.worker import brief, patch
+from assayd.kind import Kind
+from assayd.package_data import share
+from assayd.policies import load_policies
+
+POLICIES = load_policies([share("policies")])
+
+
+def example_submission(kind: Kind) -> dict[str, object]:
+    """Return the submission that a kind's example makes of its own context, under the default profile."""
+    example = kind.example
+    briefed = brief(kind, json.dumps(example.context).encode(), POLICIES.get(kind.default_policy))
+    patched = patch(kind, Patching(payload=briefed.base, passage="", proposal=example.answer))
+    assert patched.problem is None
+    return {"kind": kind.name, "payload": patched.payload}
