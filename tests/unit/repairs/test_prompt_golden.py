@@ -247,7 +247,7 @@ def test_every_golden_file_has_its_case() -> None:
     assert {path.stem for path in GOLDEN.iterdir()} == set(CASES)
 
 
-@pytest.mark.parametrize("name", set(CASES) - {"hostile"})
+@pytest.mark.parametrize("name", sorted(CASES.keys() - {"hostile"}))
 def test_what_the_policy_allows_is_stated_once_in_our_own_voice(name: str) -> None:
     case, prompt = CASES[name], prompt_of(CASES[name])
     validator = validators.find(case.kind)
