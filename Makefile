@@ -32,9 +32,10 @@ endif
 TESTED_IMAGES := images $(if $(filter 0,$(shell id -u)),images-oci)
 # Bytecode that is kept saves each run ten seconds and more: pytest rewrites every test that it reads.
 unexport PYTHONDONTWRITEBYTECODE
+SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 HERE := ASSAYD_SOCKET=.run/assayd.sock ASSAYD_STATE_DIR=.run/state
 
-.PHONY: help setup cluster cluster-stop test-cluster engine namespaces browser postgres broker object-storage images images-oci run serve test test-fast test-system soak day check bench bench-repair bench-slips bench-generate requirements client deb man samples stop clean
+.PHONY: help setup cluster cluster-stop test-cluster engine namespaces browser postgres broker object-storage images images-oci run serve test test-fast test-system soak day check docs bench bench-repair bench-slips bench-generate requirements client deb man samples stop clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,12 +64,16 @@ day: images ## long batches while daemon and engine go away; writes docs/operati
 test-fast: setup ## unit tests without a container or a database server, for the edit loop
 	@$(BIN)/pytest -q -n $$(nproc) -k "not postgresql" tests/unit
 
-check: setup ## format, lint, types, import directions, unit tests
+check: setup ## format, lint, types, import directions, unit tests, documentation site
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/pytest -q -n $$(nproc) tests/unit
+	@mkdir -p .run/docs/pages && $(SITE) build --strict
+
+docs: setup ## serve the documentation site on 127.0.0.1:8000; `make check` builds it
+	@mkdir -p .run/docs/pages && $(SITE) serve
 
 bench: images images-oci ## measure both engines, as root; write bench/results and docs/performance.md (QUICK=1: at most ten minutes)
 	@-command -v bwrap >/dev/null || deploy/dev/packages.sh bubblewrap

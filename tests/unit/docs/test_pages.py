@@ -126,6 +126,27 @@ def test_every_kind_has_its_page_and_the_readme_leads_there(kind: str) -> None:
     assert (ROOT / f"docs/kinds/{kind}.md").is_file()
 
 
+def test_readme_stays_short_enough_to_be_read() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+
+    assert len(lines) <= 120
+    assert [line for line in lines if len(line) > 120] == []
+
+
+def test_every_page_is_linked_from_the_start_page_or_the_operating_guide() -> None:
+    docs = ROOT / "docs"
+    linked = {
+        (start.parent / link).resolve()
+        for start in (docs / "index.md", docs / "operating/README.md")
+        for link in re.findall(r"\]\(([^)#:]+)", start.read_text())
+    }
+    pages = {
+        page for page in docs.rglob("*.md") if "decisions" not in page.parts and page != docs / "index.md"
+    }
+
+    assert pages - linked == set()
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_relative_links_lead_somewhere(document: Path) -> None:
     links = re.findall(r"\]\((?!https?://|#)([^)#]+)(?:#[^)]*)?\)", document.read_text())
