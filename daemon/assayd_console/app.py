@@ -17,7 +17,18 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from assayd.errors import AssaydError
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.guard import COOKIE, ConsoleGuard
-from assayd_console.pages import attempt, attempts, batches, chains, nodes, now, reference, submit, trends
+from assayd_console.pages import (
+    attempt,
+    attempts,
+    batches,
+    chains,
+    generate,
+    nodes,
+    now,
+    reference,
+    submit,
+    trends,
+)
 from assayd_console.pulse import Pulse
 from assayd_console.rendering import HERE, page, show_cluster
 from assayd_console.sessions import LASTS_S, Sessions
@@ -26,7 +37,7 @@ TOKEN_CHARS = 256
 STATUS = {"usage": 400, "invalid": 400, "too_large": 413}
 """Of errors that are found before the daemon is asked."""
 
-PAGES = (attempts, attempt, submit, batches, chains, now, reference, nodes, trends)
+PAGES = (attempts, attempt, submit, batches, chains, generate, now, reference, nodes, trends)
 
 
 def build(

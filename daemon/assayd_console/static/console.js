@@ -119,7 +119,7 @@
     const files = [...event.dataTransfer.files];
     const aimed = event.target.closest("textarea[data-form=text]");
     const code = aimed || form.querySelector("[name='payload.code']");
-    const rows = form.querySelector("[data-rows='payload.files']");
+    const rows = form.querySelector("[data-rows$='.files']");
     if (code && (files.length === 1 || !rows)) {
       code.value = await files[0].text();
       return;

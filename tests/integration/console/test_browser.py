@@ -28,6 +28,7 @@ PAGES = (
     "/batches",
     "/repairs",
     "/submit",
+    "/generate",
     "/trends",
     "/policies",
     "/policies/extractor?url=https://example.org&module=json",
