@@ -34,6 +34,9 @@ from assayd_console.rendering import HERE, page, show_cluster
 from assayd_console.sessions import LASTS_S, Sessions
 
 TOKEN_CHARS = 256
+USED_LINK = (
+    "This link was used or isn't valid. For a new one, press Enter in the terminal of `assay console`.\n"
+)
 STATUS = {"usage": 400, "invalid": 400, "too_large": 413}
 """Of errors that are found before the daemon is asked."""
 
@@ -69,7 +72,10 @@ def build(
             token = (token + piece)[: TOKEN_CHARS + 1]
         session = sessions.redeem(token.decode("ascii", "replace"))
         if session is None:
-            return PlainTextResponse("this link was used, or is not one of this console\n", 403)
+            return PlainTextResponse(
+                USED_LINK,
+                403,
+            )
         if after_login is not None:
             after_login()
         answer = Response(status_code=204)

@@ -448,5 +448,5 @@ async def test_submission_of_many_texts_shows_those_with_findings_and_leads_to_a
 
     assert page.count('aria-label="Source ') == MOST_TEXTS
     assert page.index(f"Source {late}") < page.index("Source 0.py")
-    assert "5 more texts" in page
+    assert "5 more files" in page
     assert 'href="/attempts/01A/files/submission_1.json"' in page
