@@ -17,16 +17,30 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from assayd.errors import AssaydError
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.guard import COOKIE, ConsoleGuard
-from assayd_console.pages import attempt, attempts, batches, chains, nodes, now, reference, submit, trends
+from assayd_console.pages import (
+    attempt,
+    attempts,
+    batches,
+    chains,
+    generate,
+    nodes,
+    now,
+    reference,
+    submit,
+    trends,
+)
 from assayd_console.pulse import Pulse
 from assayd_console.rendering import HERE, page, show_cluster
 from assayd_console.sessions import LASTS_S, Sessions
 
 TOKEN_CHARS = 256
+USED_LINK = (
+    "This link was used or isn't valid. For a new one, press Enter in the terminal of `assay console`.\n"
+)
 STATUS = {"usage": 400, "invalid": 400, "too_large": 413}
 """Of errors that are found before the daemon is asked."""
 
-PAGES = (attempts, attempt, submit, batches, chains, now, reference, nodes, trends)
+PAGES = (attempts, attempt, submit, batches, chains, generate, now, reference, nodes, trends)
 
 
 def build(
@@ -58,7 +72,10 @@ def build(
             token = (token + piece)[: TOKEN_CHARS + 1]
         session = sessions.redeem(token.decode("ascii", "replace"))
         if session is None:
-            return PlainTextResponse("this link was used, or is not one of this console\n", 403)
+            return PlainTextResponse(
+                USED_LINK,
+                403,
+            )
         if after_login is not None:
             after_login()
         answer = Response(status_code=204)

@@ -15,13 +15,14 @@ from assayd.cli.terminal import plain
 
 VERDICTS = ("validated", "failed", "error", "cancelled")
 STYLE = """
-text{font:12px sans-serif;fill:#1a1d21}.dim{fill:#57606a}
-.axis{stroke:#d3d8de}.bar{fill:#2f6fd0}.line{fill:none;stroke:#845400;stroke-width:2}
+text{font:13px sans-serif;fill:#1a1d21}.dim{fill:#57606a}
+.axis{stroke:#d3d8de}.bar{fill:#2f6fd0}.line{fill:none;stroke:#845400;stroke-width:2;stroke-linecap:round}.key{stroke:#845400;stroke-width:3}
 .validated{fill:#2c9c56}.failed{fill:#d3423c}.error{fill:#7a1f8f}.cancelled{fill:#3a9bdc}.waiting{fill:#c3cad2}
 """
 LINK = re.compile(r"</?a\b[^>]*>")
-ROW = 26
-NAME_WIDTH = 230
+WIDTH = 480
+"""Fits a phone without text that is too small."""
+ROW = 40
 CELL = 14
 
 
@@ -35,36 +36,30 @@ class Bar:
     href: str = ""
 
 
-def bars(rows: Sequence[Bar], *, title: str, cumulative: bool = False, width: int = 720) -> Markup:
-    """Return horizontal bars, longest first; `cumulative` adds the share of all so far (Pareto)."""
+def bars(rows: Sequence[Bar], *, title: str, of: int = 0, width: int = WIDTH) -> Markup:
+    """Return horizontal bars below their names; with `of`, each has its share of that number."""
     most = max((row.number for row in rows), default=0) or 1
-    total = sum(row.number for row in rows) or 1
-    room = width - NAME_WIDTH - (170 if cumulative else 110)
-    parts, so_far = [], 0.0
+    room = width - 110
+    parts = []
     for place, row in enumerate(rows):
         top, long = place * ROW, room * row.number / most
-        so_far += row.number
-        share = f" · {row.number / total:.0%}, {so_far / total:.0%} so far" if cumulative else ""
-        name = Markup('<text x="{}" y="{}" text-anchor="end">{}</text>').format(
-            NAME_WIDTH - 8, top + 17, _short(row.name, 34)
-        )
+        share = f" · {row.number / of:.0%}" if of else ""
+        name = Markup('<text x="0" y="{}">{}</text>').format(top + 14, _short(row.name, 60))
         if row.href:
             name = Markup('<a href="{}">{}</a>').format(row.href, name)
         parts += [
             name,
-            Markup('<rect class="bar" x="{}" y="{}" width="{:.1f}" height="18"/>').format(
-                NAME_WIDTH, top + 4, long
-            ),
+            Markup('<rect class="bar" x="0" y="{}" width="{:.1f}" height="14"/>').format(top + 19, long),
             Markup('<text class="dim" x="{:.1f}" y="{}">{}{}</text>').format(
-                NAME_WIDTH + long + 6, top + 17, row.shown, share
+                long + 6, top + 31, row.shown, share
             ),
         ]
     return _svg(parts, title, width, max(len(rows), 1) * ROW + 4)
 
 
-def stacked(spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width: int = 720) -> Markup:
+def stacked(spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width: int = WIDTH) -> Markup:
     """Return verdicts over time: a column per span, and the share that was validated as a line."""
-    height, base = 190, 150
+    height, base = 212, 150
     most = max((sum(counts.values()) for _, counts in spans), default=0) or 1
     step = (width - 60) / max(len(spans), 1)
     parts = [
@@ -88,6 +83,7 @@ def stacked(spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width
             line.append(
                 f"{left + step / 2:.1f},{base - (base - 20) * counts.get('validated', 0) / total:.1f}"
             )
+    line *= 2 if len(line) == 1 else 1  # a single point is a dot
     parts.append(Markup('<polyline class="line" points="{}"/>').format(" ".join(line)))
     if spans:
         parts.append(Markup('<text class="dim" x="40" y="{}">{}</text>').format(base + 18, spans[0][0]))
@@ -96,10 +92,14 @@ def stacked(spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width
                 width - 20, base + 18, spans[-1][0]
             )
         )
-    return _svg([*parts, *_legend(VERDICTS, base + 36)], title, width, height)
+    key = Markup(
+        '<line class="key" x1="0" x2="14" y1="{0}" y2="{0}"/><text class="dim" x="19" y="{1}">{2}</text>'
+    )
+    parts.append(key.format(base + 53, base + 58, "share validated, 0 to 100 %"))
+    return _svg([*parts, *_legend(VERDICTS, base + 38)], title, width, height)
 
 
-def grid(cells: Iterable[tuple[str, str, str]], *, title: str, width: int = 720) -> Markup:
+def grid(cells: Iterable[tuple[str, str, str]], *, title: str, width: int = WIDTH) -> Markup:
     """Return one cell per item: its verdict, what the pointer is told, and where it leads."""
     columns = width // CELL
     parts, count = [], 0
@@ -109,22 +109,23 @@ def grid(cells: Iterable[tuple[str, str, str]], *, title: str, width: int = 720)
         link = Markup('<a href="{}" aria-label="{}" tabindex="-1">{}</a>').format(href, plain(said), cell)
         parts.append(link if href else cell)
     rows = (count + columns - 1) // columns
-    return _svg([*parts, *_legend((*VERDICTS, "waiting"), rows * CELL + 16)], title, width, rows * CELL + 26)
+    return _svg([*parts, *_legend((*VERDICTS, "waiting"), rows * CELL + 18)], title, width, rows * CELL + 26)
 
 
 def histogram(buckets: Sequence[tuple[str, float]], *, title: str, width: int = 340) -> Markup:
     """Return columns, one per bucket of a histogram."""
-    base, most = 96, max((number for _, number in buckets), default=0) or 1
+    base, most = 110, max((number for _, number in buckets), default=0) or 1
     step = (width - 10) / max(len(buckets), 1)
     parts = [Markup('<line class="axis" x1="5" x2="{}" y1="{}" y2="{}"/>').format(width - 5, base, base)]
+    parts.append(Markup('<text class="dim" x="5" y="14">{:,.0f} attempts</text>').format(most))
     for place, (name, number) in enumerate(buckets):
-        tall, left = (base - 10) * number / most, 5 + place * step
+        tall, left = (base - 24) * number / most, 5 + place * step
         parts.append(_column("bar", left, base - tall, step - 2, tall, f"up to {name}: {number:,.0f}"))
         if place % 4 == 0 and place < len(buckets) - 2:
             parts.append(
                 Markup('<text class="dim" x="{:.1f}" y="{}">{}</text>').format(left, base + 15, name)
             )
-    return _svg(parts, title, width, 118)
+    return _svg(parts, title, width, 130)
 
 
 def standalone(picture: Markup) -> bytes:
@@ -142,7 +143,7 @@ def _column(name: str, left: float, top: float, wide: float, tall: float, said: 
 def _legend(names: Sequence[str], top: float) -> list[Markup]:
     parts = []
     for place, name in enumerate(names):
-        left = 40 + place * 100
+        left = place * 92
         parts.append(
             Markup('<rect class="{}" x="{}" y="{}" width="10" height="10"/>').format(name, left, top - 9)
         )

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -30,7 +33,12 @@ def serve(daemon: Target, *, port: int, link_file: Path | None) -> None:
         taken = listener.getsockname()[1]
         links = Links(sessions, taken, link_file)
         hosts = frozenset({f"{ADDRESS}:{taken}"})  # never localhost: ::1 may be another user's
-        app = build(ConsoleDaemon(AsyncClient(daemon)), sessions, hosts, after_login=links.renew)
+        app = build(
+            ConsoleDaemon(AsyncClient(daemon)),
+            sessions,
+            hosts,
+            after_login=links.renew if link_file else None,
+        )
         config = uvicorn.Config(
             app,
             http=OwnUserH11,
@@ -44,6 +52,11 @@ def serve(daemon: Target, *, port: int, link_file: Path | None) -> None:
             timeout_graceful_shutdown=GRACE_S,
         )
         links.renew()
+        if link_file is None and sys.stdin.isatty():
+            signal.signal(
+                signal.SIGTTIN, signal.SIG_IGN
+            )  # in the background, reading fails: it doesn't stop us
+            threading.Thread(target=links.renew_on_enter, daemon=True).start()
         signal.signal(signal.SIGTERM, _end)  # which the server passes on when it has stopped
         try:
             uvicorn.Server(config).run(sockets=[listener])
@@ -52,24 +65,28 @@ def serve(daemon: Target, *, port: int, link_file: Path | None) -> None:
 
 
 class Links:
-    """The link that logs in: printed once, or kept in a file of its owner, anew after each use."""
+    """The link that logs in: printed, again on Enter, or kept in a file and renewed after each use."""
 
     def __init__(self, sessions: Sessions, port: int, file: Path | None) -> None:
         self._sessions = sessions
         self._port = port
         self._file = file
-        self._printed = False
 
     def renew(self) -> None:
-        """Make a link, where one is wanted."""
-        if self._file is None and self._printed:
-            return
+        """Make a link, and print or write it."""
         link = f"http://{ADDRESS}:{self._port}/#{self._sessions.offer()}"
         if self._file is not None:
             _write(self._file, link)
         else:
-            self._printed = True
-            print(f"{link}\nThis link works once. Ctrl+C ends the console.", flush=True)
+            print(
+                f"{link}\nThis link works once. Enter prints a new one, Ctrl+C ends the console.", flush=True
+            )
+
+    def renew_on_enter(self) -> None:
+        """Make a link for each line that is typed."""
+        with suppress(OSError):  # the terminal has gone, or this runs in its background
+            for _ in sys.stdin:
+                self.renew()
 
     def forget(self) -> None:
         """Remove the file: its link leads nowhere."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
@@ -17,7 +18,7 @@ from assayd_console.evidence import used
 from assayd_console.forms import read_form
 from assayd_console.live import LivePage, Tell, follow
 from assayd_console.rendering import fragment, page
-from assayd_console.sources import first_error, sources
+from assayd_console.sources import first_error, sources, texts_of
 
 TAIL_CHARS = 16_000
 """Of the output of an attempt that runs."""
@@ -91,6 +92,17 @@ async def download_retry_context(request: Request) -> Response:
     attempt = await request.app.state.daemon.ask(requests.attempt(request.path_params["id"]))
     context = (attempt["report"] or {}).get("retry_context") or ""
     return attachment(context.encode(), f"{attempt['id']}-retry.txt")
+
+
+async def download_source(request: Request) -> Response:
+    """Hand out one text of what was submitted."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    attempt = await daemon.ask(requests.attempt(request.path_params["id"]))
+    texts = texts_of((await submission_of(daemon, attempt)).get("payload") or {})
+    name = request.path_params["name"]
+    if name not in texts:
+        raise HTTPException(404, f"the submission of {attempt['id']} has no text of this name")
+    return attachment(texts[name].encode(), name)
 
 
 def attachment(content: bytes, name: str) -> Response:
@@ -185,5 +197,6 @@ ROUTES = [
     Route("/attempts/{id}/approve", approve, methods=["POST"]),
     Route("/attempts/{id}/bundle", download),
     Route("/attempts/{id}/retry-context", download_retry_context),
+    Route("/attempts/{id}/sources/{name:path}", download_source),
     Route("/attempts/{id}/files/{name:path}", download),
 ]

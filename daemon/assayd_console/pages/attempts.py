@@ -6,7 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from assayd.client import Document, StreamEvent, requests
+from assayd.client import ClientError, Document, StreamEvent, requests
+from assayd.errors import RequestError
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.live import LivePage, Tell, follow
 from assayd_console.pages.filters import STATES, VERDICTS, Filters, read_filters
@@ -22,9 +23,18 @@ async def list_attempts(request: Request) -> Response:
     """Show a page of attempts."""
     daemon: ConsoleDaemon = request.app.state.daemon
     filters = read_filters(request.query_params)
-    found = await _page(daemon, filters)
+    refusal = None
+    found: Document = {"attempts": [], "next_cursor": None}
+    try:
+        found = await _page(daemon, filters)
+    except (ClientError, RequestError) as error:
+        if not error.field:
+            raise
+        refusal = error
     return page(
         "attempts.html",
+        status=200 if refusal is None else 422,
+        refusal=refusal,
         title="Attempts",
         attempts=found["attempts"],
         next_cursor=found["next_cursor"],

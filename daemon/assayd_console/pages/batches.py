@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -47,7 +48,22 @@ async def show_batch(request: Request) -> Response:
     batch = await daemon.ask(requests.batch(request.path_params["name"]))
     after = request.query_params.get("after", "0")
     own = batch["peer"]["uid"] == os.geteuid()
-    return page("batch.html", title=f"Batch {batch['name']}", batch=batch, after=after, own=own)
+    return page(
+        "batch.html",
+        title=f"Batch {batch['name']}",
+        batch=batch,
+        after=after,
+        own=own,
+        seconds=_seconds(batch),
+    )
+
+
+def _seconds(batch: Document) -> float | None:
+    """Return how long a batch took; None before its end."""
+    if batch["finished_at"] is None:
+        return None
+    begin, end = (datetime.fromisoformat(batch[name]) for name in ("created_at", "finished_at"))
+    return max((end - begin).total_seconds(), 0.001)
 
 
 async def show_details(request: Request) -> Response:
@@ -62,6 +78,7 @@ async def show_details(request: Request) -> Response:
         failures=await _explained(request.app.state.daemon, _failures(items["items"])),
         next_after=items["next_after"],
         first=first,
+        lines={item["attempt_id"]: item["line"] for item in items["items"]},
     )
 
 
@@ -92,7 +109,7 @@ def _pictures(batch: Document, summary: Document, items: list[Document]) -> dict
     causes = count_bars(summary["causes"], MOST_BARS, f"{address}&cause=")
     return {
         "items": charts.grid(map(_cell, items), title="A cell per item"),
-        "rules": charts.bars(rules, title="Attempts by rule", cumulative=True),
+        "rules": charts.bars(rules, title="Attempts by rule", of=summary["verdicts"].get("failed", 0)),
         "causes": charts.bars(causes, title="Attempts by cause"),
     }
 

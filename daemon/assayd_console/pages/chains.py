@@ -11,13 +11,16 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from assayd.client import Document, StreamEvent, requests
+from assayd.cli.failures import failed_lines
+from assayd.client import Document, NotFound, StreamEvent, requests
 from assayd.client.client_request import ClientRequest
 from assayd.documents import submission_diff
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.forms import read_form
 from assayd_console.live import LivePage, Tell, follow
+from assayd_console.pages.attempt import submission_of
 from assayd_console.rendering import fragment, page
+from assayd_console.sources import ShownSource, sources
 
 PAGE = 20
 MOST_DIFF_LINES = 400
@@ -41,15 +44,18 @@ def diff_lines(diff: str) -> list[DiffLine]:
     return shown
 
 
-def steps_of(chain: Document) -> Iterator[dict[str, object]]:
-    """Return the answers of a chain, each with what it changed in the one before."""
+def steps_of(chain: Document, last: str | None = None) -> Iterator[dict[str, object]]:
+    """Return the answers of a chain, each with its changes and its failures; `last` has those of the last."""
     before = None
-    for answer in chain["attempts"]:
+    answers = chain["attempts"]
+    contexts = [*(following["original_error"] for following in answers[1:]), last]
+    for answer, context in zip(answers, contexts, strict=False):
         diff = answer["diff"]
         if diff is None and before is not None and not answer["duplicate"]:
             diff = submission_diff(before, answer["patched_code"])
         before = answer["patched_code"]
-        yield {"answer": answer, "diff": diff_lines(diff) if diff else ()}
+        failed = list(failed_lines(context)) if context and answer["verdict"] == "failed" else ()
+        yield {"answer": answer, "diff": diff_lines(diff) if diff else (), "failed": failed}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,10 +108,33 @@ def _chain(request: Request) -> ShownChain:
 
 async def show_chain(request: Request) -> Response:
     """Show one chain, whether or not it goes on."""
-    named = _chain(request)
-    chain = await request.app.state.daemon.ask(named.state())
-    steps = await asyncio.to_thread(list, steps_of(chain))
-    return page("chain.html", title=named.name, named=named, chain=chain, steps=steps)
+    return page("chain.html", **await _values(request.app.state.daemon, _chain(request)))
+
+
+async def _values(daemon: ConsoleDaemon, named: ShownChain) -> dict[str, Any]:
+    chain = await daemon.ask(named.state())
+    last = await _last_attempt(daemon, chain)
+    texts: list[ShownSource] = []
+    if last is not None and last["verdict"] == "validated":
+        texts, _ = sources((await submission_of(daemon, last)).get("payload") or {}, ())
+    failed = (last["report"] or {}).get("retry_context") if last is not None else None
+    return {
+        "title": named.name,
+        "named": named,
+        "chain": chain,
+        "steps": await asyncio.to_thread(list, steps_of(chain, failed)),
+        "texts": texts,
+    }
+
+
+async def _last_attempt(daemon: ConsoleDaemon, chain: Document) -> Document | None:
+    """Return the attempt of the last answer of a chain that has ended; None if there is none any more."""
+    if chain["state"] != "finished" or not chain["attempts"] or not chain["attempts"][-1]["attempt_id"]:
+        return None
+    try:
+        return await daemon.ask(requests.attempt(chain["attempts"][-1]["attempt_id"]))
+    except NotFound:
+        return None
 
 
 async def follow_chain(request: Request) -> Response:
@@ -115,9 +144,7 @@ async def follow_chain(request: Request) -> Response:
 
     async def produce(tell: Tell) -> None:
         async def show() -> None:
-            chain = await daemon.ask(named.state())
-            steps = await asyncio.to_thread(list, steps_of(chain))
-            await tell("progress", fragment("_chain.html", named=named, chain=chain, steps=steps))
+            await tell("progress", fragment("_chain.html", **await _values(daemon, named)))
 
         await follow(daemon.events(named.events()), lambda _: None, show)
         await tell("end", "")

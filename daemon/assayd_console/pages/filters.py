@@ -10,6 +10,8 @@ from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 
+from assayd.errors import RequestError
+
 NAMES = ("state", "verdict", "kind", "rule", "cause", "batch", "label", "since", "uid", "id_prefix")
 STATES = ("queued", "checking", "leasing", "running", "judging", "finished")
 VERDICTS = ("validated", "failed", "error", "cancelled")
@@ -55,8 +57,14 @@ def read_filters(query: QueryParams) -> Filters:
 
 
 def since(text: str, now: datetime) -> str | None:
-    """Return a time for the API: ``30m``, ``24h`` and ``7d`` count from now, all else is left to it."""
+    """Return a time for the API: ``30m``, ``24h`` and ``7d`` count back from now, others are dates.
+
+    Raises: RequestError ``invalid``.
+    """
     ago = _AGO.fullmatch(text)
     if ago is None:
-        return text or None
+        try:
+            return text if text and datetime.fromisoformat(text) else None
+        except ValueError as error:
+            raise RequestError("invalid", "since: 24h, 7d or a date", field="since") from error
     return (now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})).isoformat(timespec="seconds")

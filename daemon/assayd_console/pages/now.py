@@ -136,10 +136,11 @@ def spans_until(summary: Document, until: datetime, long_s: int) -> list[tuple[s
 
 
 def count_bars(counts: Document, most: int, address: str = "") -> list[Bar]:
-    """Return counts as bars, the first of them; each leads to the address that its name ends."""
+    """Return the first counts as bars, each with a link: the address and its name. Skips ``completed``."""
+    failed = [(name, number) for name, number in counts.items() if name != "completed"]
     return [
         Bar(name=name, number=number, shown=f"{number:,}", href=address and f"{address}{quote(name)}")
-        for name, number in list(counts.items())[:most]
+        for name, number in failed[:most]
     ]
 
 

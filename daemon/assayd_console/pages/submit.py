@@ -50,11 +50,11 @@ async def show_form(request: Request) -> Response:
     daemon: ConsoleDaemon = request.app.state.daemon
     parent = request.query_params.get("parent")
     if parent is None:
-        kind = await _kind(daemon, request.query_params.get("kind", ""))
+        kind = await kind_named(daemon, request.query_params.get("kind", ""))
         typed = typed_of(kind["payload_schema"], kind["example"] or {})
     else:
         attempt = await daemon.ask(requests.attempt(parent))
-        kind = await _kind(daemon, attempt["kind"])
+        kind = await kind_named(daemon, attempt["kind"])
         typed = _typed_again(kind, attempt["id"], await submission_of(daemon, attempt))
     return await _form_page(daemon, kind, typed)
 
@@ -83,7 +83,7 @@ async def submit(request: Request) -> Response:
     """Submit what a form says, and go where its attempt is followed; a refusal is shown at its field."""
     daemon: ConsoleDaemon = request.app.state.daemon
     typed = await read_form(request)
-    kind = await _kind(daemon, typed.get("kind", ""))
+    kind = await kind_named(daemon, typed.get("kind", ""))
     try:
         attempt = await daemon.ask(requests.submit(read_submission(kind, typed)))
     except (ClientError, RequestError) as refusal:
@@ -111,7 +111,8 @@ async def _form_page(
     )
 
 
-async def _kind(daemon: ConsoleDaemon, name: str) -> Document:
+async def kind_named(daemon: ConsoleDaemon, name: str) -> Document:
+    """Return a kind; of a name that no kind has, the first one."""
     kinds = await daemon.kinds()
     return next((kind for kind in kinds if kind["kind"] == name), kinds[0])
 

@@ -76,16 +76,16 @@ async def _pictures(
         ),
         (
             "rules",
-            "Failures by rule",
+            "Failures by rule, with their share of failed attempts",
             charts.bars(
                 count_bars(summary["rules"], MOST_BARS, f"{address}&rule="),
                 title="Attempts by rule",
-                cumulative=True,
+                of=summary["verdicts"].get("failed", 0),
             ),
         ),
         (
             "causes",
-            "Causes",
+            "Causes of failed runs",
             charts.bars(
                 count_bars(summary["causes"], MOST_BARS, f"{address}&cause="), title="Attempts by cause"
             ),

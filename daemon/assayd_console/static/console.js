@@ -14,6 +14,7 @@
   }
 
   document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && typing(event.target)) event.target.blur();
     if (event.ctrlKey || event.altKey || event.metaKey || typing(event.target)) return;
     if (goes) {
       goes = false;
@@ -28,6 +29,21 @@
       "/": () => { const field = document.querySelector("[data-filter]"); if (field) field.focus(); },
     };
     if (acts[event.key]) { event.preventDefault(); acts[event.key](); }
+  });
+
+  // A click anywhere in a row opens it, unless text is being selected; on return, its link has the focus.
+  const opened = () => `opened ${location.pathname}`;
+  document.addEventListener("click", (event) => {
+    const row = event.target.closest("tr[data-row]");
+    const link = row && (event.target.closest("a, button, input") || row.querySelector("a"));
+    if (!link || !link.href || getSelection().toString()) return;
+    sessionStorage.setItem(opened(), link.getAttribute("href"));
+    if (!event.target.closest("a")) link.click();
+  });
+  addEventListener("pageshow", () => {
+    const href = sessionStorage.getItem(opened());
+    const link = href && document.querySelector(`tr[data-row] a[href="${CSS.escape(href)}"]`);
+    if (link && performance.getEntriesByType("navigation")[0].type === "back_forward") link.focus();
   });
 
   // A picture as pixels, twice as many as it is large, on the white that a file of it is read on.
@@ -119,7 +135,7 @@
     const files = [...event.dataTransfer.files];
     const aimed = event.target.closest("textarea[data-form=text]");
     const code = aimed || form.querySelector("[name='payload.code']");
-    const rows = form.querySelector("[data-rows='payload.files']");
+    const rows = form.querySelector("[data-rows$='.files']");
     if (code && (files.length === 1 || !rows)) {
       code.value = await files[0].text();
       return;

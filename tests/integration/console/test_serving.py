@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,10 +19,13 @@ from support.daemons.server import serving
 
 
 @contextmanager
-def start(socket: Path, *arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
+def start(
+    socket: Path, *arguments: str | Path, stdin: int = subprocess.DEVNULL
+) -> Iterator[subprocess.Popen[str]]:
     """Run the console while the body runs; a body that fails is not waited for."""
     command = [Path(sys.executable).parent / "assay", "--socket", socket, "console", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as console:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=stdin, stdout=pipe, stderr=pipe, text=True) as console:
         try:
             yield console
         finally:
@@ -48,6 +53,21 @@ def test_link_that_is_printed_logs_in_once(tmp_path: Path) -> None:
         assert [log_in(link), log_in(link)] == [204, 403]
         console.terminate()
         assert console.wait(30) == 0
+
+
+def test_enter_in_the_terminal_prints_a_new_link(tmp_path: Path) -> None:
+    terminal, other_end = pty.openpty()
+    with serving(FakeService(), tmp_path / "s") as socket, start(socket, stdin=other_end) as console:
+        assert console.stdout is not None
+        used = console.stdout.readline()
+        assert log_in(used) == 204
+        assert "Enter" in console.stdout.readline()
+
+        os.write(terminal, b"\n")
+
+        assert [log_in(used), log_in(console.stdout.readline())] == [403, 204]
+    os.close(terminal)
+    os.close(other_end)
 
 
 def test_link_in_a_file_is_its_owners_is_renewed_and_goes_with_the_program(tmp_path: Path) -> None:

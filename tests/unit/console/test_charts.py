@@ -16,16 +16,16 @@ def shapes(picture: str, tag: str) -> list[ET.Element]:
 
 def test_bars_are_as_long_as_their_numbers_and_lead_where_they_say() -> None:
     rows = [Bar(name="a", number=4, shown="4", href="/a"), Bar(name="b", number=1, shown="1")]
-    picture = charts.bars(rows, title="t", cumulative=True)
+    picture = charts.bars(rows, title="t", of=8)
 
     wide = [float(each.attrib["width"]) for each in shapes(picture, "rect")]
     assert wide[0] == 4 * wide[1]
     assert [each.attrib["href"] for each in shapes(picture, "a")] == ["/a"]
     assert [each.text for each in shapes(picture, "text")] == [
         "a",
-        "4 · 80%, 80% so far",
+        "4 · 50%",
         "b",
-        "1 · 20%, 100% so far",
+        "1 · 12%",
     ]
 
 

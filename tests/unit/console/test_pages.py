@@ -34,6 +34,12 @@ KIND = {
     "stages": ["syntax"],
     "rules": [],
     "example": {"code": "x = 1", "inputs": {"a": 1}},
+    "writers": ["claude"],
+    "context_schema": {
+        "properties": {
+            "cases": {"type": "array", "items": {"properties": {"name": {"type": "string"}}}},
+        }
+    },
     "payload_schema": {
         "properties": {
             "code": {"type": "string", "description": "The code."},
@@ -299,6 +305,56 @@ def test_form_becomes_the_submission_that_its_schema_means() -> None:
     }
 
 
+async def test_generation_shows_its_validated_code_first_and_failures_at_their_answers() -> None:
+    attempt = json.loads((GOLDEN / "validated.json").read_text()) | {"id": "012"}
+    attempt["artifacts"] = [{"name": "submission_1.json", "bytes": 100, "sha256": "0" * 64}]
+    answers = [
+        fix(1, "a", original_error=None),
+        fix(
+            2,
+            "b",
+            verdict="validated",
+            original_error="Wrong:\n\n1. line 3: no key 'total' [x.y]\n\nKeep in mind:",
+        ),
+    ]
+    known = {
+        "/v1/generations/01R": chain(outcome="validated", intent="Sum the orders", attempts=answers),
+        "/v1/attempts/012": attempt,
+        "/v1/attempts/012/artifacts/submission_1.json": {"payload": {"code": "total = 1\n"}},
+    }
+    async with logged_in(known) as (client, _):
+        page = (await client.get("/generations/01R")).text
+        kept = await client.get("/attempts/012/sources/code")
+        missing = await client.get("/attempts/012/sources/other")
+
+    assert "<h1>Sum the orders</h1>" in page
+    assert page.index("Validated code") < page.index("total = 1") < page.index("Answer 1")
+    assert page.index("Answer 1") < page.index("no key &#39;total&#39;") < page.index("Answer 2")
+    assert 'data-copy="/attempts/012/sources/code"' in page
+    assert (kept.text, kept.headers["content-type"]) == ("total = 1\n", "application/octet-stream")
+    assert missing.status_code == 404
+
+
+async def test_generation_is_started_from_a_form() -> None:
+    async with logged_in({"/v1/generations": {"id": "01G"}}) as (client, told):
+        page = (await client.get("/generate?kind=code")).text
+        answer = await client.post(
+            "/generate",
+            data={"kind": "code", "intent": "Sum it", "provider": "claude", "context.cases.0.name": "one"},
+        )
+
+    assert 'name="context.cases.0.name"' in page
+    assert "<option>claude</option>" in page
+    assert answer.headers["location"] == "/generations/01G"
+    wanted = {
+        "kind": "code",
+        "intent": "Sum it",
+        "provider": "claude",
+        "context": {"cases": [{"name": "one"}]},
+    }
+    assert told.sent == [("/v1/generations", wanted)]
+
+
 def test_answers_without_a_diff_are_compared_with_the_one_before() -> None:
     first, second = steps_of({"attempts": [fix(1, "a\nb"), fix(2, "a\nc")]})
 
@@ -392,5 +448,5 @@ async def test_submission_of_many_texts_shows_those_with_findings_and_leads_to_a
 
     assert page.count('aria-label="Source ') == MOST_TEXTS
     assert page.index(f"Source {late}") < page.index("Source 0.py")
-    assert "5 more texts" in page
+    assert "5 more files" in page
     assert 'href="/attempts/01A/files/submission_1.json"' in page

@@ -1,0 +1,68 @@
+"""Start a generation: a request in words, and fields for its context, made from the kind's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from assayd.client import ClientError, Document, requests
+from assayd.errors import AssaydError, RequestError
+from assayd_console.daemon import ConsoleDaemon
+from assayd_console.fields import FormField, fields_of, value_of
+from assayd_console.forms import read_form
+from assayd_console.pages.submit import kind_named
+from assayd_console.rendering import page
+
+NO_CONTEXT: Document = {"properties": {}}
+ANSWERS = {"properties": {"max_attempts": {"type": "integer", "description": "Answers, at most 10."}}}
+
+
+async def show_form(request: Request) -> Response:
+    """Show an empty form for a kind."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    return await _form_page(daemon, await kind_named(daemon, request.query_params.get("kind", "")), {})
+
+
+async def generate(request: Request) -> Response:
+    """Start a generation and go to its page; a refusal is shown at its field."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    typed = await read_form(request)
+    kind = await kind_named(daemon, typed.get("kind", ""))
+    try:
+        begun = await daemon.ask(requests.generate(**read_generation(kind, typed)))
+    except (ClientError, RequestError) as refusal:
+        return await _form_page(daemon, kind, typed, refusal)
+    return RedirectResponse(f"/generations/{begun['id']}", status_code=303)
+
+
+def read_generation(kind: Document, typed: Mapping[str, str]) -> Document:
+    """Return the generation that a form asks for. Raises: RequestError ``invalid``, with the field."""
+    return {
+        "kind": kind["kind"],
+        "intent": typed.get("intent", ""),
+        "context": value_of(kind["context_schema"] or NO_CONTEXT, typed, "context"),
+        "provider": typed.get("provider") or None,
+        **value_of(ANSWERS, typed, "limit"),
+    }
+
+
+async def _form_page(
+    daemon: ConsoleDaemon, kind: Document, typed: Mapping[str, str], refusal: AssaydError | None = None
+) -> Response:
+    fields: list[FormField] = fields_of(kind["context_schema"] or NO_CONTEXT, typed, "context")
+    return page(
+        "generate.html",
+        status=200 if refusal is None else 422,
+        title="Generate",
+        kind=kind,
+        kinds=[each["kind"] for each in await daemon.kinds()],
+        fields=fields + fields_of(ANSWERS, typed, "limit"),
+        typed=typed,
+        refusal=refusal,
+    )
+
+
+ROUTES = [Route("/generate", show_form), Route("/generate", generate, methods=["POST"])]
