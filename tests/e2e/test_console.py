@@ -100,7 +100,7 @@ def test_generation_is_looked_at_approved_and_goes_on_with_a_hint(stage: Stage) 
     window.go_back()
 
     window.fill("[name=hint]", "one more, please")
-    window.get_by_role("button", name="Go on").click()
+    window.get_by_role("button", name="Try again").click()
     expect(window.locator(".timeline > li")).to_have_count(3)
     expect(window.locator(".verdict .badge")).to_have_text("validated")
     assert "one more, please" in stage.prompt

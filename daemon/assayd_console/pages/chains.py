@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from starlette.requests import Request
@@ -24,6 +25,8 @@ from assayd_console.sources import ShownSource, sources
 
 PAGE = 20
 MOST_DIFF_LINES = 400
+WRITE = "write"
+"""The strategy of an answer to the request itself; all others correct the answer before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +51,25 @@ def steps_of(chain: Document, last: str | None = None) -> Iterator[dict[str, obj
     """Return the answers of a chain, each with its changes and its failures; `last` has those of the last."""
     before = None
     answers = chain["attempts"]
-    contexts = [*(following["original_error"] for following in answers[1:]), last]
-    for answer, context in zip(answers, contexts, strict=False):
+    for answer, following in zip_longest(answers, answers[1:]):
+        context = _failure(answer, following, last)
         diff = answer["diff"]
         if diff is None and before is not None and not answer["duplicate"]:
             diff = submission_diff(before, answer["patched_code"])
         before = answer["patched_code"]
-        failed = list(failed_lines(context)) if context and answer["verdict"] == "failed" else ()
+        failed = list(failed_lines(context)) if context else ()
         yield {"answer": answer, "diff": diff_lines(diff) if diff else (), "failed": failed}
+
+
+def _failure(answer: Document, following: Document | None, last: str | None) -> str | None:
+    """Return why an answer failed, as the record of that answer, the repair after it or `last` says."""
+    if answer["strategy"] == WRITE and answer["original_error"]:  # it was no submission
+        return str(answer["original_error"])
+    if answer["verdict"] != "failed":
+        return None
+    if following is None:
+        return last
+    return None if following["strategy"] == WRITE else str(following["original_error"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
