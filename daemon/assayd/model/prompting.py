@@ -15,7 +15,7 @@ class Worth(StrEnum):
     """How far another try is likely to help, by the stage that failed."""
 
     HIGH = "high"
-    """A small and well-described fault: the smallest change is asked for."""
+    """A small and well-described fault: ask for the smallest change."""
     MEDIUM = "medium"
     """A wrong result or a limit: the approach itself may be wrong."""
 

@@ -24,7 +24,7 @@ MOST_STARTS = 50
 
 _MARK = "```"
 _COMMA = re.compile(r'("(?:[^"\\]|\\.)*+"?)|,(?=\s*+[}\]])', re.DOTALL)
-"""A string, closed or not, or a comma before a closing bracket. Possessive: it goes over a text once."""
+"""A string, closed or not, or a comma before a closing bracket. Possessive: it reads the input once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
