@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
@@ -33,12 +34,14 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: Documents, *, heartbeat_s: float, unread_s: float = UNREAD_S) -> None:
+    def __init__(
+        self, events: Documents, *, heartbeat_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         super().__init__(headers={"Cache-Control": "no-store"})
         del self.headers["content-length"]
         self._events = events
         self._heartbeat_s = heartbeat_s
-        self._unread_s = unread_s
+        self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events and heartbeats side by side."""
@@ -60,13 +63,12 @@ class EventStream(Response):
 
     async def _send_heartbeats(self, send: Send, unread_bytes: Callable[[], int]) -> None:
         """Send comments until the client has left something unread for too long."""
-        now = asyncio.get_running_loop().time
-        read_at = now()
-        while now() - read_at < self._unread_s:
+        read_at = self._clock()
+        while self._clock() - read_at < UNREAD_S:
             await send(_chunk(b": still here\n\n"))
             await asyncio.sleep(self._heartbeat_s)
             if not unread_bytes():
-                read_at = now()
+                read_at = self._clock()
 
 
 async def of_attempt(events: AsyncGenerator[Event, None]) -> Documents:
