@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from assayd.client import PlainClient
 from support.daemons.daemon_fixtures import needs_root
 from support.daemons.daemon_process import BIN, DaemonProcess
 from support.engines.oci import needs_oci
@@ -96,7 +97,6 @@ LINES = {
     "repair list": 0,
     "validate extractor good.py --sample-path /a --junit - ": 0,
     "validate extractor good.py --sample-path /a/b --sarif -": 0,
-    "doctor": 2,
     "gc": 2,
     "backup copy": 2,
     "images list": 3,
@@ -107,6 +107,18 @@ LINES = {
     "policy check {state}/x.toml": 2,
     "--socket {state}/s list": 4,
 }
+
+
+def test_doctor_is_refused_until_an_operator_has_asked_and_answers_then(
+    assay: Assay, daemon: DaemonProcess
+) -> None:
+    first = assay("doctor")
+    assert "Traceback" not in first.stderr
+    assert first.returncode in {0, 2}  # 0 if an operator has asked this daemon before
+
+    with PlainClient(str(daemon.socket)) as operator:
+        operator.doctor()
+    assert assay("doctor").returncode == 0
 
 
 @pytest.mark.parametrize("line", LINES)
