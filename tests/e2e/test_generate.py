@@ -158,7 +158,7 @@ def test_the_wizard_on_a_real_terminal_leads_to_an_approved_extractor(
     try:
         terminal.start([*command, *options, "--name", "on-terminal"])
         if os.environ.get("ASSAY_GOLDEN") == "write":
-            ON_TERMINAL.write_text(terminal.wait_for("months of a quarter", "Generate"))
+            ON_TERMINAL.write_text(terminal.wait_for("months of a quarter", "Generate", "Leave"))
         assert terminal.wait_for(ON_TERMINAL.read_text())
         terminal.keys("C-g")
         result = terminal.wait_for("Validation:", "Approve")
