@@ -170,7 +170,7 @@ class Kind(ABC, Generic[P, Q]):
         return policy.image or self.image
 
     def narrow(self, payload: P, policy: ExecutionPolicy) -> ExecutionPolicy:
-        """Return the policy, tightened by what the payload asks for.
+        """Return the policy, tightened to the limits that the payload states.
 
         Raises: RequestError, if the payload and the policy do not go together.
         """

@@ -239,7 +239,7 @@ class BoundedHttpTools(HttpToolsProtocol):
         super().resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop at once: what this client asked for is wanted by nobody any more."""
+        """Stop at once: the client has gone."""
         self.is_lost = True
         self._stop_expecting()
         self._stop_waiting()

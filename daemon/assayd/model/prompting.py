@@ -1,4 +1,4 @@
-"""What a model is asked with when it writes or repairs a submission, and what it proposes."""
+"""Values for asking a model to write or repair a submission, and for its answer."""
 
 from __future__ import annotations
 
