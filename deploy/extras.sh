@@ -30,7 +30,7 @@ case "${1:-}" in
         [ $# -gt 0 ] || die "name what to install: anthropic, cluster, gemini, lsp, mcp or openai"
         for name in "$@"; do
             [ -f "$locks/$name.txt" ] || die "there is no extra '$name'; there are: $(basename -s .txt -a "$locks"/*.txt | grep -vx run | xargs)"
-            pip --require-hashes -r "$locks/$name.txt"
+            pip --no-deps --require-hashes -r "$locks/$name.txt"
         done
         ;;
     add)

@@ -62,7 +62,7 @@ make_environment() {
     rm -rf "$target.new"
     "$python" -m venv "$target.new" || die "'$python' cannot make virtual environments (Debian: apt-get install python3-venv)"
     pip() { "$target.new/bin/python3" -m pip -qq --disable-pip-version-check --no-input "$@"; }
-    pip install --no-compile --require-hashes -r "$here/../requirements/run.txt"
+    pip install --no-compile --no-deps --require-hashes -r "$here/../requirements/run.txt"
     pip install --no-compile --no-deps "$wheel"
     pip uninstall -y pip setuptools
     # Scripts of the packages in it are none of ours, and name the place where it was made; shfmt is no script.

@@ -36,7 +36,7 @@ install_moto() {
     [ ! "$venv/.ready" -nt "$root/requirements/moto.txt" ] || return 0
     say "fetching moto (the first time takes about a minute)"
     python3 -m venv --clear "$venv"
-    "$venv/bin/python" -m pip -qq --disable-pip-version-check --no-input install --require-hashes -r "$root/requirements/moto.txt"
+    "$venv/bin/python" -m pip -qq --disable-pip-version-check --no-input install --no-deps --require-hashes -r "$root/requirements/moto.txt"
     touch "$venv/.ready"
 }
 

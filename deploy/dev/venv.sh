@@ -28,9 +28,12 @@ if ! "$venv/bin/python" -c '' 2>/dev/null; then
     "$python" -m venv --clear "$venv"
 fi
 pip() { "$venv/bin/python" -m pip -qq --disable-pip-version-check --no-input "$@"; }
-pip install --require-hashes -r requirements/dev.txt
+# A lock names every package. If pip looked for dependencies itself, it would stop at the first one in brackets, such
+# as google-auth[requests], that has a newer release than the lock.
+pip install --no-deps --require-hashes -r requirements/dev.txt
+pip check >&2
 pip install --no-deps --no-build-isolation -e .
 # Apart: it wants an older typer than the command line is written for.
-pip install --upgrade --target "$venv/generator" --require-hashes -r requirements/generator.txt
+pip install --upgrade --target "$venv/generator" --no-deps --require-hashes -r requirements/generator.txt
 # Tests start our programs by the hundred. Compiled here once, also where the environment forbids to write bytecode.
 "$venv/bin/python" -m compileall -q daemon

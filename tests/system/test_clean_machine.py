@@ -76,7 +76,7 @@ def test_wheel_needs_nothing_but_the_locked_packages(
     sh(
         machine,
         f"cd /root; python3 -m venv v; pip='v/bin/pip -qq --no-cache-dir'"
-        f"; $pip install --no-index --find-links {wheels.name} --require-hashes -r run.txt"
+        f"; $pip install --no-index --find-links {wheels.name} --no-deps --require-hashes -r run.txt"
         f"; $pip install --no-index --no-deps {wheel.name}; $pip check",
     )
 

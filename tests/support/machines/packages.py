@@ -47,7 +47,7 @@ def download_wheels(cache: Path, lock_name: str = "run") -> Path:
         new = cache / "new"
         pip = [sys.executable, "-m", "pip", "-qq", "download", "--dest", new]
         binary = ["--only-binary=:all:", f"--no-binary={','.join(SOURCE_ONLY)}"]
-        subprocess.run([*pip, *binary, "--require-hashes", "-r", lock], check=True, timeout=1800)
+        subprocess.run([*pip, *binary, "--no-deps", "--require-hashes", "-r", lock], check=True, timeout=1800)
         subprocess.run([*pip, "--only-binary=:all:", *BUILD_WITH], check=True, timeout=600)
         new.rename(folder)
     return folder
