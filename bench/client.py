@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-ASSAY = (sys.executable, "-c", "import sys; from assayd.cli import main; sys.exit(main())")
+ASSAY = (sys.executable, "-c", "import sys; from assayd_client.cli import main; sys.exit(main())")
 BARE = (sys.executable, "-c", "pass")
 SAMPLE_PATH = "/data/CLIENT-ABC/2024/Q1/report.csv"
 RUNS = 15

@@ -24,8 +24,8 @@ import httpx  # noqa: E402
 from playwright.sync_api import sync_playwright  # noqa: E402
 from sqlalchemy import create_engine, insert  # noqa: E402
 
-from assayd.client import PlainClient  # noqa: E402
 from assayd.store import tables  # noqa: E402
+from assayd_client import PlainClient  # noqa: E402
 from support.daemons.console import CHROMIUM, Console, console_on  # noqa: E402
 
 PAGES = ("/now", "/attempts", "/attempts?verdict=failed", "/batches", "/repairs", "/submit", "/trends")

@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from assayd.client import Document, PlainClient
+from assayd_client import Document, PlainClient
 from bench.daemon import daemon
 
 ROOT = Path(__file__).parents[1]

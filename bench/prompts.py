@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from statistics import median
 
-from assayd.analysis.shfmt import read_shell
 from assayd.analysis.worker import brief, run_stages
 from assayd.generations.prompt import build_request
 from assayd.kinds import registry
@@ -22,7 +21,8 @@ from assayd.model.report import StageStatus
 from assayd.package_data import share
 from assayd.policies import load_policies
 from assayd.repairs.prompt import Prompt, build_prompt
-from assayd.static.shell.parse import reader
+from assayd_pipeline.shell.parse import reader
+from assayd_pipeline.shfmt import read_shell
 from bench.generate import intents
 from bench.repair import cases
 

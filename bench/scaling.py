@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from assayd.analysis.shfmt import read_shell
 from assayd.analysis.worker import run_stages
 from assayd.kinds import registry
 from assayd.package_data import share
 from assayd.policies import PolicySet, load_policies
-from assayd.static.shell.parse import reader
+from assayd_pipeline.shell.parse import reader
+from assayd_pipeline.shfmt import read_shell
 
 SMALL = 64 * 2**10
 MIB = 2**20

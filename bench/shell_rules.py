@@ -2,10 +2,10 @@
 
 usage: python -m bench.shell_rules [--real FILE.jsonl[.xz]] [--functions] [--json FILE]
 
-Prints, for each corpus, how many scripts are refused. With --functions, each function of `static/shell` is
-replaced in turn by one that finds nothing; its line says in how many cases of each corpus that changes the
-verdict, and in how many it changes any finding (rule, line, edit). No case needs a function that changes
-nothing. --json writes every verdict, to be compared with those of another commit.
+Prints, for each corpus, how many scripts are refused. With --functions, each function of
+`assayd_pipeline/shell` is replaced in turn by one that finds nothing; its line says in how many cases of each
+corpus that changes the verdict, and in how many it changes any finding (rule, line, edit). No case needs a
+function that changes nothing. --json writes every verdict, to be compared with those of another commit.
 
 The corpora are the tests' evasions and legitimate scripts, and the bash steps of bench/hints, bench/repair
 and bench/generate. The code of public repositories is not in this repository: --real names a file of it (see
@@ -28,15 +28,15 @@ from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType
 
-from assayd.analysis.shfmt import read_shell
 from assayd.package_data import share
 from assayd.policies import load_policies
-from assayd.static import shell
-from assayd.static.shell.parse import reader, source
+from assayd_pipeline import shell
+from assayd_pipeline.shell.parse import reader, source
+from assayd_pipeline.shfmt import read_shell
 from bench.real.shell import read_lines
 
 ROOT = Path(__file__).parents[1]
-TESTS = ROOT / "tests/unit/static/shell"
+TESTS = ROOT / "tests/unit/pipeline/shell"
 _POLICY = load_policies([share("policies")]).get("pipeline")
 # What a function returns that finds nothing, by the beginning of its annotation.
 _NEUTRAL = {

@@ -88,7 +88,7 @@ place_files() {
     "$root/$lib/bin/python3" "$here/documents.py" "$root/$doc"
     install -m 0755 -D "$here/extras.sh" "$root/usr/sbin/assayd-extras"
     install -m 0644 "$here/../LICENSE" "$root/$doc/copyright"
-    launcher "$root/usr/bin/assay" assayd.cli
+    launcher "$root/usr/bin/assay" assayd_client.cli
     launcher "$root/usr/bin/assayd" assayd.__main__
     launcher "$root/usr/bin/assayd-gateway" assayd_cluster.gateway.__main__
     launcher "$root/usr/bin/assayd-node" assayd_cluster.node.__main__

@@ -19,9 +19,9 @@ from typer.completion import get_completion_script
 
 from assayd import __version__
 from assayd.__main__ import _parser
-from assayd.cli import exits
-from assayd.cli.app import app
 from assayd.settings import documented
+from assayd_client.cli import exits
+from assayd_client.cli.app import app
 from assayd_cluster.gateway.__main__ import _parser as _gateway_parser
 from assayd_cluster.node.__main__ import _parser as _node_parser
 from assayd_cluster.settings import NODE_PREFIX, GatewaySettings, NodeSettings

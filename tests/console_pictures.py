@@ -14,7 +14,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from assayd.client import PlainClient
+from assayd_client import PlainClient
 from support.daemons.console import CHROMIUM, console_on
 
 WIDTHS = {"wide": 1280, "narrow": 400}

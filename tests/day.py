@@ -30,8 +30,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.figures import machine, spread
 
-from assayd.client import AsyncClient, ClientError, DaemonUnreachable
 from assayd.ids import Ulids
+from assayd_client import AsyncClient, ClientError, DaemonUnreachable
 from support.daemons.daemon_process import DaemonProcess
 from support.daemons.long_batch import BatchClient, Line, mixed, peak_kb
 from support.daemons.under_load import write_page

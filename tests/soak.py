@@ -21,8 +21,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from assayd.client import ClientError, DaemonUnreachable, Document, PlainClient
 from assayd.ids import Ulids
+from assayd_client import ClientError, DaemonUnreachable, Document, PlainClient
 from support.daemons.daemon_process import DaemonProcess, new_home
 from support.engines.cuttable_engine import CuttableEngine
 from support.texts import extractors

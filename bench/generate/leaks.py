@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from assayd.client import ClientError, Document, PlainClient
+from assayd_client import ClientError, Document, PlainClient
 from bench.generate.intents import Intent
 
 PLANTED = {

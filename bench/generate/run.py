@@ -27,7 +27,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import assayd
-from assayd.client import ClientError, Document, PlainClient
+from assayd_client import ClientError, Document, PlainClient
 from bench.daemon import daemon
 from bench.figures import machine
 from bench.generate.intents import Intent, load

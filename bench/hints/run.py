@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assayd.client import Document, PlainClient
+from assayd_client import Document, PlainClient
 
 CASES = Path(__file__).parent / "cases"
-ASSAY = (sys.executable, "-c", "import sys; from assayd.cli import main; sys.exit(main())")
+ASSAY = (sys.executable, "-c", "import sys; from assayd_client.cli import main; sys.exit(main())")
 COLUMNS = "110"
 WAIT_S = 120
 

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from assayd.client import PlainClient
+from assayd_client import PlainClient
 
 _WAIT_S = 120
 _DATES = {"datetime", "time"}

@@ -21,13 +21,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from assayd.analysis.shfmt import read_shell
-from assayd.kinds.pipeline.validator import validator
 from assayd.model.finding import Severity
 from assayd.model.policy import ExecutionPolicy
 from assayd.package_data import share
 from assayd.policies import load_policies
-from assayd.static.shell.parse import reader
+from assayd_pipeline.shell.parse import reader
+from assayd_pipeline.shfmt import read_shell
+from assayd_pipeline.validator import validator
 
 _WAIT_S = 120
 

@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import assayd
-from assayd.client import Document, PlainClient
+from assayd_client import Document, PlainClient
 from bench.daemon import daemon
 from bench.figures import machine, spread
 from bench.repair.cases import HERE, Case, load, merged

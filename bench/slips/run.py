@@ -24,9 +24,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import assayd
-from assayd.client import Document, PlainClient
 from assayd.model.finding import Edit
 from assayd.repairs.providers.rules import apart, apply
+from assayd_client import Document, PlainClient
 from bench.daemon import daemon
 from bench.figures import machine
 from bench.slips.python_slips import STATIC, Slip, slips

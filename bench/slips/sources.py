@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from assayd.cli.kinds import from_files_of
 from assayd.ports.command_line import FileOptions
+from assayd_client.cli.kinds import from_files_of
 
 ROOT = Path(__file__).parents[2]
 REAL = Path(os.environ.get("BENCH_REAL", ROOT.parent / "shared" / "real"))

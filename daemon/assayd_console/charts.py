@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from assayd.cli.terminal import plain
+from assayd_client.cli.terminal import plain
 
 VERDICTS = ("validated", "failed", "error", "cancelled")
 STYLE = """

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
 
-from assayd.client import AsyncClient, Document, StreamEvent, requests
-from assayd.client.client_request import ClientRequest
+from assayd_client import AsyncClient, Document, StreamEvent, requests
+from assayd_client.client_request import ClientRequest
 
 KEPT_S = 60.0
 """How long kinds and profiles are kept: they are large, and change when the daemon is told so."""

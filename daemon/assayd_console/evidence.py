@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from assayd.client import Document
+from assayd_client import Document
 from assayd_console.shown import size, took
 
 MIB = 2**20

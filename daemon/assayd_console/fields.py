@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from assayd.client import Document
 from assayd.errors import RequestError
+from assayd_client import Document
 
 LONG = frozenset({"code", "content", "stdin"})
 """Strings of many lines."""

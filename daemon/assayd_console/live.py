@@ -15,8 +15,8 @@ from markupsafe import escape
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from assayd.cli.terminal import plain
-from assayd.client import ClientError, StreamEvent
+from assayd_client import ClientError, StreamEvent
+from assayd_client.cli.terminal import plain
 
 HEARTBEAT_S = 20.0
 PAUSE_S = 0.4

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from assayd.cli.sample import MetricsSample, Span, read_sample, span
-from assayd.client import Document, requests
+from assayd_client import Document, requests
+from assayd_client.cli.sample import MetricsSample, Span, read_sample, span
 from assayd_console.daemon import ConsoleDaemon
 
 EVERY_S = 5.0

@@ -13,9 +13,9 @@ from types import FrameType
 
 import uvicorn
 
-from assayd.cli.own_user import OwnUserH11
-from assayd.client import AsyncClient, Target
 from assayd.errors import RequestError
+from assayd_client import AsyncClient, Target
+from assayd_client.cli.own_user import OwnUserH11
 from assayd_console.app import build
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.sessions import Sessions

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from assayd.cli.origin import Origin
-from assayd.client import Document
+from assayd_client import Document
+from assayd_client.cli.origin import Origin
 from assayd_console.shown import LINE_CHARS, TEXT_CHARS
 
 AROUND = 6

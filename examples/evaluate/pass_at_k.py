@@ -5,7 +5,7 @@ import math
 import sys
 from collections import defaultdict
 
-from assayd.client import PlainClient
+from assayd_client import PlainClient
 
 
 def line(problem: dict, completion: str) -> bytes:

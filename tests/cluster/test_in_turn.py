@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import pytest
 
-from assayd.client.errors import ClientError
+from assayd_client.errors import ClientError
 from support.cluster.load import Load
 from support.cluster.whole import Link, WholeCluster, cut_off
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.client import Document, PlainClient
+from assayd_client import Document, PlainClient
 from support.cluster.whole import WholeCluster, whole_cluster
 
 pytestmark = pytest.mark.cluster

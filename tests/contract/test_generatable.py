@@ -10,16 +10,16 @@ import pytest
 from pydantic import ValidationError
 
 from assayd.analysis.messages import Patching
-from assayd.analysis.shfmt import read_shell
-from assayd.analysis.sqlite_catalog import describe_sqlite
 from assayd.analysis.worker import brief, patch, run_stages
 from assayd.kind import Kind
 from assayd.kinds import registry as validators
 from assayd.model.prompting import Proposal
 from assayd.package_data import share
 from assayd.policies import load_policies
-from assayd.static.shell.parse import reader
-from assayd.static.sql import catalog
+from assayd_pipeline.shell.parse import reader
+from assayd_pipeline.shfmt import read_shell
+from assayd_pipeline.sql import catalog
+from assayd_pipeline.sqlite_catalog import describe_sqlite
 from support.texts.examples import example_submission
 
 POLICIES = load_policies([share("policies")])

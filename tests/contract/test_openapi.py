@@ -25,9 +25,9 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from assayd.api import SocketAccess, create_app
-from assayd.client import PlainClient
 from assayd.kinds.registry import all_validators
 from assayd.wiring.from_kinds import routers_of
+from assayd_client import PlainClient
 from support.cluster.small_gateway import serving_gateway
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving_small

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from assayd.analysis.shfmt import read_shell
 from assayd.documents import canonical
 from assayd.kind import Kind
 from assayd.kinds import registry as validators
 from assayd.model.submission import Sample
-from assayd.static.shell.parse import reader
+from assayd_pipeline.shell.parse import reader
+from assayd_pipeline.shfmt import read_shell
 
 KINDS = list(validators.load(()).values())
 REPORT: dict[str, object] = {

@@ -6,7 +6,7 @@ from subprocess import run
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """\
-from assayd.client import AsyncClient, Client, PlainClient
+from assayd_client import AsyncClient, Client, PlainClient
 
 def blocking(client: Client) -> None:
     attempt = client.submit({"kind": "code"}, wait_s=1)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from assayd.client import PlainClient
+from assayd_client import PlainClient
 from support.cluster.apart import leave_out
 from support.cluster.gateway_process import cluster_servers
 from support.daemons.chosen import BEHIND_GATEWAY, new_daemon

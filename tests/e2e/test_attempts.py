@@ -6,8 +6,8 @@ from itertools import takewhile
 import httpx
 import pytest
 
-from assayd.client import ClientError, Document, PlainClient
 from assayd.ids import Ulids
+from assayd_client import ClientError, Document, PlainClient
 from support.daemons.ask import NOBODY, ask_as_nobody
 from support.daemons.daemon_fixtures import needs_root
 from support.daemons.daemon_process import DaemonProcess

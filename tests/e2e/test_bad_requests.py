@@ -8,7 +8,7 @@ from http import client as http_client
 import httpx
 import pytest
 
-from assayd.client import Document, PlainClient
+from assayd_client import Document, PlainClient
 from support.daemons.daemon_process import DaemonProcess
 from support.texts.extractors import GOOD, PATH, extractor
 

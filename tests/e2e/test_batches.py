@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.client import AsyncClient, PlainClient
+from assayd_client import AsyncClient, PlainClient
 from support.daemons.ask import ask_as_nobody
 from support.daemons.daemon_fixtures import MakeDaemon, needs_root
 from support.daemons.daemon_process import DaemonProcess

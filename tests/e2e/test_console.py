@@ -11,7 +11,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect, sync_playwright
 
-from assayd.client import Document, PlainClient
+from assayd_client import Document, PlainClient
 from support.daemons.chosen import new_daemon
 from support.daemons.console import CHROMIUM, Console, console_on, needs_browser
 from support.daemons.daemon_process import DaemonProcess

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.client import Document
+from assayd_client import Document
 from support.daemons.daemon_fixtures import MakeDaemon
 from support.daemons.daemon_process import DaemonProcess
 from support.texts.extractors import PATH

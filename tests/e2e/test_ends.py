@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from assayd.client import Document, PlainClient
+from assayd_client import Document, PlainClient
 from support.daemons.daemon_fixtures import MakeDaemon
 from support.daemons.daemon_process import BIN, DaemonProcess
 from support.texts.extractors import GOOD, LOOP, PROCESSES, endless, extractor

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from assayd.client import Document
+from assayd_client import Document
 from support.daemons.daemon_fixtures import MakeDaemon
 from support.daemons.daemon_process import DaemonProcess, new_home
 from support.engines import engine_image

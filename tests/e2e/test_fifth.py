@@ -6,7 +6,7 @@ import httpx
 import pytest
 import yaml
 
-from assayd.client import Document, PlainClient
+from assayd_client import Document, PlainClient
 from support.daemons.daemon_process import DaemonProcess
 
 pytestmark = pytest.mark.engine

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from assayd.cli.generate import Given
-from assayd.cli.screens.session import Asked, Session
-from assayd.cli.screens.wizard import Wizard
-from assayd.client import ClientError, Document, PlainClient
 from assayd.kinds import registry
+from assayd_client import ClientError, Document, PlainClient
+from assayd_client.cli.generate import Given
+from assayd_client.cli.screens.session import Asked, Session
+from assayd_client.cli.screens.wizard import Wizard
 from support.daemons.chosen import new_daemon
 from support.daemons.daemon_process import BIN
 from support.daemons.terminal import Terminal

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from assayd.client import Document, PlainClient
+from assayd_client import Document, PlainClient
 from support.daemons.chosen import new_daemon
 
 pytestmark = pytest.mark.system

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.client import ClientError, Document, PlainClient
+from assayd_client import ClientError, Document, PlainClient
 from support.daemons.chosen import new_daemon
 from support.daemons.daemon_process import DaemonProcess
 from support.texts.ini_kind import FIELDS, GOOD, environment, install, submission

@@ -18,7 +18,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from assayd.client import AsyncClient
+from assayd_client import AsyncClient
 from support.daemons.daemon_process import BIN, DaemonProcess
 from support.engines.oci import needs_oci
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from assayd.cli.mcp.daemon import Daemon
-from assayd.cli.mcp.server import AgentServer
-from assayd.client import AsyncClient
+from assayd_client import AsyncClient
+from assayd_client.cli.mcp.daemon import Daemon
+from assayd_client.cli.mcp.server import AgentServer
 from support.daemons.chosen import new_daemon
 from support.daemons.daemon_process import DaemonProcess
 from support.engines.oci import needs_oci

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from assayd.client import PlainClient
+from assayd_client import PlainClient
 from support.daemons.chosen import new_daemon
 from support.daemons.daemon_process import DaemonProcess
 from support.hosts.model_api import KEY, MODEL, OPENAI, Canned, ModelApi, model_api_in_a_thread

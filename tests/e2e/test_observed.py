@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from assayd.client import PlainClient
+from assayd_client import PlainClient
 from support.daemons.daemon_fixtures import MakeDaemon
 from support.daemons.daemon_process import DaemonProcess
 from support.texts.extractors import GOOD, endless, extractor

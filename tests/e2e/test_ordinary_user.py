@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.client import PlainClient
+from assayd_client import PlainClient
 from support.daemons.daemon_fixtures import needs_root
 from support.daemons.daemon_process import BIN, DaemonProcess
 from support.engines.oci import needs_oci

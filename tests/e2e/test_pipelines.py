@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.client import ClientError, Document, PlainClient
+from assayd_client import ClientError, Document, PlainClient
 from support.daemons.daemon_process import ROOT, DaemonProcess
 
 pytestmark = pytest.mark.engine

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.client import PlainClient
+from assayd_client import PlainClient
 from support.daemons.daemon_process import BIN, DaemonProcess
 from support.texts import guide
 from support.texts.extractors import GOOD, extractor

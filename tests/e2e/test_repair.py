@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from assayd.client import ClientError, Document, PlainClient
+from assayd_client import ClientError, Document, PlainClient
 from support.daemons.chosen import new_daemon
 from support.daemons.daemon_process import ROOT
 

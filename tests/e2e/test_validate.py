@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.client import Document, PlainClient
+from assayd_client import Document, PlainClient
 from support.daemons.daemon_process import ROOT, DaemonProcess
 from support.texts.extractors import GOOD, GREEDY, LOOP, LOUD, NOISY, PATH, PROCESSES, RAISES, extractor
 

@@ -1,3 +1,17 @@
-"""Daemons for tests that end, starve or corrupt them."""
+"""Daemons for tests that end, starve or corrupt them, and one sandbox for all submissions of a module."""
 
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from support.daemons.attempts import Attempts, attempts_on
 from support.daemons.daemon_fixtures import make_daemon, pytest_runtest_makereport  # noqa: F401 - pytest finds them
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def attempts(docker_host: str) -> AsyncIterator[Attempts]:
+    """Return what runs submissions."""
+    async with attempts_on(docker_host) as made:
+        yield made

@@ -67,7 +67,7 @@ def run(site: Path, program: str) -> subprocess.CompletedProcess[str]:
 
 def test_library_reads_a_typed_answer(installed: Path, tmp_path: Path) -> None:
     program = """
-from assayd.client import Client
+from assayd_client import Client
 with Client(SOCKET) as client:
     attempt = client.submit({"kind": "extractor", "payload": {"code": "x = 1"}}, wait_s=5)
 print(type(attempt).__module__, attempt.verdict.value)
@@ -96,14 +96,14 @@ def test_program_validates_a_file(installed: Path, tmp_path: Path) -> None:
             "/a",
         ]
         line = [str(argument) for argument in arguments]
-        done = run(installed, f"from assayd.cli import main; raise SystemExit(main({line!r}))")
+        done = run(installed, f"from assayd_client.cli import main; raise SystemExit(main({line!r}))")
 
     assert (done.returncode, "Validation: ✓ Passed" in done.stdout) == (0, True), done.stderr
 
 
 @pytest.mark.parametrize("line", [["images", "list"], ["policy", "check", "--local"]])
 def test_command_of_the_daemon_says_that_it_is_not_here(installed: Path, line: list[str]) -> None:
-    done = run(installed, f"from assayd.cli import main; raise SystemExit(main({line!r}))")
+    done = run(installed, f"from assayd_client.cli import main; raise SystemExit(main({line!r}))")
 
     assert (done.returncode, done.stderr) == (
         2,

@@ -38,8 +38,6 @@ from assayd.analysis.messages import (
     WorkerAnswer,
     remember,
 )
-from assayd.analysis.shfmt import read_shell
-from assayd.analysis.sqlite_catalog import describe_sqlite
 from assayd.guest import frames
 from assayd.kind import Kind, OnFail
 from assayd.kinds import registry as validators
@@ -48,8 +46,6 @@ from assayd.model.merge import status_of
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.prompting import Proposal, Taken
 from assayd.model.report import StageReport, StageStatus
-from assayd.static.shell.parse import reader
-from assayd.static.sql import catalog
 
 _READ_BYTES = 1 << 16
 _TOLD_CHARS = 500
@@ -225,10 +221,12 @@ def main() -> None:
     """Serve standard input and output."""
     memory_bytes, cpu_s, enabled = int(sys.argv[1]), float(sys.argv[2]), sys.argv[4:]
     tables = {kind: [Path(folder) for folder in some] for kind, some in json.loads(sys.argv[3]).items()}
-    validators.use_tables(validators.load(enabled), tables)
+    kinds = validators.load(enabled)
+    validators.use_tables(kinds, tables)
     confine(memory_bytes)
-    reader.install(read_shell)
-    catalog.install(describe_sqlite)
+    for kind in kinds.values():
+        if kind.worker:
+            validators.resolve_function(kind.worker)()
     try:
         serve(sys.stdin.buffer, sys.stdout.buffer, cpu_s=cpu_s, enabled=enabled)
     except (MemoryError, RecursionError):

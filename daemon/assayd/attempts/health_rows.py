@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from assayd.ports.service import Health, HealthRow
 
@@ -26,6 +27,15 @@ def policies_row(problem: str) -> HealthRow:
     detail = f"the files can't be loaded, those read before are in use: {problem}"
     remedy = "correct the files and reload; the daemon does not start with them"
     return HealthRow(check="policies", status=Health.WARN, detail=detail, remedy=remedy)
+
+
+def wings_row(missing: Mapping[str, str]) -> HealthRow:
+    """Return whether every kind that this project ships is installed; `missing` has the packages by kind."""
+    if not missing:
+        return HealthRow(check="kinds", status=Health.OK, detail="all are installed")
+    detail = "not installed: " + ", ".join(f"{kind} ({package})" for kind, package in missing.items())
+    remedy = "install the whole package if you need these kinds"
+    return HealthRow(check="kinds", status=Health.WARN, detail=detail, remedy=remedy)
 
 
 def static_misses_row(misses: Counter[tuple[str, str]]) -> HealthRow:

@@ -17,13 +17,14 @@ from assayd.attempts.attempt_run import Finished
 from assayd.attempts.conclusion import NOTHING
 from assayd.attempts.events import EventHub
 from assayd.attempts.execution import Readiness
-from assayd.attempts.health_rows import identity_row, policies_row, static_misses_row
+from assayd.attempts.health_rows import identity_row, policies_row, static_misses_row, wings_row
 from assayd.attempts.retention import Retention
 from assayd.attempts.scheduler import Scheduler
 from assayd.attempts.selftest import SelfTest
 from assayd.documents import read_event_id, replay_diff
 from assayd.errors import AssaydError, RequestError, StoreError
 from assayd.kind import Kind
+from assayd.kinds.registry import missing_wings
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
 from assayd.model.run import Limits
@@ -295,6 +296,7 @@ class DaemonService:
         rows += [
             identity_row(self._deps.copied_from),
             policies_row(self._shared.policies.reload_problem),
+            wings_row(missing_wings()),
             static_misses_row(self._deps.scheduler.static_misses),
             *await self._deps.examine_webhooks(),
         ]

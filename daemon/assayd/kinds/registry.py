@@ -1,14 +1,15 @@
 """Finds the kinds of submission, and imports what they refer to.
 
-Every kind is an entry point for its validator. Those of this package are known by their folders and always
-loaded; those of other distributions, in the group `assayd.validators`, are loaded only when an operator names
-them: they run inside the daemon. From there on, all are treated alike.
+Every kind is an entry point for its validator. The kinds of this package are its folders. A wing is a kind in
+a package next to this one; it is loaded if it is installed. Kinds of other distributions, in the group
+`assayd.validators`, run inside the daemon, so they are loaded only if an operator names them. From there on,
+all kinds are treated alike.
 """
 
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,29 +30,45 @@ COMMAND_LINES = "assayd.command_lines"
 """The group of what the command line shows of kinds; a name in it is that of a validator."""
 
 
+WINGS: Mapping[str, str] = MappingProxyType({"fifth": "assayd_fifth", "pipeline": "assayd_pipeline"})
+"""The package of each kind that this project ships as a wing: the core works without it."""
+
+
 @cache
+def packages() -> Mapping[str, str]:
+    """Return the package of each kind of this project that is installed, by kind. Imports none of them."""
+    folders = (found.name for found in pkgutil.iter_modules(kinds.__path__) if found.ispkg)
+    core = {name: f"{kinds.__name__}.{name}" for name in folders}
+    wings = {kind: package for kind, package in WINGS.items() if find_spec(package) is not None}
+    return MappingProxyType(dict(sorted((core | wings).items())))
+
+
+def missing_wings() -> Mapping[str, str]:
+    """Return the packages of those wings that aren't installed, by kind."""
+    return {kind: package for kind, package in WINGS.items() if kind not in packages()}
+
+
 def own_kinds() -> tuple[str, ...]:
-    """Return the names of the kinds of this package, sorted: those of their folders. Imports none of them."""
-    return tuple(sorted(found.name for found in pkgutil.iter_modules(kinds.__path__) if found.ispkg))
+    """Return the names of the kinds of this project that are installed, sorted."""
+    return tuple(packages())
 
 
 @cache
 def all_validators() -> Mapping[str, Kind]:
-    """Return the validators of this package by kind, in the order of their names."""
+    """Return the validators of this project by kind, in the order of their names."""
     return MappingProxyType({name: own(name) for name in own_kinds()})
 
 
 @cache
 def own(kind: str) -> Kind:
-    """Return the validator of a kind of this package, and import no other one."""
+    """Return the validator of a kind of this project, and import no other one."""
     from importlib.metadata import EntryPoint
 
-    entry = EntryPoint(kind, f"{kinds.__name__}.{kind}.validator:validator", GROUP)
-    return _validator(entry)
+    return _validator(EntryPoint(kind, f"{packages()[kind]}.validator:validator", GROUP))
 
 
 def find(kind: str, enabled: Sequence[str] = ()) -> Kind:
-    """Return the validator of a kind of this package, or of an entry point that is named.
+    """Return the validator of a kind of this project, or of an entry point that is named.
 
     Raises:
         RequestError: ``kind.unknown``.
@@ -61,13 +78,19 @@ def find(kind: str, enabled: Sequence[str] = ()) -> Kind:
         return own(kind)
     known = load(enabled)
     if kind not in known:
-        message = f"there is no kind {kind!r}; there are {', '.join(known)}"
-        raise RequestError("kind.unknown", message, field="kind")
+        raise RequestError("kind.unknown", unknown_kind(kind, known), field="kind")
     return known[kind]
 
 
+def unknown_kind(kind: str, known: Iterable[str]) -> str:
+    """Return the message for a kind that isn't one of `known`; a wing that isn't installed is named."""
+    if (package := missing_wings().get(kind)) is not None:
+        return f"the kind {kind!r} isn't installed: the package {package} is missing"
+    return f"there is no kind {kind!r}; there are {', '.join(known)}"
+
+
 def load(enabled: Sequence[str]) -> Mapping[str, Kind]:
-    """Return all validators by kind: those of this package, and those entry points that are named.
+    """Return all validators by kind: those of this project, and those entry points that are named.
 
     Raises: ConfigError ``validator.missing``, ``validator.broken`` or ``validator.duplicate``.
     """
@@ -101,7 +124,7 @@ def command_line(kind: str, enabled: Sequence[str] = ()) -> CommandLine:
     Raises: ConfigError ``validator.broken``.
     """
     if kind in own_kinds():
-        module = f"{kinds.__name__}.{kind}.command_line"
+        module = f"{packages()[kind]}.command_line"
         found = f"{module}:command_line" if find_spec(module) is not None else ""
     else:
         offered = _offered(COMMAND_LINES) if kind in enabled else ()
@@ -122,6 +145,14 @@ def resolve(reference: str) -> object:
     except (ImportError, AttributeError, ValueError) as problem:
         message = f"{reference!r}, which a kind refers to, cannot be imported: {problem}"
         raise ConfigError("validator.broken", message, field=reference) from problem
+    return found
+
+
+def resolve_function(reference: str) -> Callable[[], None]:
+    """Return the function that ``package.module:name`` refers to. Raises: as `resolve`."""
+    found = resolve(reference)
+    if not callable(found):
+        raise ConfigError("validator.broken", f"{reference!r} isn't a function", field=reference)
     return found
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import structlog
 
 from assayd import __version__
-from assayd.client.errors import ClientError
 from assayd.errors import AssaydError
+from assayd_client.errors import ClientError
 from assayd_cluster.documents import BEAT_S, LIVE_S, NodeBeat
 from assayd_cluster.node.daemon_link import DaemonLink
 from assayd_cluster.node.gateway_link import GatewayLink

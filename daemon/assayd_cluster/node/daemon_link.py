@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assayd.client import requests
-from assayd.client.answers import StreamEvent
-from assayd.client.client_request import ClientRequest
-from assayd.client.errors import ClientError, Conflict, NotFound
-from assayd.client.plain import PlainClient
+from assayd_client import requests
+from assayd_client.answers import StreamEvent
+from assayd_client.client_request import ClientRequest
+from assayd_client.errors import ClientError, Conflict, NotFound
+from assayd_client.plain import PlainClient
 
 Document = dict[str, Any]
 

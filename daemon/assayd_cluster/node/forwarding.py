@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import structlog
 
-from assayd.client.answers import StreamEvent
 from assayd.errors import AssaydError
+from assayd_client.answers import StreamEvent
 from assayd_cluster.node.gateway_link import GatewayLink, Run
 
 log = structlog.get_logger()

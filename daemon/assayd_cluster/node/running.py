@@ -27,8 +27,8 @@ from tenacity import (
 )
 from tenacity.retry import RetryBaseT
 
-from assayd.client.errors import ClientError
 from assayd.errors import AssaydError
+from assayd_client.errors import ClientError
 from assayd_cluster.documents import INLINE_BYTES, Claimed
 from assayd_cluster.node.daemon_link import DaemonLink, Document, File
 from assayd_cluster.node.forwarding import Forwarder, live_event

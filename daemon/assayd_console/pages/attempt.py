@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from assayd.client import ClientError, Document, StreamEvent, requests
+from assayd_client import ClientError, Document, StreamEvent, requests
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.evidence import used
 from assayd_console.forms import read_form

@@ -6,8 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from assayd.client import ClientError, Document, StreamEvent, requests
 from assayd.errors import RequestError
+from assayd_client import ClientError, Document, StreamEvent, requests
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.live import LivePage, Tell, follow
 from assayd_console.pages.filters import STATES, VERDICTS, Filters, read_filters

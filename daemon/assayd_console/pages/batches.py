@@ -18,9 +18,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from assayd.cli.reports import JunitWriter, SarifWriter
-from assayd.client import Document, StreamEvent, requests
 from assayd.errors import RequestError
+from assayd_client import Document, StreamEvent, requests
+from assayd_client.cli.reports import JunitWriter, SarifWriter
 from assayd_console import charts
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.live import LivePage, Tell, follow

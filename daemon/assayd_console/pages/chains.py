@@ -12,10 +12,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from assayd.cli.failures import failed_lines
-from assayd.client import Document, NotFound, StreamEvent, requests
-from assayd.client.client_request import ClientRequest
 from assayd.documents import submission_diff
+from assayd_client import Document, NotFound, StreamEvent, requests
+from assayd_client.cli.failures import failed_lines
+from assayd_client.client_request import ClientRequest
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.forms import read_form
 from assayd_console.live import LivePage, Tell, follow

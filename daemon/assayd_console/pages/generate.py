@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from assayd.client import ClientError, Document, requests
 from assayd.errors import AssaydError, RequestError
+from assayd_client import ClientError, Document, requests
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.fields import FormField, fields_of, value_of
 from assayd_console.forms import read_form

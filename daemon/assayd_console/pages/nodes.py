@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from assayd.client import ClientError, requests
+from assayd_client import ClientError, requests
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.forms import read_form
 from assayd_console.rendering import page

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from assayd.cli.sample import MetricsSample, Span
-from assayd.client import ClientError, Document, requests
+from assayd_client import ClientError, Document, requests
+from assayd_client.cli.sample import MetricsSample, Span
 from assayd_console import charts
 from assayd_console.charts import Bar
 from assayd_console.daemon import ConsoleDaemon

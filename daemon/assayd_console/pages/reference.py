@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from assayd.cli.listing import policy_values
-from assayd.cli.policies import explain
-from assayd.client import Document, requests
 from assayd.errors import RequestError
 from assayd.model.policy import ImportPolicy, SubmoduleRule
+from assayd_client import Document, requests
+from assayd_client.cli.listing import policy_values
+from assayd_client.cli.policies import explain
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.forms import read_form
 from assayd_console.rendering import page

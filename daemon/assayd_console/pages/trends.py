@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from assayd.cli.sample import MetricsSample, read_sample, span
-from assayd.client import Document, requests
+from assayd_client import Document, requests
+from assayd_client.cli.sample import MetricsSample, read_sample, span
 from assayd_console import charts
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.pages.now import STEPS, count_bars, spans_until

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from assayd.client import DaemonUnreachable, Document
 from assayd.ids import Ulids
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_GENERATION
+from assayd_client import DaemonUnreachable, Document
 from support.daemons.daemon_process import DaemonProcess, new_home
 from support.daemons.faulty_daemon import Step
 from support.engines.oci import needs_oci

@@ -9,7 +9,7 @@ from pathlib import Path
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from assayd.client import PlainClient
+from assayd_client import PlainClient
 from support.daemons.console import Console, needs_browser
 from support.daemons.server import Served
 from support.daemons.small_daemon import submission

@@ -16,7 +16,6 @@ import pytest
 import pytest_asyncio
 
 from assayd.attempts.admission import limits_of
-from assayd.cli import images as cli_images
 from assayd.documents import canonical
 from assayd.errors import ConfigError
 from assayd.kinds import registry
@@ -26,6 +25,7 @@ from assayd.package_data import share
 from assayd.policies import load_policies
 from assayd.sandbox.isolation_check import check_isolation
 from assayd.sandbox.sandbox import Sandbox
+from assayd_client.cli import images as cli_images
 from support.engines.foreign_images import (
     debian_root,
     files,

@@ -10,7 +10,6 @@ import pytest
 import pytest_asyncio
 
 from assayd.attempts.admission import limits_of
-from assayd.cli import images as cli_images
 from assayd.documents import canonical
 from assayd.kinds import registry
 from assayd.model.run import Cause, Limits, RunResult
@@ -18,6 +17,7 @@ from assayd.package_data import share
 from assayd.policies import load_policies
 from assayd.sandbox.isolation_check import check_isolation
 from assayd.sandbox.sandbox import Sandbox
+from assayd_client.cli import images as cli_images
 from support.engines.oci import ROOT, needs_oci, oci_engine
 from support.engines.sandboxes import run, sandbox_on
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from assayd.cli import images as cli_images
 from assayd.errors import ConfigError
 from assayd.model.run import Program
 from assayd.ports.engine import ImageFacts
 from assayd.sandbox.isolation_check import check_isolation
 from assayd.sandbox.sandbox import Sandbox
+from assayd_client.cli import images as cli_images
 from support.engines.oci import ROOT, needs_oci, oci_engine
 from support.engines.sandboxes import run, sandbox_on
 from support.guests.hostile_program import escapes, read_programs

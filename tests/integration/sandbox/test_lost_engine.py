@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from assayd.client import ClientError, Document, PlainClient
 from assayd.ports.engine import LABEL_CONTAINER
 from assayd.sandbox.kills import kernel_oom_kills
+from assayd_client import ClientError, Document, PlainClient
 from support.daemons.daemon_process import READY_WITHIN_S, DaemonProcess, new_home
 from support.engines.cuttable_engine import CuttableEngine
 from support.texts.extractors import GOOD, LOOP, extractor

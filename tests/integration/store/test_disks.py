@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.client import ClientError, PlainClient
+from assayd_client import ClientError, PlainClient
 from support.daemons.daemon_fixtures import MakeDaemon, needs_root
 from support.daemons.daemon_process import DaemonProcess
 from support.texts.extractors import GOOD, LOOP, extractor

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from assayd.cli.app import app
-from assayd.client import Conflict, PlainClient, Refused
+from assayd_client import Conflict, PlainClient, Refused
+from assayd_client.cli.app import app
 from support.cluster.either import EITHER, serving_either
 from support.daemons.server import Served
 from support.daemons.small_daemon import How, submission

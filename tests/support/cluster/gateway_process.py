@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 import psycopg
 from psycopg.rows import dict_row
 
-from assayd.client import Document
 from assayd.ports.engine import OwnedContainer
+from assayd_client import Document
 from assayd_cluster.bundles.packed import SUFFIX
 from support.cluster.broker import Broker
 from support.daemons.daemon_process import READY_WITHIN_S, DaemonProcess

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from assayd.client import Document, PlainClient
-from assayd.client.errors import ClientError
 from assayd.ids import Ulids
+from assayd_client import Document, PlainClient
+from assayd_client.errors import ClientError
 
 KINDS = ("passes", "fails", "slow", "large")
 _PASSES = 'import sys\nprint("{text}")\n'

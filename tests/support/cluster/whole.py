@@ -22,7 +22,7 @@ from typing import Any
 
 import psycopg
 
-from assayd.client import PlainClient
+from assayd_client import PlainClient
 from support.engines.oci import oci_engine
 from support.hosts.namespaces import HOST_4, cable, inside
 

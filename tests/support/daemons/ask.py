@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 
-from assayd.client import Document
+from assayd_client import Document
 from support.daemons.daemon_process import DaemonProcess
 
 NOBODY = 65534

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from assayd.cli import main
-from assayd.client import PlainClient
+from assayd_client import PlainClient
+from assayd_client.cli import main
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from assayd.client import AsyncClient
+from assayd_client import AsyncClient
 from assayd_console.app import build
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.sessions import Sessions

@@ -20,9 +20,9 @@ from typing import IO, TypeVar
 
 import httpx
 
-from assayd.client import Document, PlainClient
 from assayd.engines.docker import DockerEngine
 from assayd.ports.engine import LABEL_CONTAINER, ContainerRef, Engine, OwnedContainer
+from assayd_client import Document, PlainClient
 from support.engines.oci import IMAGES, oci_engine
 
 T = TypeVar("T")

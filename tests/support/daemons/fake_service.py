@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from assayd.documents import canonical
 from assayd.errors import RequestError
 from assayd.kind import Kind
-from assayd.kinds.pipeline.stored import PipelineQuery, StoredPipeline
 from assayd.model.attempt import Artifact, Attempt, State
 from assayd.model.finding import Rule
 from assayd.model.policy import ExecutionPolicy
@@ -27,6 +26,7 @@ from assayd.ports.store import Accepted, Event, Page, Query, Slowest, Summary, T
 from assayd.settings import load_settings
 from assayd.tomlfile import FileError, Problem
 from assayd.wiring.profiles import load_profiles
+from assayd_pipeline.stored import PipelineQuery, StoredPipeline
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 START = datetime(2026, 5, 4, 10, 20, 30, tzinfo=UTC)

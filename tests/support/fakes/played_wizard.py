@@ -11,10 +11,10 @@ from threading import Event
 
 from textual.pilot import Pilot
 
-from assayd.cli.generate import Given
-from assayd.cli.screens.session import Asked, Chain, Offered, Outcome, Session
-from assayd.cli.screens.wizard import Ended, Wizard
-from assayd.client import Document, Refused, StreamEvent
+from assayd_client import Document, Refused, StreamEvent
+from assayd_client.cli.generate import Given
+from assayd_client.cli.screens.session import Asked, Chain, Offered, Outcome, Session
+from assayd_client.cli.screens.wizard import Ended, Wizard
 from support.daemons.fake_service import GOLDEN as ATTEMPTS
 
 CONTEXTS = {
@@ -22,7 +22,7 @@ CONTEXTS = {
     "pipeline": frozenset({"files", "database"}),
     "fifth": frozenset({"libraries", "task_type", "files", "execute"}),
 }
-PICTURES = Path(__file__).parents[2] / "unit/cli/screens/golden"
+PICTURES = Path(__file__).parents[2] / "unit/client/cli/screens/golden"
 WORDS = "quarter folder should compute start and end month"
 CODE = 'from pathlib import Path\n\n\ndef extract(path: str) -> dict:\n    return {"year": 2024}\n'
 

@@ -22,7 +22,7 @@ install_programs() {
     local name module
     for name in assayd assay; do
         module=assayd.__main__
-        [ "$name" = assayd ] || module=assayd.cli
+        [ "$name" = assayd ] || module=assayd_client.cli
         cat >"/usr/bin/$name" <<PROGRAM
 #!/bin/sh
 export PYTHONPATH=/checkout/daemon:/checkout/site PYTHONDONTWRITEBYTECODE=1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.kinds.pipeline.commands.commit import Result
+from assayd_pipeline.commands.commit import Result
 
 ID = "01JTC8ZK5V0000000000000000"
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from itertools import cycle, islice
 from pathlib import Path
 
-from assayd.kinds.fifth.analysis import STAGES, analyse
 from assayd.model.finding import Finding, Severity
+from assayd_fifth.analysis import STAGES, analyse
 
-CORPUS = Path(__file__).parents[2] / "unit/kinds/fifth/corpus"
+CORPUS = Path(__file__).parents[2] / "unit/fifth/corpus"
 Place = tuple[str, int]
 """A rule and a line."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 
-from assayd.kinds.pipeline.payload import PipelinePayload
-from assayd.kinds.pipeline.validator import validator
 from assayd.model.finding import Finding
 from assayd.model.report import Judgement
 from assayd.model.run import Captured, Cause, Limits, Outcome, RunEnd, RunResult, UnitResult, Usage
 from assayd.package_data import share
 from assayd.policies import load_policies
+from assayd_pipeline.payload import PipelinePayload
+from assayd_pipeline.validator import validator
 
 POLICY = load_policies([share("policies")]).get("pipeline")
 LIMITS = Limits(timeout_s=60, unit_timeout_s=10, memory_bytes=2**28, max_processes=16)

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from assayd.client import AddressOptions, ServerChoice, SocketChoice, find_daemon
 from assayd.errors import RequestError
+from assayd_client import AddressOptions, ServerChoice, SocketChoice, find_daemon
 
 URL = "https://gateway.example:8443"
 FILE = {"ASSAY_TOKEN_FILE": "/t"}

@@ -4,9 +4,9 @@ import h11
 import httpx
 import pytest
 
-from assayd.client import ClientError, documents
-from assayd.client.address import SocketChoice
-from assayd.client.answers import LineReader, lost, read_as
+from assayd_client import ClientError, documents
+from assayd_client.address import SocketChoice
+from assayd_client.answers import LineReader, lost, read_as
 from support.daemons.fake_service import GOLDEN
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from assayd.client import (
+from assayd.errors import RequestError
+from assayd_client import (
     Client,
     ClientError,
     Conflict,
@@ -15,8 +16,7 @@ from assayd.client import (
     QueueFull,
     Refused,
 )
-from assayd.client.answers import refuse
-from assayd.errors import RequestError
+from assayd_client.answers import refuse
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
 
@@ -75,7 +75,7 @@ def test_lost_daemon_is_a_client_error_too(tmp_path: Path) -> None:
 
 def test_plain_answers_need_no_pydantic(tmp_path: Path) -> None:
     program = (
-        "import sys; from assayd.client import PlainClient\n"
+        "import sys; from assayd_client import PlainClient\n"
         f"with PlainClient({str(tmp_path / 's')!r}) as client: print(client.kinds()['kinds'][0]['kind'])\n"
         "print([name for name in ('pydantic', 'assayd.documents') if name in sys.modules])"
     )

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from assayd.client import ServerChoice
-from assayd.client.secure import authorization, read_token, tls_context
 from assayd.errors import RequestError
+from assayd_client import ServerChoice
+from assayd_client.secure import authorization, read_token, tls_context
 
 
 @pytest.fixture

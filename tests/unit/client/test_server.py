@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from assayd.cli import main
-from assayd.client import (
+from assayd.errors import RequestError
+from assayd_client import (
     AddressOptions,
     AsyncClient,
     Client,
@@ -16,7 +16,7 @@ from assayd.client import (
     PlainClient,
     Refused,
 )
-from assayd.errors import RequestError
+from assayd_client.cli import main
 from support.hosts.tls_gateway import CA_FILE, TOKEN, TlsGateway, tls_gateway
 
 GOOD = {"kind": "extractor", "payload": {"code": "x = 1"}}
@@ -104,7 +104,7 @@ def test_certificate_of_another_name_is_not_believed(gateway: TlsGateway, token_
 
 
 def test_nothing_older_than_tls_1_2_is_spoken(gateway: TlsGateway, options: AddressOptions) -> None:
-    from assayd.client.secure import tls_context
+    from assayd_client.secure import tls_context
 
     with PlainClient(options) as plain:
         assert tls_context(plain.address).minimum_version is ssl.TLSVersion.TLSv1_2
@@ -160,7 +160,7 @@ def test_backup_of_another_host_is_refused(words: list[str], tmp_path: Path, cap
 
 
 def test_token_file_of_mcp_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    from assayd.cli import quick
+    from assayd_client.cli import quick
 
     seen = []
     monkeypatch.setattr(quick, "run", lambda arguments: seen.append(list(arguments)) or 0)
@@ -180,7 +180,7 @@ def test_errors_of_files_are_one_line_and_exit_2(gateway: TlsGateway, tmp_path: 
 def test_socket_loads_nothing_of_tls(tmp_path: Path) -> None:
     import subprocess
 
-    program = "import sys\nfrom assayd.cli import main\nmain(['--socket', '/nowhere', 'list'])\n"
+    program = "import sys\nfrom assayd_client.cli import main\nmain(['--socket', '/nowhere', 'list'])\n"
     program += "print('ssl' in sys.modules, 'httpx' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.client import (
+from assayd_client import (
     SYSTEM_SOCKET,
     AsyncClient,
     Client,
@@ -12,7 +12,7 @@ from assayd.client import (
     DaemonUnreachable,
     find_socket,
 )
-from assayd.client.answers import EventReader
+from assayd_client.answers import EventReader
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
 

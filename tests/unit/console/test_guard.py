@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from assayd.client import AsyncClient
+from assayd_client import AsyncClient
 from assayd_console.app import build
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.guard import COOKIE

@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncIterator
 from typing import Any
 
-from assayd.client import DaemonUnreachable, StreamEvent
+from assayd_client import DaemonUnreachable, StreamEvent
 from assayd_console.live import LivePage, Tell, follow
 
 

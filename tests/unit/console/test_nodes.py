@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.client import DaemonUnreachable, NotFound
+from assayd_client import DaemonUnreachable, NotFound
 from assayd_console.pages.nodes import has_nodes
 from assayd_console.rendering import environment, page, show_cluster
 from unit.console.test_pages import HOSTILE, logged_in

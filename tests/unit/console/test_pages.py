@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from assayd.client import NotFound
+from assayd_client import NotFound
 from assayd_console.app import build
 from assayd_console.pages.attempt import MOST_TEXTS
 from assayd_console.pages.batches import CsvWriter

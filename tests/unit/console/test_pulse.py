@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assayd.client import DaemonUnreachable
+from assayd_client import DaemonUnreachable
 from assayd_console.pulse import EVERY_S, Pulse
 from unit.console.test_pages import logged_in
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import typer.main
 
-from assayd.cli.app import app
 from assayd.settings import documented
+from assayd_client.cli.app import app
 from assayd_cluster.settings import NODE_PREFIX, NodeSettings
 
 PAGES = runpy.run_path(str(Path(__file__).resolve().parents[3] / "deploy/pages.py"))

@@ -108,7 +108,7 @@ def test_service_may_not_take_the_whole_machine_unless_containers_are_part_of_it
 
 
 def test_socket_is_where_client_and_daemon_look_for_it() -> None:
-    from assayd.client import SYSTEM_SOCKET
+    from assayd_client import SYSTEM_SOCKET
 
     socket = read(SYSTEMD / "assayd.socket")["Socket"]
     assert socket["ListenStream"] == str(SYSTEM_SOCKET)

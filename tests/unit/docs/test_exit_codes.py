@@ -6,7 +6,7 @@ import re
 import runpy
 from pathlib import Path
 
-from assayd.cli import exits
+from assayd_client.cli import exits
 
 ROOT = Path(__file__).resolve().parents[3]
 CONTRACT = ROOT / "docs/result-contract.md"

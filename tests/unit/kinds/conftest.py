@@ -1,20 +1,3 @@
 from __future__ import annotations
 
-import pytest
-
-from assayd.model.policy import ExecutionPolicy
-from assayd.package_data import share
-from assayd.policies import PolicySet, load_policies
 from support.daemons.cli_fixtures import assay, finished, server, service, socket  # noqa: F401 - pytest finds them
-
-
-@pytest.fixture(scope="session")
-def policies() -> PolicySet:
-    """The shipped profiles."""
-    return load_policies([share("policies")])
-
-
-@pytest.fixture(scope="session")
-def extractor_policy(policies: PolicySet) -> ExecutionPolicy:
-    """The shipped profile for extractors."""
-    return policies.get("extractor")

@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from assayd.cli import main
-from assayd.cli.kinds import single_sources
 from assayd.documents import PayloadCaps, read_submission
 from assayd.errors import ConfigError, RequestError
 from assayd.kind import Kind
@@ -21,6 +19,8 @@ from assayd.kinds import registry
 from assayd.model.report import Case, CaseStatus, Verdict
 from assayd.store.jobs import DatabaseJobStore, open_jobs
 from assayd.wiring.from_kinds import recorders_of, routers_of
+from assayd_client.cli import main
+from assayd_client.cli.kinds import single_sources
 from support.stores.empty_database import lay_database
 from support.stores.stored_attempts import Make
 from support.texts.ini_kind import FIELDS, GOOD, install, submission

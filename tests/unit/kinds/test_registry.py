@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import assayd
 from assayd import kinds
 from assayd.errors import ConfigError, RequestError
 from assayd.kinds import registry as validators
@@ -148,3 +149,24 @@ def test_what_is_submitted_of_a_fenced_answer_is_what_is_checked(kind: str, way:
         document = validator.patch(before, "code", answer)
     assert document["code"] == code
     assert validator.prepare(validator.payload.model_validate_json(json.dumps(document))).code == code
+
+
+def test_daemon_without_wings_has_the_core_kinds_and_names_the_missing_ones(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "assayd").symlink_to(Path(assayd.__file__).parent)
+    program = (
+        f"import sys\nsys.path[:] = [{str(tmp_path)!r}, *(p for p in sys.path if not p.endswith('/daemon'))]\n"
+        "from assayd.kinds import registry\n"
+        "from assayd.attempts.health_rows import wings_row\n"
+        "import assayd.wiring.build\n"
+        "print(*registry.load([]))\n"
+        "print(wings_row(registry.missing_wings()).detail)\n"
+        "print(registry.unknown_kind('fifth', registry.own_kinds()))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        "code extractor module script",
+        "not installed: fifth (assayd_fifth), pipeline (assayd_pipeline)",
+        "the kind 'fifth' isn't installed: the package assayd_fifth is missing",
+    ]

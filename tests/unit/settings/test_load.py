@@ -187,7 +187,7 @@ def test_cap_that_could_not_take_effect_is_refused(config: Config) -> None:
 def test_every_setting_is_read_by_somebody() -> None:
     package = Path(assayd.__file__).parent
     readers = "".join(
-        path.read_text() for path in package.rglob("*.py") if path.parent != package / "settings"
+        path.read_text() for path in package.parent.rglob("*.py") if path.parent != package / "settings"
     )
     unread = [row.name for row in effective(Settings()) if f".{row.name.split('.')[-1]}" not in readers]
     assert [name for name in unread if not name.startswith(("bounds.", "widest_bounds."))] == []

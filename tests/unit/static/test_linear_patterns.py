@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from assayd.kinds.fifth.language import language
-from assayd.kinds.fifth.run import error_finding
 from assayd.static.python.model_answer import clean
 from assayd.static.python.safe_fixes import call_print, inside_fences
+from assayd_fifth.language import language
+from assayd_fifth.run import error_finding
 
 SIZE = 100_000
 

@@ -20,7 +20,6 @@ from sqlalchemy.exc import OperationalError
 
 from assayd.errors import RequestError, StoreError
 from assayd.ids import SystemClock
-from assayd.kinds.pipeline.tables import execution_logs
 from assayd.model.batch import Batch, Line
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
@@ -31,6 +30,7 @@ from assayd.store.jobs import DatabaseJobStore, open_jobs
 from assayd.store.library import DatabaseLibrary
 from assayd.store.migrations import configuration
 from assayd.store.server import PATIENCE_S, ServerPatience, is_away
+from assayd_pipeline.tables import execution_logs
 from support.stores.postgres import PostgresServer, needs_postgres
 
 Make = Any  # the fixture's class; test folders are not a package

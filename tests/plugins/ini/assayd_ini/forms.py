@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from assayd.cli.kinds import ShownAttempt
-from assayd.cli.terminal import plain
+from assayd_client.cli.kinds import ShownAttempt
+from assayd_client.cli.terminal import plain
 
 
 def print_flat(shown: ShownAttempt) -> None:

@@ -1,0 +1,146 @@
+"""What comes back: documents, events cut out of a stream, and the errors for what is not a success."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar, cast
+
+from assayd_client.address import Address, ServerChoice, SocketChoice
+from assayd_client.errors import ClientError, DaemonUnreachable, Later, error_class
+
+T = TypeVar("T")
+
+Document = dict[str, Any]
+"""A JSON object of the contract: the border where types end."""
+
+Read = Callable[[bytes], Any]
+"""Reads one JSON text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamEvent:
+    """One event, as it arrives. `attempt_id` is None for one of a batch."""
+
+    id: str
+    kind: str
+    at: str
+    body: Document
+    attempt_id: str | None = None
+
+
+class EventReader:
+    """Cut a stream of bytes into events; comments and unfinished events are passed over."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> Iterator[StreamEvent]:
+        """Return the events that end in this chunk."""
+        *messages, self._rest = (self._rest + chunk).split(b"\n\n")
+        for message in messages:
+            for line in message.split(b"\n"):
+                if line.startswith(b"data: "):
+                    event = json.loads(line.removeprefix(b"data: "))
+                    yield StreamEvent(
+                        id=event["id"],
+                        kind=event["kind"],
+                        at=event["at"],
+                        body=event["body"],
+                        attempt_id=event.get("attempt_id"),
+                    )
+
+
+class LineReader:
+    """Cut a stream of bytes into lines, and read each as JSON."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._rest: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> Iterator[Any]:
+        """Return what the lines are that end in this chunk."""
+        first, *others = chunk.split(b"\n")
+        self._rest.append(first)
+        for following in others:
+            yield self._read(b"".join(self._rest))
+            self._rest = [following]
+
+
+def read_as(reads: Callable[[], type[T]] | None) -> Callable[[bytes], T]:
+    """Return what reads an answer as a document; fields that a newer daemon has added are passed over."""
+    from pydantic import TypeAdapter, ValidationError
+
+    adapter = TypeAdapter(Any if reads is None else reads())
+
+    def read(text: bytes) -> T:
+        try:
+            return cast("T", adapter.validate_json(text, extra="ignore"))
+        except ValidationError as error:
+            raise ClientError(
+                "answer.unreadable", f"the daemon's answer is not as agreed: {error}"
+            ) from error
+
+    return read
+
+
+def refuse(status: int, headers: Mapping[str, str], body: bytes) -> NoReturn:
+    """Raise what an answer says that is not a success; names of headers are in small letters."""
+    try:
+        error = json.loads(body)["error"]
+        code, message = str(error["code"]), str(error["message"])
+        field, retryable = error["field"], bool(error["retryable"])
+    except (ValueError, KeyError, TypeError):  # not from the daemon itself: its server, or a proxy
+        code, message, field, retryable = "http", f"HTTP status {status}", None, False
+    raised = error_class(status)(code, message, status=status, field=field, retryable=retryable)
+    after = headers.get("retry-after", "")
+    if isinstance(raised, Later) and after.isascii() and after.isdigit():
+        raised.retry_after_s = float(after)
+    raise raised
+
+
+def require_socket(address: Address) -> None:
+    """Raise Unreachable when there is no socket: the HTTP library would leave one of its own open."""
+    if not isinstance(address, SocketChoice):
+        return
+    try:
+        exists = address.path.exists()
+    except PermissionError as error:  # its folder may not be entered
+        raise lost(address, error) from error
+    if not exists:
+        raise _unreachable(
+            address, "there is no such socket", "start it with `assayd`, or name its socket with --socket"
+        )
+
+
+def lost(address: Address, error: Exception) -> DaemonUnreachable:
+    """Return the error for a connection that failed."""
+    if isinstance(address, ServerChoice):
+        return _server_lost(address, error)
+    if not os.access(address.path, os.W_OK):
+        return _unreachable(address, "you may not open it", "join the group that owns it")
+    return _unreachable(address, _why(error), "look at its log, or start it with `assayd`")
+
+
+def _server_lost(server: ServerChoice, error: Exception) -> DaemonUnreachable:
+    why = _why(error)
+    if "CERTIFICATE_VERIFY_FAILED" not in why:
+        return _unreachable(server, why, "look whether host and port are right, and at the gateway's log")
+    # As OpenSSL says it: "… certificate verify failed: unable to get local issuer certificate (_ssl.c:1016)"
+    reason = why.rpartition("certificate verify failed: ")[2].partition(" (_ssl")[0]
+    remedy = "name the file of the authority that issued it with --ca-file, or ask for the host by its name"
+    message = f"the certificate of {server} is not believed: {reason}; {remedy}"
+    return DaemonUnreachable("server.certificate", message)
+
+
+def _why(error: Exception) -> str:
+    if type(error).__name__ == "RemoteProtocolError":  # h11's and httpx's, in words of the protocol
+        return "it closed the connection before its answer was complete"
+    return str(error) or type(error).__name__
+
+
+def _unreachable(address: Address, why: str, remedy: str) -> DaemonUnreachable:
+    message = f"the daemon does not answer on {address}: {why}; {remedy}"
+    return DaemonUnreachable("daemon.unreachable", message, retryable=True)

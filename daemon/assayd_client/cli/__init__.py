@@ -1,0 +1,112 @@
+"""`assay`: the daemon's client for people and scripts. What a command needs is imported when it runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; an error of ours is one line on standard error."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal that cannot show a character gets a question mark
+            stream.reconfigure(errors="replace")
+    try:
+        code = _tell_errors(list(sys.argv[1:] if arguments is None else arguments))
+        # Without this, the interpreter notices a closed pipe only while it exits, and complains.
+        print(end="", flush=True)
+    except BrokenPipeError:
+        return _reader_gone()
+    return code
+
+
+def _tell_errors(arguments: list[str]) -> int:
+    from assayd.errors import AssaydError
+
+    try:
+        return _run(_address_first(arguments))
+    except AssaydError as error:
+        from assayd_client.cli.exits import exit_code
+        from assayd_client.cli.terminal import plain
+
+        print(f"assay: {plain(error.message)}", file=sys.stderr)
+        return exit_code(error)
+    except ModuleNotFoundError as missing:
+        if not (missing.name or "").startswith("assayd."):
+            raise
+        from assayd_client.cli.exits import REFUSED
+
+        print(
+            "assay: this command is the daemon's, and here is its client alone; install assayd",
+            file=sys.stderr,
+        )
+        return REFUSED
+    except PermissionError as error:
+        from assayd_client.cli.exits import REFUSED
+        from assayd_client.cli.terminal import plain
+
+        print(f"assay: {plain(str(error.filename))}: {error.strerror}", file=sys.stderr)
+        return REFUSED
+    except KeyboardInterrupt:
+        from assayd_client.cli.exits import INTERRUPTED
+
+        return INTERRUPTED
+
+
+def _reader_gone() -> int:
+    """Discard the output that is left, and return the exit code for it: `head` has read enough, for one.
+
+    The interpreter flushes both streams while it exits, and would complain about the closed pipe.
+    """
+    from assayd_client.cli.exits import READER_GONE
+
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+    return READER_GONE
+
+
+def _run(arguments: list[str]) -> int:
+    from assayd_client.cli import quick
+
+    code = quick.run(arguments)
+    if code is not None:
+        return code
+    try:
+        _program()(arguments, prog_name="assay")
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # which click makes an exit with 1 of
+            raise end.__context__ from None
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0
+
+
+@cache
+def _program() -> Callable[..., object]:
+    """Return the commands put together, once: that takes longer than most of them."""
+    from typer.main import get_command
+
+    from assayd_client.cli.app import app
+
+    return get_command(app)
+
+
+def _address_first(arguments: list[str]) -> list[str]:
+    """Let the options that say where the daemon is stand anywhere on the line: they are the program's."""
+    from assayd_client.cli.verb import ADDRESS_OPTIONS
+
+    first: list[str] = []
+    rest: list[str] = []
+    waiting = list(arguments)
+    while waiting and waiting[0] != "--":
+        word = waiting.pop(0)
+        option, equals, _ = word.partition("=")
+        own = option == "--token-file" and rest[:1] == ["mcp"]  # that of those who ask it
+        if option not in ADDRESS_OPTIONS or own or not (equals or waiting):
+            rest.append(word)
+        else:
+            first += [word] if equals else [word, waiting.pop(0)]
+    return [*first, *rest, *waiting]

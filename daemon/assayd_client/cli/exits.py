@@ -1,0 +1,34 @@
+"""What the exit code says: the one table of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from assayd.errors import AssaydError, RequestError
+from assayd_client import Conflict, DaemonUnreachable, NotFound, QueueFull, Refused
+
+VALIDATED = 0
+FAILED = 1
+REFUSED = 2
+TROUBLE = 3
+UNREACHABLE = 4
+CANCELLED = 5
+INTERRUPTED = 130
+"""By the keyboard, while nothing was there to cancel: what a shell expects."""
+READER_GONE = 141
+"""Nobody reads the output any more, as after `| head`: 128 and SIGPIPE's number, what a shell expects."""
+
+OF_VERDICT: Mapping[str, int] = {
+    "validated": VALIDATED,
+    "failed": FAILED,
+    "error": TROUBLE,
+    "cancelled": CANCELLED,
+}
+
+
+def exit_code(error: AssaydError) -> int:
+    """Return the exit code of an error: whose fault it is."""
+    if isinstance(error, DaemonUnreachable):
+        return UNREACHABLE
+    refused = isinstance(error, RequestError | Refused | NotFound | Conflict | QueueFull)
+    return REFUSED if refused else TROUBLE

@@ -1,0 +1,331 @@
+"""`assay generate`: from words to a validated submission, plainly, with exit codes."""
+
+from __future__ import annotations
+
+import re
+import sys
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from assayd.errors import RequestError
+from assayd_client import Conflict, Document, PlainClient, Target
+from assayd_client.cli.exits import CANCELLED, FAILED, TROUBLE, VALIDATED
+from assayd_client.cli.failures import failed_lines
+from assayd_client.cli.screens.naming import NAME
+
+if TYPE_CHECKING:
+    from assayd_client.cli.screens.wizard import Wizard
+
+generate_app = typer.Typer()
+
+OF_OUTCOME = {"validated": VALIDATED, "cancelled": CANCELLED, "provider_failed": TROUBLE}
+_SCHEMA_SUFFIX = ".sql"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What the command line gives beside the words."""
+
+    sample_paths: Sequence[str]
+    files: Sequence[Path]
+    database: Path | None
+    examples: Sequence[str]
+    inputs: Path | None
+    options: Sequence[str]
+    sample_rows: bool = False
+
+
+@generate_app.command("generate")
+def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
+    context: typer.Context,
+    kind: Annotated[str, typer.Argument(help="What is to be written, e.g. extractor.")],
+    words: Annotated[
+        str, typer.Argument(metavar="[WORDS|@FILE]", help="What it is for; the screen asks for it.")
+    ] = "",
+    provider: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Who writes; else the only one that is configured.")
+    ] = None,
+    sample_path: Annotated[
+        list[str] | None, typer.Option(metavar="P", help="A path that it is tried on.")
+    ] = None,
+    database: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A SQLite file, or a schema in .sql.")
+    ] = None,
+    sample_rows: Annotated[
+        bool, typer.Option("--sample-rows", help="Show who writes three rows of each table of --database.")
+    ] = False,
+    file: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="A file that is there; folders too.")
+    ] = None,
+    example: Annotated[
+        list[str] | None, typer.Option(metavar="J", help="A case that it has to pass, as a JSON object.")
+    ] = None,
+    input_file: Annotated[
+        Path | None, typer.Option("--input", metavar="F.json", help="Inputs, as a JSON object.")
+    ] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(metavar="K=V", help="More of the context; V is JSON or text.")
+    ] = None,
+    policy: Annotated[str | None, typer.Option(metavar="NAME", help="Profile; else the kind's own.")] = None,
+    max_attempts: Annotated[int | None, typer.Option(min=1, max=10, help="Answers at most.")] = None,
+    label: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Mark its attempts.")] = None,
+    webhook: Annotated[str | None, typer.Option(metavar="URL", help="Have this URL told of the end.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write it there; a folder, where it is several files.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Approve it once it is validated.")] = False,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Approve it under this name; else the stem of --out.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Have code written from words, validated and repaired; show it, write it, approve it.
+
+    On a terminal this opens screens, unless --yes or --json is given.
+    """
+    from assayd_client.cli.terminal import print_json
+    from assayd_client.cli.validate import read_pairs, read_words
+
+    approved_as = _name_of(name, out) if yes else None
+    given = Given(
+        sample_paths=sample_path or (),
+        files=file or (),
+        database=database,
+        sample_rows=sample_rows,
+        examples=example or (),
+        inputs=input_file,
+        options=option or (),
+    )
+    request: dict[str, Any] = {
+        "kind": kind,
+        "intent": read_words(words) if words else "",
+        "policy": policy,
+        "provider": provider,
+        "max_attempts": max_attempts,
+        "labels": read_pairs(label or (), "--label") or None,
+        "webhook": webhook,
+    }
+    if not yes and not as_json and on_a_terminal():
+        wanted = name or (out.stem if out is not None else "")
+        raise typer.Exit(_on_screens(context.find_root().obj, request, given, name=wanted, out=out))
+    if not words:
+        raise RequestError("usage", "say what it is for: assay generate KIND WORDS; only screens ask for it")
+    request["context"] = read_context(kind, given)
+    with PlainClient(context.find_root().obj) as client:
+        generation = wait(client, client.generate(**request), tell=not as_json)
+        submitted = _submitted(client, generation)
+        if generation["outcome"] == "validated" and submitted is not None:
+            if out is not None:
+                write_texts(texts_of(submitted), out)
+            if approved_as is not None:
+                client.approve_generation(generation["id"], approved_as)
+                generation = client.generation(generation["id"])
+    if as_json:
+        print_json(generation)
+    else:
+        for line in described(generation, submitted if out is None else None):
+            print(line)
+    raise typer.Exit(OF_OUTCOME.get(generation["outcome"], FAILED))
+
+
+@generate_app.command("review")
+def review(
+    context: typer.Context,
+    attempt: Annotated[str, typer.Argument(metavar="ID", help="An attempt: its id, its beginning, `last`.")],
+    provider: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Who reads a hint; else the only one that can.")
+    ] = None,
+) -> None:
+    """Look at an attempt on screens: approve it, edit it, give a hint."""
+    from assayd_client.cli.ids import attempt_id
+    from assayd_client.cli.screens.session import Session
+    from assayd_client.cli.screens.wizard import Wizard
+
+    if not on_a_terminal():
+        raise RequestError("usage", "screens need a terminal; assay show ID prints the same")
+    daemon = context.find_root().obj
+    with PlainClient(daemon) as client:
+        found = attempt_id(client, attempt)
+    raise typer.Exit(leave(Wizard(Session(daemon, provider=provider), reviewed=found)))
+
+
+def on_a_terminal() -> bool:
+    """Return whether a person can be shown screens."""
+    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+
+
+def _on_screens(daemon: Target, request: dict[str, Any], given: Given, *, name: str, out: Path | None) -> int:
+    from assayd_client.cli.screens.session import Asked, Session
+    from assayd_client.cli.screens.wizard import Wizard
+
+    session = Session(daemon, provider=request["provider"])
+    return leave(Wizard(session, asked=Asked(**request), given=given, name=name, out=out), out)
+
+
+def leave(wizard: Wizard, out: Path | None = None) -> int:
+    """Run screens to their end; return the exit code."""
+    ended = wizard.run()
+    if ended is None:
+        return CANCELLED
+    if ended.rules is not None:
+        write_texts({"": ended.rules.text}, ended.rules.path)
+        print(f"Accepted: the rules of {ended.rules.name} are in {ended.rules.path}")
+    if ended.approved is not None:
+        print(f"Approved: {ended.approved}")
+        if out is not None and ended.outcome is not None and ended.outcome.submission is not None:
+            write_texts(texts_of(ended.outcome.submission), out)
+            print(f"Written: {out}")
+    return ended.code
+
+
+def read_context(kind: str, given: Given) -> dict[str, object]:
+    """Return what comes with the words; which kind takes what, the daemon says.
+
+    Files are put where `assay validate` puts them.
+
+    Raises: RequestError, naming the option or file at fault.
+    """
+    from assayd.static.submitted_file import payload_of
+    from assayd_client.cli.kinds import command_line_of
+    from assayd_client.cli.validate import read_files, read_input, read_object, read_settings
+
+    with _about("options"):
+        context: dict[str, object] = dict(read_settings(given.options, "--option"))
+    if given.sample_paths:
+        context["sample_paths"] = list(given.sample_paths)
+    if given.files:
+        placed = command_line_of(kind).placed
+        with _about("files"):
+            read = read_files(given.files)
+        context["files"] = {placed(name): payload_of(content) for name, (_, content) in read.items()}
+    if given.examples:
+        with _about("cases"):
+            context["cases"] = [read_object(text, "--example") for text in given.examples]
+    with _about("inputs"):
+        inputs = read_input(given.inputs)
+    if inputs is not None:
+        context["inputs"] = dict(inputs)
+    if given.database is not None:
+        with _about("database"):
+            [(_, content)] = read_files([given.database]).values()
+        is_schema = given.database.suffix == _SCHEMA_SUFFIX
+        database = {"schema_sql": content.decode("utf-8", "replace")} if is_schema else None
+        rows = {"sample_rows": True} if given.sample_rows else {}
+        context["database"] = database or {"base64": b64encode(content).decode(), **rows}
+    return context
+
+
+@contextmanager
+def _about(part: str) -> Iterator[None]:
+    """Have what is refused within name that part of the context."""
+    try:
+        yield
+    except RequestError as problem:
+        raise RequestError(problem.code, problem.message, field=f"context.{part}") from problem
+
+
+def wait(client: PlainClient, generation: Document, *, tell: bool) -> Document:
+    """Wait for the end of a generation; an interrupt from the keyboard cancels it."""
+    told = 0
+    try:
+        for event in client.generation_events(generation["id"]):
+            if event.kind in {"stage", "answer"}:
+                continue
+            if tell and len(event.body["attempts"]) > told:
+                told = len(event.body["attempts"])
+                print(f"assay: answer {told} of {event.body['max_attempts']} at most", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        with suppress(Conflict):  # it had ended meanwhile
+            client.cancel_generation(generation["id"])
+        print(f"assay: generation {generation['id']} is cancelled", file=sys.stderr)
+        raise SystemExit(CANCELLED) from interrupt
+    return client.generation(generation["id"])
+
+
+def texts_of(submission: Document) -> dict[str, str]:
+    """Return the texts that an answer has given of a submission, by name; a single one has no name."""
+    payload = submission["payload"]
+    single = payload.get("code", payload.get("text"))
+    if isinstance(single, str):
+        return {"": single}
+    if "steps" in payload:
+        return dict(_step_texts(payload["steps"]))
+    texts = {name: text for name, text in payload.get("files", {}).items() if isinstance(text, str)}
+    if payload.get("manifest"):
+        import json
+
+        texts["manifest.json"] = json.dumps(payload["manifest"], indent=1, sort_keys=True) + "\n"
+    return texts
+
+
+def write_texts(texts: Mapping[str, str], out: Path) -> None:
+    """Write one text to a file, or several below a folder. Raises: RequestError ``file.unwritable``."""
+    from assayd_client.cli.artifacts import safe_name
+
+    try:
+        for name, text in texts.items():
+            path = out / safe_name(name) if name else out
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RequestError("file.unwritable", f"{out}: {error.strerror}") from error
+
+
+def described(generation: Document, submission: Document | None) -> Iterator[str]:
+    """Return the lines that tell of a generation; with what was written, where that is not in a file."""
+    from assayd_client.cli.terminal import plain
+
+    if submission is not None and generation["outcome"] == "validated":
+        for name, text in texts_of(submission).items():
+            yield from ([f"==> {plain(name)} <=="] if name else [])
+            yield plain(text.rstrip("\n"))
+    yield f"{generation['id']}  {plain(generation['kind'])} · {plain(generation['provider'])}"
+    for attempt in generation["attempts"]:
+        verdict = attempt["verdict"] or ("duplicate" if attempt["duplicate"] else "no submission")
+        yield f"{attempt['number']}. {verdict}  {attempt['attempt_id'] or ''}".rstrip()
+        if attempt["original_error"]:
+            yield from (f"   {said}" for said in failed_lines(attempt["original_error"]))
+        yield f"   reason: {plain(attempt['fix_reason'])}"
+    detail = f" ({plain(generation['detail'])})" if generation["detail"] else ""
+    yield f"Generation: {generation['outcome'] or generation['state']}{detail}"
+    approved = generation["approved"]
+    if approved is not None:
+        yield f"Approved: {approved['name']}@{approved['version']}"
+    elif generation["outcome"] == "validated":
+        yield f"Approve it: assay library approve {generation['attempt_id']} NAME"
+
+
+def _submitted(client: PlainClient, generation: Document) -> Document | None:
+    """Return the submission that a generation came to; None where there is none."""
+    if generation["attempt_id"] is None or generation["outcome"] != "validated":
+        return None
+    import json
+
+    artifacts = client.attempt(generation["attempt_id"])["artifacts"]
+    name = next(one["name"] for one in artifacts if one["name"].startswith("submission_"))
+    found: Document = json.loads(client.artifact(generation["attempt_id"], name))
+    return found
+
+
+def _step_texts(steps: Sequence[Document]) -> Iterator[tuple[str, str]]:
+    for number, step in enumerate(steps, 1):
+        stem = re.sub(r"[^a-z0-9]+", "_", step["name"].lower()).strip("_") or "step"
+        yield f"{number:02d}_{stem}.{'sh' if step['type'] == 'bash' else 'sql'}", step["content"]
+
+
+def _name_of(name: str | None, out: Path | None) -> str:
+    """Return the name that it is to be approved under, before anything is asked.
+
+    Raises: RequestError ``library.name``.
+    """
+    wanted = name or (out.stem if out is not None else "")
+    if not NAME.fullmatch(wanted):
+        message = f"--yes approves under a name of a-z, 0-9, _ and -, not {wanted!r}; give --name or --out"
+        raise RequestError("library.name", message, field="name")
+    return wanted

@@ -1,0 +1,88 @@
+"""Which attempt, batch or repair is meant: by its whole id, by the beginning of it, or as the `last` one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from assayd.errors import RequestError
+from assayd_client import Document, NotFound, PlainClient
+
+LAST = "last"
+MOST_NAMED = 3
+
+_WHOLE = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
+# A shorter beginning is not looked up: it would stand for something else tomorrow.
+_PREFIX = re.compile(r"[0-9A-HJKMNP-TV-Z]{4,25}")
+
+
+def attempt_id(client: PlainClient, said: str) -> str:
+    """Return the id of the attempt that is meant. Raises: NotFound; RequestError ``id.ambiguous``."""
+    if said == LAST:
+        return _one("attempt", said, client.attempts(limit=1)["attempts"])
+    if not _PREFIX.fullmatch(said.upper()):
+        return _as_it_is(said)
+    found = client.attempts(id_prefix=said.upper(), limit=MOST_NAMED)["attempts"]
+    return _one("attempt", said, found)
+
+
+def repair_id(client: PlainClient, said: str) -> str:
+    """Return the id of the repair that is meant. Raises: as `attempt_id`."""
+    return _among("repair", said, lambda cursor: client.repairs(cursor=cursor, limit=100), "repairs")
+
+
+def batch_name(client: PlainClient, said: str) -> str:
+    """Return the id of the batch that is meant; one of that name comes first. Raises: as `attempt_id`."""
+    try:
+        named: str = client.batch(said)["id"]
+    except NotFound:
+        if said != LAST and not _PREFIX.fullmatch(said.upper()):
+            raise
+    else:
+        return named
+    return _among("batch", said, lambda cursor: client.batches(cursor=cursor, limit=100), "batches")
+
+
+def record_id(client: PlainClient, route: str, noun: str, said: str) -> str:
+    """Return the id of what a kind keeps under a route of its own. Raises: as `attempt_id`."""
+    return _among(noun, said, lambda cursor: client.records(route, cursor=cursor, limit=100), route)
+
+
+def _among(noun: str, said: str, page: Callable[[str | None], Document], key: str) -> str:
+    """Look through pages, newest first, for ids that begin as was said."""
+    if said != LAST and not _PREFIX.fullmatch(said.upper()):
+        return _as_it_is(said)
+    found: list[Document] = []
+    for each in _pages(page, key):
+        if said == LAST or each["id"].startswith(said.upper()):
+            found.append(each)
+        if found and (said == LAST or len(found) == MOST_NAMED):
+            break
+    return _one(noun, said, found)
+
+
+def _as_it_is(said: str) -> str:
+    """Return a whole id in capitals; what is none, the daemon refuses."""
+    return said.upper() if _WHOLE.fullmatch(said.upper()) else said
+
+
+def _pages(page: Callable[[str | None], Document], key: str) -> Iterator[Document]:
+    cursor = None
+    while True:
+        document = page(cursor)
+        yield from document[key]
+        cursor = document.get("next_cursor")
+        if cursor is None:
+            return
+
+
+def _one(noun: str, said: str, found: list[Document]) -> str:
+    if not found:
+        message = f"there is no {noun} yet" if said == LAST else f"there is no {noun} {said}"
+        raise NotFound("not_found", message, status=404)
+    if len(found) > 1:
+        named = ", ".join(each["id"] for each in found)
+        message = f"{said} is the beginning of several ids: {named}; write more of the one that is meant"
+        raise RequestError("id.ambiguous", message)
+    one: str = found[0]["id"]
+    return one

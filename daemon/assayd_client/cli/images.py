@@ -1,0 +1,236 @@
+"""`assay images`: build what containers are made of, and show what the engine has."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import assayd
+from assayd.errors import EngineError, RequestError
+from assayd.ports.engine import Engine, ImageFacts, ListedImage
+from assayd.sandbox.images import PREFIX
+from assayd_client.cli.amounts import age
+
+if TYPE_CHECKING:
+    from assayd.imaging import Recipe, Recipes
+
+
+def build_images(
+    names: Sequence[str],
+    cache: Path | None = None,
+    library: Path | None = None,
+    *,
+    recipes: Path | None = None,
+) -> None:
+    """Build images and load those that the engine has not got.
+
+    Without names, all but those that are built on demand. `library` is a folder for the one image that is
+    named. `recipes` are those that come with the program unless others are given.
+    """
+    if library is not None and len(names) != 1:
+        raise RequestError("usage", "--library goes with the name of one image")
+    found = recipes_of_settings(recipes)
+    folder = cache or _cache()
+    for name in names or [recipe.name for recipe in found.all() if not recipe.on_demand]:
+        facts = _build(found.load(name), found, folder, library)
+        print(f"{facts.name}\t{facts.digest}\t{facts.size_bytes}")
+
+
+def adopt_image(name: str, where: str, tag: str | None = None, cache: Path | None = None) -> None:
+    """Make an image of somebody else's fit for runs, under a name; its recipe and its lock are written.
+
+    A recipe that is there already is kept, with what was added to it; its lock is written anew.
+    """
+    from assayd_client.cli.adopting import noted
+
+    folder = cache or _cache()
+    with noted(name, where, tag, folder):
+        build_images([name], folder)
+
+
+def lock_image(name: str) -> None:
+    """Have pip choose the wheels of a recipe of the operator's, and write its lock."""
+    from assayd.imaging.wheels import resolve
+
+    recipe = recipes_of_settings().load(name)
+    if recipe.lock is None or recipe.python is None:
+        message = f"recipe {name} names no python_packages; there is nothing to lock"
+        raise RequestError("usage", message)
+    count = resolve(recipe.python_packages, recipe.python, recipe.lock.path)
+    print(f"{recipe.lock.path}: {count} wheels; build the image: assay images build {name}")
+
+
+def list_images() -> list[list[str]]:
+    """Return a row per image: name, digest, size, what of it is shared, age, who uses it.
+
+    One that is missing says so; those that no recipe stands for any more are listed last.
+    """
+    there = {one.name.removeprefix(PREFIX): one for one in asyncio.run(_listed())}
+    recipes = {recipe.name: recipe for recipe in recipes_of_settings().all()}
+    stray = [name for name in there if name not in recipes]
+    return [[*_cells(name, there.get(name), recipes.get(name)), *_users(name)] for name in (*recipes, *stray)]
+
+
+def remove_unused(*, dry_run: bool) -> list[list[str]]:
+    """Remove images that neither a kind nor a profile names; return name, size and what was done of each."""
+    unused = [one for one in asyncio.run(_listed()) if not _names_of_users(one.name.removeprefix(PREFIX))]
+    if dry_run:
+        would = "would be removed, unless a daemon or a container uses it"
+        return [[one.name.removeprefix(PREFIX), _mib(_own(one)), would] for one in unused]
+    return [
+        [one.name.removeprefix(PREFIX), _mib(_own(one)), asyncio.run(_remove(one.name))] for one in unused
+    ]
+
+
+async def _listed() -> Sequence[ListedImage]:
+    engine = await _engine()
+    try:
+        return await engine.list_images()
+    finally:
+        await engine.close()
+
+
+async def _remove(name: str) -> str:
+    engine = await _engine()
+    try:
+        await engine.remove_image(name)
+    except EngineError as problem:
+        if problem.code != "image.in_use":
+            raise
+        return f"kept: {problem.message}"
+    finally:
+        await engine.close()
+    return "removed"
+
+
+def _cells(name: str, there: ListedImage | None, recipe: Recipe | None) -> list[str]:
+    if there is None:
+        what = "not built" if recipe is not None and recipe.on_demand else "missing"
+        return [name, what, "", "", f"build it: assay images build {name}"]
+    shared = "" if there.shared_bytes is None else _mib(there.shared_bytes)
+    since = "" if there.loaded_at is None else age(time.time() - there.loaded_at)
+    return [name, there.digest, _mib(there.size_bytes), shared, since]
+
+
+def _own(image: ListedImage) -> int:
+    return image.size_bytes - (image.shared_bytes or 0)
+
+
+def _mib(count: int) -> str:
+    return f"{count / 2**20:.0f} MiB"
+
+
+def _users(image: str) -> Sequence[str]:
+    """Return the kinds and profiles that run in an image, as one cell."""
+    return (", ".join(_names_of_users(image)) or "nobody",)
+
+
+def _names_of_users(image: str) -> Sequence[str]:
+    from assayd.kinds import registry
+    from assayd.settings import load_settings
+    from assayd.wiring.profiles import load_profiles
+
+    settings = load_settings()
+    kinds = registry.load(settings.validators).values()
+    named = load_profiles(settings).images().get(image, ())
+    parts = [f"kind {kind.name}" for kind in kinds if kind.image == image]
+    return [*parts, *(f"profile {name}" for name in named)]
+
+
+def recipes_of_settings(shipped: Path | None = None) -> Recipes:
+    """Return the recipes that are shipped, and those of the operator."""
+    from assayd.imaging import Recipes
+    from assayd.package_data import share
+    from assayd.settings import load_settings
+
+    return Recipes(shipped or share("images"), load_settings().images.recipes_dir)
+
+
+def _build(recipe: Recipe, recipes: Recipes, cache: Path, library: Path | None) -> ImageFacts:
+    """Build an image and load it; one whose baseline nobody has stated is measured once."""
+    from assayd.imaging import build
+    from assayd.imaging.baselines import UNMEASURED, keep_baseline
+    from assayd.imaging.tree import LABEL_FILES
+    from assayd_client.cli.adopting import EngineMachine
+
+    guest = Path(assayd.__file__).parent / "guest"
+
+    def built() -> ImageFacts:
+        machine = EngineMachine() if recipe.source is not None else None
+        archive = build(
+            recipe.name,
+            recipes=recipes,
+            guest=guest,
+            cache=cache,
+            progress=_say,
+            library=library,
+            machine=machine,
+        )
+        return asyncio.run(_load_if_new(recipe.name, archive))
+
+    facts = built()
+    if not facts.name.endswith(f":{UNMEASURED}"):
+        return facts
+    try:
+        megabytes = asyncio.run(_measure(facts, recipe.preload))
+    finally:
+        asyncio.run(_remove(facts.name))
+    _say(f"its runner takes {megabytes} MB with what it preloads: kept as its baseline")
+    keep_baseline(cache, recipe.name, facts.labels[LABEL_FILES], megabytes)
+    return built()
+
+
+async def _measure(facts: ImageFacts, preload: Sequence[str]) -> int:
+    from assayd.sandbox.baseline import measure_baseline_mb
+    from assayd_client.cli.adopting import plain_engine
+
+    engine = await plain_engine()  # a clone shares what it was cloned from
+    try:
+        return await measure_baseline_mb(engine, facts, tuple(preload))
+    finally:
+        await engine.close()
+
+
+async def _load_if_new(name: str, archive: Path) -> ImageFacts:
+    from assayd.imaging import image_id
+
+    engine = await _engine()
+    try:
+        present = await _find(engine, name)
+        if present is not None and present.digest == image_id(archive):
+            return present
+        return await engine.load_image(archive)
+    finally:
+        await engine.close()
+
+
+async def _find(engine: Engine, name: str) -> ImageFacts | None:
+    try:
+        return await engine.image(f"assayd/{name}")
+    except EngineError as error:
+        if error.code == "image.missing":
+            return None
+        raise
+
+
+async def _engine() -> Engine:
+    from assayd.settings import load_settings
+    from assayd.wiring.engine import choose_engine
+
+    return (await choose_engine(load_settings())).engine
+
+
+def _cache() -> Path:
+    if os.geteuid() == 0:
+        return Path("/var/cache/assayd/images")
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "assayd" / "images"
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

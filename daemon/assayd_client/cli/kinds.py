@@ -1,0 +1,147 @@
+"""The kinds as the command line has them: what each shows and offers, and how one is described.
+
+Kinds of this package are imported one by one. Others are those that the settings name, which are read only
+when the line speaks of a kind that is not one of our own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from assayd.errors import ConfigError, RequestError
+from assayd.kinds import registry
+from assayd.ports.command_line import CommandLine, FromFiles
+from assayd.static import submitted_file
+from assayd_client import Document, PlainClient
+
+if TYPE_CHECKING:
+    from assayd.kind import Kind
+
+KIND_HEADS = ("kind", "policy", "image", "stages")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownAttempt:
+    """A finished attempt that is shown in a form of its kind."""
+
+    client: PlainClient
+    attempt: Document
+    as_json: bool = False
+
+    def submission(self) -> Document:
+        """Return what was submitted, as the attempt's bundle has it.
+
+        Raises: RequestError ``usage``, for an attempt without a bundle.
+        """
+        names = [each["name"] for each in self.attempt["artifacts"] or ()]
+        found = [name for name in names if name.startswith("submission_")]
+        if not found:
+            raise RequestError("usage", f"{self.attempt['id']} has no bundle, so this form cannot be shown")
+        document: Document = json.loads(self.client.artifact(self.attempt["id"], found[0]))
+        return document
+
+
+Form = Callable[[ShownAttempt], None]
+"""Prints an attempt; what `CommandLine.forms` refers to."""
+
+
+def find_kind(kind: str) -> Kind:
+    """Return the validator of a kind.
+
+    Raises: RequestError ``kind.unknown``; ConfigError, when the settings or a validator cannot be used.
+    """
+    return registry.own(kind) if kind in registry.own_kinds() else registry.find(kind, _enabled())
+
+
+def from_files_of(kind: str) -> FromFiles:
+    """Return the function that makes a payload of files for a kind. Raises: as `find_kind`."""
+    reference = command_line_of(kind).from_files
+    if reference:
+        return cast("FromFiles", registry.resolve(reference))
+    return partial(submitted_file.code_from_files, field=find_kind(kind).code_field)
+
+
+def single_sources(kind: str) -> list[str]:
+    """Return the fields of a kind's payload that are one source text each. Raises: as `find_kind`."""
+    from assayd.kind import Cap
+
+    bounded = find_kind(kind).bounded or {}
+    return [path for path, cap in bounded.items() if cap is Cap.SOURCE and "." not in path]
+
+
+def command_line_of(kind: str) -> CommandLine:
+    """Return what the command line shows of a kind; of one that nobody here knows, the usual."""
+    if kind in registry.own_kinds():
+        return registry.command_line(kind)
+    try:
+        return registry.command_line(kind, _enabled())
+    except ConfigError:  # the daemon knows the kind; this user may not read its settings
+        return CommandLine()
+
+
+def form_of(kind: str, name: str) -> Form:
+    """Return what prints attempts of a kind in a form. Raises: RequestError ``usage``, for one it has not."""
+    forms = command_line_of(kind).forms
+    if name not in forms:
+        has = f"it has {', '.join(forms)}" if forms else "it has none"
+        message = f"--{name}: no form of the kind {kind}, {has}; take --json for the whole report"
+        raise RequestError("usage", message)
+    return cast("Form", registry.resolve(forms[name]))
+
+
+def describe(kind: Document) -> list[str]:
+    """Return the lines that describe a kind."""
+    lines = [
+        f"{kind['kind']}: policy {kind['default_policy']}, image {kind['image']}",
+        f"stages: {', '.join(kind['stages'])}",
+        "",
+        "payload:",
+        *_fields(kind["payload_schema"]),
+    ]
+    if kind["options"]:
+        lines += ["", "options of assay validate:"]
+        lines += [f"  --option {one['name']}=…  {one['help']}" for one in kind["options"]]
+    if kind["forms"]:
+        lines += ["", f"forms: {', '.join(kind['forms'])}"]
+    lines += [
+        "",
+        "rules:",
+        *(f"  {rule['id']} ({rule['severity']})  {rule['title']}" for rule in kind["rules"]),
+    ]
+    if kind["example"] is not None:
+        lines += [
+            "",
+            "a payload that is validated:",
+            json.dumps(kind["example"], indent=2, ensure_ascii=False),
+        ]
+    return lines
+
+
+def _fields(schema: Mapping[str, object]) -> list[str]:
+    properties = cast("Mapping[str, Mapping[str, object]]", schema.get("properties", {}))
+    required = cast("list[str]", schema.get("required", []))
+    return [
+        f"  {name}: {_type_of(field)}{'' if name in required else ' (optional)'}"
+        for name, field in properties.items()
+    ]
+
+
+def _type_of(field: Mapping[str, object]) -> str:
+    """Return the type of a field in a word or two, e.g. ``array of string``."""
+    choices = cast("list[Mapping[str, object]]", field.get("anyOf", []))
+    if choices:
+        return " or ".join(_type_of(choice) for choice in choices)
+    if "$ref" in field:
+        return str(field["$ref"]).rpartition("/")[2]
+    items = cast("Mapping[str, object]", field.get("items", {}))
+    return f"array of {_type_of(items)}" if items else str(field.get("type", "any"))
+
+
+def _enabled() -> tuple[str, ...]:
+    from assayd.settings import load_settings
+
+    return load_settings().validators

@@ -1,0 +1,190 @@
+"""`assay library`: what was approved, by name and version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assayd.errors import RequestError
+from assayd_client import Document, PlainClient
+
+library_app = typer.Typer(no_args_is_help=True)
+
+Entry = Annotated[str, typer.Argument(metavar="NAME[@VERSION]", help="The entry; else its newest version.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Uid = Annotated[
+    int | None, typer.Option(min=0, help="User whose library is meant; only operators may name others.")
+]
+HEADS = ("name", "version", "kind", "approved", "by", "asked for")
+INTENT_CHARS = 60
+
+
+def _client(context: typer.Context) -> PlainClient:
+    return PlainClient(context.find_root().obj)
+
+
+def find_entry(client: PlainClient, reference: str) -> Document:
+    """Return the entry that ``NAME`` or ``NAME@VERSION`` means, with what was submitted.
+
+    Raises: RequestError ``library.reference``; NotFound.
+    """
+    name, version = parted(reference)
+    newest = client.library_history(name)["entries"][0]["version"] if version is None else version
+    return client.library_entry(name, newest)
+
+
+def parted(reference: str) -> tuple[str, int | None]:
+    """Return name and version of ``NAME`` or ``NAME@VERSION``. Raises: RequestError ``library.reference``."""
+    name, at, version = reference.partition("@")
+    if at and not (version.isascii() and version.isdigit() and int(version) > 0):
+        raise RequestError("library.reference", f"{reference!r} is not NAME or NAME@VERSION, like months@2")
+    return name, int(version) if at else None
+
+
+@library_app.command("approve")
+def approve(
+    context: typer.Context,
+    attempt_id: Annotated[
+        str, typer.Argument(metavar="ATTEMPT", help="The attempt: its id, its beginning, or `last`.")
+    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Small letters, digits, _ and -.")],
+    as_json: Json = False,
+) -> None:
+    """Put a validated attempt under a name, as its next version."""
+    from assayd_client.cli.ids import attempt_id as find_attempt
+    from assayd_client.cli.terminal import print_json
+
+    with _client(context) as client:
+        entry = client.approve(find_attempt(client, attempt_id), name)
+    if as_json:
+        print_json(entry)
+    else:
+        print(f"Approved: {entry['name']}@{entry['version']}")
+
+
+@library_app.command("list")
+def list_entries(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="How many.")] = 100,
+    uid: Uid = None,
+    as_json: Json = False,
+) -> None:
+    """List your library: the newest version of each name."""
+    with _client(context) as client:
+        _print_entries(client.library(limit=limit, uid=uid), as_json=as_json)
+
+
+@library_app.command("history")
+def history(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name.")],
+    uid: Uid = None,
+    as_json: Json = False,
+) -> None:
+    """List all versions of a name, newest first."""
+    with _client(context) as client:
+        _print_entries(client.library_history(name, uid=uid), as_json=as_json)
+
+
+@library_app.command("show")
+def show(context: typer.Context, entry: Entry, as_json: Json = False) -> None:
+    """Show an entry: what was asked for, who approved it, the attempts that led to it, what it holds."""
+    from assayd_client.cli.generate import texts_of
+    from assayd_client.cli.terminal import plain, print_json
+
+    with _client(context) as client:
+        found = find_entry(client, entry)
+    if as_json:
+        print_json(found)
+        return
+    print(f"{found['name']}@{found['version']}  {plain(found['kind'])}  {found['digest']}")
+    if found["intent"]:
+        print(f"Asked for: {plain(found['intent'])}")
+    print(f"Approved: {found['approved_at']} by {found['approved_by']}")
+    print(f"Attempts: {' > '.join(found['chain'])}")
+    for name, text in texts_of(found["submission"]).items():
+        print(f"\n==> {plain(name)} <==" if name else "")
+        print(plain(text.rstrip("\n")))
+
+
+@library_app.command("export")
+def export(
+    context: typer.Context,
+    entry: Entry,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Where to; a folder, where it is several files.")],
+) -> None:
+    """Write what an entry holds to a file, or to files below a folder."""
+    from assayd_client.cli.generate import texts_of, write_texts
+
+    with _client(context) as client:
+        found = find_entry(client, entry)
+    write_texts(texts_of(found["submission"]), out)
+    print(f"{found['name']}@{found['version']} is in {out}")
+
+
+@library_app.command("remove")
+def remove(
+    context: typer.Context,
+    entry: Annotated[
+        str, typer.Argument(metavar="NAME[@VERSION]", help="The entry. Without a version: all versions.")
+    ],
+    uid: Uid = None,
+    as_json: Json = False,
+) -> None:
+    """Remove a version of a name, or the name with all versions.
+
+    The attempts stay until retention removes them.
+    """
+    from assayd_client.cli.terminal import print_json
+
+    name, version = parted(entry)
+    with _client(context) as client:
+        removed = client.remove_from_library(name, version, uid=uid)
+    if as_json:
+        print_json(removed)
+        return
+    for one in removed["entries"]:
+        print(f"Removed: {one['name']}@{one['version']}")
+
+
+@library_app.command("diff")
+def diff(
+    context: typer.Context,
+    before: Entry,
+    after: Annotated[
+        str | None, typer.Argument(metavar="[NAME[@VERSION]]", help="Else the version before it.")
+    ] = None,
+) -> None:
+    """Show in what two versions differ; of one, how it differs from the version before it."""
+    from assayd.documents import submission_diff
+    from assayd_client.cli.terminal import plain
+
+    with _client(context) as client:
+        new = find_entry(client, before if after is None else after)
+        if after is None and new["version"] == 1:
+            raise RequestError("library.no_earlier", f"{new['name']}@1 is the first; there is none before it")
+        old = find_entry(client, f"{new['name']}@{new['version'] - 1}" if after is None else before)
+    print(plain(submission_diff(old["submission"]["payload"], new["submission"]["payload"])), end="")
+
+
+def _print_entries(page: Document, *, as_json: bool) -> None:
+    from assayd_client.cli.listing import print_table
+    from assayd_client.cli.terminal import out, print_json, shorten
+
+    if as_json:
+        print_json(page)
+        return
+    rows = [
+        (
+            one["name"],
+            str(one["version"]),
+            one["kind"],
+            one["approved_at"][:19] + "Z",
+            str(one["approved_by"]),
+            shorten(" ".join((one["intent"] or "").split()), INTENT_CHARS),
+        )
+        for one in page["entries"]
+    ]
+    print_table(out(), HEADS, rows)

@@ -1,0 +1,165 @@
+"""What the rows of each listing are, and how events are shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from assayd_client import Document, StreamEvent
+from assayd_client.cli.amounts import count, duration
+from assayd_client.cli.screen import StyledLine, line
+from assayd_client.cli.table import STYLES, print_table
+from assayd_client.cli.terminal import out, plain, shorten
+
+__all__ = ["STYLES", "print_table"]
+
+
+LABEL_CHARS = 40
+"""Of all labels of an attempt, in a list for people."""
+
+
+def attempt_row(attempt: Document) -> list[str]:
+    """Return the cells of one attempt for a program; the last has its rules, or our own error."""
+    return [*_attempt_cells(attempt, None), _labels(attempt), " ".join(_reasons(attempt))]
+
+
+def attempt_row_for_people(attempt: Document, today: str, *, wide: bool) -> list[str]:
+    """Return the cells of one attempt: its time in short, and why it failed together with its labels.
+
+    Without `wide`, of the rules the first and how many more there are, and the beginning of the labels.
+    """
+    labels, reasons = _labels(attempt), _reasons(attempt)
+    if not wide:
+        labels = shorten(labels, LABEL_CHARS)
+        reasons = [*reasons[:1], *([f"+{len(reasons) - 1}"] if len(reasons) > 1 else [])]
+    return [*_attempt_cells(attempt, today), "  ".join(filter(None, (" ".join(reasons), labels)))]
+
+
+def _attempt_cells(attempt: Document, today: str | None) -> list[str]:
+    total = attempt["timings_ms"]["total"]
+    return [
+        attempt["id"],
+        attempt["kind"],
+        attempt["verdict"] or attempt["state"],
+        short_time(attempt["created_at"], today),
+        "" if total is None else duration(total),
+    ]
+
+
+def _labels(attempt: Document) -> str:
+    return " ".join(f"{key}={value}" for key, value in sorted(attempt["labels"].items()))
+
+
+def _reasons(attempt: Document) -> list[str]:
+    return [attempt["error"]["code"]] if attempt["error"] is not None else list(attempt["rules"])
+
+
+def short_time(at: str, today: str | None) -> str:
+    """Return a time: of today the time alone, of another day the date; whole where `today` is None."""
+    if today is None:
+        return at[:19] + "Z"
+    return at[11:19] + "Z" if at[:10] == today else at[:10]
+
+
+def artifact_row(artifact: Document, *, whole: bool) -> list[str]:
+    """Return the cells of one file of a bundle; `whole` has all of its digest and type."""
+    digest, media_type = artifact["sha256"], artifact["media_type"]
+    if not whole:
+        digest, media_type = digest[:10], media_type.partition(";")[0]
+    return [artifact["name"], str(artifact["bytes"]), media_type, digest]
+
+
+ARTIFACT_HEADS = ("name", "bytes", "type", "sha256")
+ATTEMPT_HEADS = ("id", "kind", "verdict", "created", "took", "rule, labels")
+
+
+def policy_row(policy: Document) -> list[str]:
+    """Return the cells of one profile."""
+    resources = policy["resources"]
+    return [
+        policy["name"],
+        f"{resources['timeout_s']:g}s",
+        f"{resources['unit_timeout_s']:g}s",
+        f"{resources['memory_mb']:g}MB",
+        str(resources["max_processes"]),
+        policy["description"],
+    ]
+
+
+POLICY_HEADS = ("name", "timeout", "unit", "memory", "processes", "")
+
+
+def policy_values(policy: Document) -> Iterator[tuple[str, str, str]]:
+    """Return the values of a profile by dotted name, each with the files and lines that state it."""
+    shown = {name: value for name, value in policy.items() if name != "origins"}
+    for field, value in flatten(shown):
+        places = policy["origins"].get(field, ())
+        yield field, value, ", ".join(f"{Path(each['file']).name}:{each['line']}" for each in places)
+
+
+POLICY_VALUE_HEADS = ("field", "value", "stated in")
+
+
+def flatten(document: Mapping[str, object], within: str = "") -> list[tuple[str, str]]:
+    """Return dotted names and values of a nested document."""
+    rows: list[tuple[str, str]] = []
+    for key, value in document.items():
+        if isinstance(value, Mapping):
+            rows += flatten(value, f"{within}{key}.")
+        elif isinstance(value, list):
+            rows.append((within + key, ", ".join(map(str, value))))
+        else:
+            rows.append((within + key, _shown(value)))
+    return rows
+
+
+def _shown(value: object) -> str:
+    """Show a value as a policy file writes it."""
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def check_row(check: Document) -> list[str]:
+    """Return the cells of one check of the daemon's health."""
+    took = f"{check['took_ms'] / 1000:.1f} s" if check["took_ms"] else ""
+    return [check["status"], check["check"], check["detail"], check["remedy"], took]
+
+
+def check_lines(checks: Sequence[Document]) -> Iterator[StyledLine]:
+    """Return the checks for people: a line each, remedies below, and the number of bad ones."""
+    width = max((len(check["check"]) for check in checks), default=0)
+    for check in checks:
+        status, name = check["status"], plain(check["check"])
+        took = f"  {check['took_ms'] / 1000:.1f} s" if check["took_ms"] else ""
+        head = (f"{status:<4}", STYLES[status])
+        yield line(head, f"  {name:<{width}}  {plain(check['detail'])}", (took, "dim"), hang=width + 8)
+        if check["remedy"]:
+            yield line(f"{'':6}fix: ", (plain(check["remedy"]), "bold"), hang=11)
+    bad = {status: sum(check["status"] == status for check in checks) for status in ("fail", "warn")}
+    yield line("")
+    yield line(f"{count(len(checks), 'check')}: {bad['fail']} failed, {count(bad['warn'], 'warning')}")
+
+
+CHECK_HEADS = ("", "check", "seen", "remedy", "took")
+
+
+def event_line(event: StreamEvent) -> StyledLine:
+    """Show one event in one line."""
+    body = " ".join(f"{key}={value}" for key, value in event.body.items())
+    shown = plain(body.rstrip("\n")).replace("\n", "⏎")
+    return line((event.at[11:23], "dim"), f" {event.kind:<8} {shown}", hang=22)
+
+
+def print_events(events: Iterable[StreamEvent], *, as_json: bool, with_id: bool) -> None:
+    """Print events as they come: a line each, or a JSON object each; `with_id` names their attempts."""
+    console = out()
+    for event in events:
+        named = {"attempt_id": event.attempt_id} if with_id else {}
+        if as_json:
+            document = {"id": event.id, **named, "kind": event.kind, "at": event.at, "body": event.body}
+            print(json.dumps(document), flush=True)
+        else:
+            name = f"{plain(event.attempt_id or ''):<26} " if with_id else ""
+            console.print(line((name, "bold"), hang=22) + event_line(event))

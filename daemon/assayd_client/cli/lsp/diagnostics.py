@@ -1,0 +1,123 @@
+"""Makes diagnostics and quick fixes of a finished attempt. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lsprotocol import types
+
+from assayd_client import Document
+from assayd_client.cli.excerpt import name_end
+from assayd_client.cli.lsp.fixes import lines as whole_lines
+from assayd_client.cli.origin import Origin
+from assayd_client.cli.terminal import plain
+
+SOURCE = "assayd"
+SEVERITIES = {
+    "error": types.DiagnosticSeverity.Error,
+    "warning": types.DiagnosticSeverity.Warning,
+    "info": types.DiagnosticSeverity.Information,
+}
+MESSAGE_CHARS = 2000
+FIRST_LINE = whole_lines(0, 1)
+"""For findings without a place: most editors show nothing of an empty range."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A diagnostic in a file, and the edits that settle it for certain in the text that was validated."""
+
+    path: Path
+    diagnostic: Any
+    edits: tuple[Any, ...] = ()
+    text: str = ""
+
+
+def found_in(attempt: Document, origin: Origin, main: Path) -> list[Found]:
+    """Return what an attempt found; what has no place of its own stands on the first line of `main`."""
+    report = attempt["report"] or {}
+    hints = report.get("fix_hints") or []
+    made = [_found(finding, hints, origin, main) for finding in report.get("findings") or []]
+    if attempt["error"] is not None:
+        made.append(trouble(main, f"{attempt['error']['code']}: {attempt['error']['message']}"))
+    return made
+
+
+def trouble(path: Path, said: str) -> Found:
+    """Return a warning on the first line about our own trouble, which says nothing of the code."""
+    diagnostic = types.Diagnostic(
+        range=FIRST_LINE,
+        message=plain(said)[:MESSAGE_CHARS],
+        severity=types.DiagnosticSeverity.Warning,
+        source=SOURCE,
+    )
+    return Found(path=path, diagnostic=diagnostic)
+
+
+def _found(finding: Document, hints: Sequence[Document], origin: Origin, main: Path) -> Found:
+    name, number = origin.found(finding)
+    path = Path(name) if name is not None and Path(name).is_absolute() else main
+    text = _text_of(path, origin)
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    said = finding["message"].replace("\n", "\n    ")
+    if finding["suggestion"]:
+        said += f"\n{finding['suggestion']}"
+    diagnostic = types.Diagnostic(
+        range=_range(finding, number, lines),
+        message=plain(said)[:MESSAGE_CHARS],
+        severity=SEVERITIES[finding["severity"]],
+        code=finding["rule"],
+        source=SOURCE,
+    )
+    if number is None or finding["line"] is None:
+        return Found(path=path, diagnostic=diagnostic)
+    moved = number - finding["line"]
+    edits = [_edit(hint["edit"], moved) for hint in hints if hint["edit"] and _same(hint, finding)]
+    return Found(path=path, diagnostic=diagnostic, edits=tuple(edits), text=text)
+
+
+def _same(hint: Mapping[str, Any], finding: Mapping[str, Any]) -> bool:
+    return all(hint[name] == finding[name] for name in ("rule", "file", "line", "message"))
+
+
+def _text_of(path: Path, origin: Origin) -> str:
+    names = [name for name, shown in origin.paths.items() if shown == str(path)]
+    return origin.texts[names[0]].decode("utf-8", "replace") if names else ""
+
+
+def _range(finding: Document, number: int | None, lines: Sequence[str]) -> Any:
+    """Return where a finding is: the name at its column; without one, its lines from the first letter."""
+    if number is None or number > len(lines):
+        return FIRST_LINE
+    first = number - 1
+    text = lines[first]
+    if finding["column"]:
+        begin = max(
+            min(finding["column"] - 1, len(text) - 1), 0
+        )  # what is missing at the end: its last letter
+        return _within(first, text, begin, first, min(name_end(text, begin), len(text)))
+    last = min(first + max(0, (finding["end_line"] or finding["line"]) - finding["line"]), len(lines) - 1)
+    return _within(first, text, len(text) - len(text.lstrip()), last, len(lines[last]), lines[last])
+
+
+def _within(first: int, text: str, begin: int, last: int, end: int, ending: str | None = None) -> Any:
+    return types.Range(
+        start=types.Position(first, utf16(text[:begin])),
+        end=types.Position(last, utf16((text if ending is None else ending)[:end])),
+    )
+
+
+def utf16(text: str) -> int:
+    """Return the length of a text as editors count: in units of UTF-16."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _edit(edit: Document, moved: int) -> Any:
+    text = edit["replacement"]
+    whole = text if not text or text.endswith("\n") else text + "\n"
+    return types.TextEdit(
+        range=whole_lines(edit["start_line"] - 1 + moved, edit["end_line"] + moved), new_text=whole
+    )

@@ -1,0 +1,235 @@
+"""The language server: validates a file when it is opened and saved, and publishes what was found."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+from uuid import uuid4
+
+from lsprotocol import types
+from pygls import uris
+from pygls.lsp.server import LanguageServer
+
+from assayd import __version__
+from assayd.errors import AssaydError
+from assayd_client import AsyncClient, ClientError, DaemonUnreachable, Document, Target, requests
+from assayd_client.cli.lsp.diagnostics import Found, found_in, trouble
+from assayd_client.cli.lsp.fixes import Moved, title
+from assayd_client.cli.project import find_project, is_folder, submission_of
+from assayd_client.cli.terminal import plain
+
+WAIT_S = 600.0
+RETRY_S = 3.0
+"""Between tries, while the daemon does not answer."""
+SLOW_S = 1.0
+"""Validation that takes longer shows its progress."""
+
+NONE: Mapping[str, int | None] = MappingProxyType({})
+
+
+def build(daemon: Target) -> Any:
+    """Return the language server, ready to be started."""
+    server = LanguageServer("assayd", __version__)
+    editor = Editor(server, AsyncClient(daemon))
+
+    # Functions of their own: pygls notes attributes on what it is given, which methods do not take.
+    async def validate(params: Any) -> None:
+        await editor.validate(params.text_document.uri)
+
+    def forget(params: Any) -> None:
+        editor.forget(params.text_document.uri)
+
+    def fixes(params: Any) -> list[Any]:
+        return editor.fixes(params.text_document.uri, params.range)
+
+    server.feature(types.TEXT_DOCUMENT_DID_OPEN)(validate)
+    server.feature(types.TEXT_DOCUMENT_DID_SAVE)(validate)
+    server.feature(types.TEXT_DOCUMENT_DID_CLOSE)(forget)
+    kinds = types.CodeActionOptions(code_action_kinds=[types.CodeActionKind.QuickFix])
+    server.feature(types.TEXT_DOCUMENT_CODE_ACTION, kinds)(fixes)
+    return server
+
+
+class Editor:
+    """What is open in an editor, and what was found in it."""
+
+    def __init__(self, server: Any, client: AsyncClient) -> None:
+        self._server = server
+        self._client = client
+        self._found: dict[str, list[Found]] = {}
+        """By the address of a file."""
+        self._shown: defaultdict[Path, set[str]] = defaultdict(set)
+        """The files that the last validation of something published to."""
+        self._turns: defaultdict[Path, int] = defaultdict(int)
+        """How often something was validated: only the newest text counts."""
+        self._running: dict[Path, str] = {}
+        """The newest attempt for something; one that is older is cancelled."""
+        self._asked: defaultdict[str, int] = defaultdict(int)
+        """How often a file was opened, saved or closed: only the newest of that is tried again."""
+        self._away = False
+        """Whether the user was told that the daemon does not answer."""
+
+    def forget(self, uri: str) -> None:
+        """Forget what was found in a file."""
+        self._asked[uri] += 1
+        self._publish(uri, [])
+
+    def fixes(self, uri: str, wanted: Any) -> list[Any]:
+        """Return the certain edits for what was found at a place, if the text there is the same."""
+        document = self._server.workspace.text_documents.get(uri)
+        found = [each for each in self._found.get(uri, ()) if each.edits]
+        if document is None or not found:
+            return []
+        now = str(document.source)
+        moved = Moved(found[0].text, now)  # all of a file are of one validation
+        actions = []
+        for each in found:
+            edits = [moved.edit(edit) for edit in each.edits]
+            if None not in edits and _overlap(each.diagnostic.range, wanted, moved):
+                change = self._change(uri, document.version, edits)
+                actions.append(_action(title(edits, now), each.diagnostic, change))
+        return actions
+
+    def _change(self, uri: str, version: int | None, edits: list[Any]) -> Any:
+        """Return edits for the version of a text that they are right for, where the editor can tell it."""
+        workspace = self._server.client_capabilities.workspace
+        supported = workspace and workspace.workspace_edit and workspace.workspace_edit.document_changes
+        if not supported:
+            return types.WorkspaceEdit(changes={uri: edits})
+        document = types.OptionalVersionedTextDocumentIdentifier(uri=uri, version=version)
+        change = types.TextDocumentEdit(text_document=document, edits=edits)
+        return types.WorkspaceEdit(document_changes=[change])
+
+    async def validate(self, uri: str) -> None:
+        """Validate what a file is part of, and publish what was found; again and again without a daemon."""
+        self._asked[uri] += 1
+        asked = self._asked[uri]
+        while asked == self._asked[uri]:
+            try:
+                await self._validate(uri)
+            except DaemonUnreachable as error:
+                self._tell_away(error)
+                await asyncio.sleep(RETRY_S)
+            else:
+                self._away = False
+                return
+
+    def _tell_away(self, error: DaemonUnreachable) -> None:
+        if not self._away:
+            said = types.ShowMessageParams(type=types.MessageType.Warning, message=plain(error.message))
+            self._server.window_show_message(said)
+        self._away = True
+
+    async def _validate(self, uri: str) -> None:
+        path = await asyncio.to_thread(Path(uris.to_fs_path(uri) or "").resolve)
+        subject = path
+        try:
+            project = await asyncio.to_thread(find_project, path.parent)
+            table = None if project is None else project.table_of(path)
+            if table is None:
+                return
+            subject = path.parent if is_folder(table) else path
+            texts = OpenTexts(self._server.workspace.text_documents)
+            submission, origin = await asyncio.to_thread(submission_of, path, table, texts.read)
+            attempt = await self._attempt(subject, submission)
+        except AssaydError as error:
+            self._show(subject, [trouble(path, error.message)])
+            if isinstance(error, DaemonUnreachable):
+                raise
+            return
+        if attempt is not None:
+            self._show(subject, found_in(attempt, origin, path), texts.versions)
+
+    @asynccontextmanager
+    async def _progress(self, name: str) -> AsyncIterator[None]:
+        """Show that something is validated, in editors that show such progress."""
+        window = self._server.client_capabilities.window
+        if not (window and window.work_done_progress):
+            yield
+            return
+        token, progress = str(uuid4()), self._server.work_done_progress
+        await progress.create_async(token)
+        progress.begin(token, types.WorkDoneProgressBegin(title=f"assayd: validating {name}"))
+        try:
+            yield
+        finally:
+            progress.end(token, types.WorkDoneProgressEnd())
+
+    async def _attempt(self, subject: Path, submission: Document) -> Document | None:
+        """Return the finished attempt; None where a newer text has taken its place."""
+        self._turns[subject] += 1
+        turn = self._turns[subject]
+        attempt = await self._ask(requests.submit(submission))
+        newest = turn == self._turns[subject]
+        older = self._running.pop(subject, None) if newest else attempt["id"]
+        if newest:
+            self._running[subject] = attempt["id"]
+        if older is not None:
+            with suppress(ClientError):  # it was finished meanwhile
+                await self._ask(requests.cancel(older))
+        attempt = await self._ask(requests.attempt(attempt["id"], wait_s=SLOW_S))
+        if attempt["state"] != "finished":
+            async with self._progress(subject.name):
+                while attempt["state"] != "finished":
+                    attempt = await self._ask(requests.attempt(attempt["id"], wait_s=WAIT_S))
+        return attempt if turn == self._turns[subject] else None
+
+    async def _ask(self, request: Any) -> Document:
+        document: Document = json.loads(await self._client.send_for_content(request))
+        return document
+
+    def _show(self, subject: Path, found: list[Found], versions: Mapping[str, int | None] = NONE) -> None:
+        """Publish what was found, file by file; files that have nothing more are cleared."""
+        by_file: defaultdict[str, list[Found]] = defaultdict(list)
+        for each in found:
+            by_file[uris.from_fs_path(str(each.path)) or ""].append(each)
+        if subject.is_file():
+            by_file.setdefault(uris.from_fs_path(str(subject)) or "", [])
+        for uri in self._shown[subject] | by_file.keys():
+            self._publish(uri, by_file.get(uri, []), versions.get(uri))
+        self._shown[subject] = set(by_file)
+
+    def _publish(self, uri: str, found: list[Found], version: int | None = None) -> None:
+        self._found[uri] = found
+        diagnostics = [each.diagnostic for each in found]
+        self._server.text_document_publish_diagnostics(
+            types.PublishDiagnosticsParams(uri=uri, diagnostics=diagnostics, version=version)
+        )
+
+
+class OpenTexts:
+    """Texts that are open in the editor, and the version of each that was read."""
+
+    def __init__(self, documents: Mapping[str, Any]) -> None:
+        self._documents = documents
+        self.versions: dict[str, int | None] = {}
+
+    def read(self, path: Path) -> bytes | None:
+        """Return the text of a file as the editor has it; None if it is not open."""
+        uri = uris.from_fs_path(str(path)) or ""
+        document = self._documents.get(uri)
+        if document is None:
+            return None
+        self.versions[uri] = document.version
+        return str(document.source).encode()
+
+
+def _overlap(found: Any, wanted: Any, moved: Moved) -> bool:
+    first, last = moved.line(found.start.line), moved.line(found.end.line)
+    return bool(first <= wanted.end.line and wanted.start.line <= last)
+
+
+def _action(said: str, diagnostic: Any, change: Any) -> Any:
+    return types.CodeAction(
+        title=said,
+        kind=types.CodeActionKind.QuickFix,
+        diagnostics=[diagnostic],
+        is_preferred=True,
+        edit=change,
+    )

@@ -1,0 +1,250 @@
+"""What each tool does: asks the daemon, and makes an answer of what it says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from assayd.errors import RequestError
+from assayd_client import Document, requests
+from assayd_client.cli.mcp.answers import (
+    AttemptAnswer,
+    ChainAnswer,
+    KindRow,
+    KindsAnswer,
+    PageAnswer,
+    PolicyAnswer,
+    PolicyRow,
+    RuleRow,
+    attempt_answer,
+    chain_answer,
+    shown,
+)
+from assayd_client.cli.mcp.arguments import (
+    GenerateArguments,
+    KindsArguments,
+    LogsArguments,
+    PolicyArguments,
+    RepairArguments,
+    ShowArguments,
+    ValidateArguments,
+)
+from assayd_client.cli.mcp.daemon import Course, Daemon, Tell
+
+PAGE_CHARS = 8_000
+ENTRY_CHARS = 4_000
+SUBMISSION = "submission_"
+"""How the file of a bundle begins that has what was submitted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call of a tool: whom it asks, and whom it tells how far it is."""
+
+    daemon: Daemon
+    tell: Tell
+
+
+async def validate(call: Call, arguments: ValidateArguments) -> AttemptAnswer | ChainAnswer:
+    """Submit code and wait for its verdict; with a repair, for the end of that."""
+    wanted = arguments.model_dump(mode="json", exclude={"wait_s"}, exclude_unset=True)
+    attempt = await call.daemon.begin(requests.submit(wanted))
+    attempt = await call.daemon.follow(_of_attempt(attempt["id"]), tell=call.tell, wait_s=arguments.wait_s)
+    if arguments.repair is not None and attempt["verdict"] == "failed":
+        begun = (await call.daemon.ask(requests.repairs_of(attempt["id"])))["repairs"]
+        if begun:
+            return await _end_of_chain(call, _of_repair(begun[0]["id"]), arguments.wait_s)
+    return attempt_answer(attempt)
+
+
+async def show(call: Call, arguments: ShowArguments) -> AttemptAnswer | PageAnswer:
+    """Show an attempt, or all of one part of it."""
+    attempt = await call.daemon.ask(requests.attempt(arguments.attempt_id))
+    report = attempt["report"] or {}
+    match arguments.part:
+        case "summary":
+            return attempt_answer(attempt)
+        case "findings":
+            return _entries_page(arguments, report.get("findings") or [])
+        case "cases":
+            return _entries_page(arguments, (report.get("runtime_results") or {}).get("cases") or [])
+        case "retry_context":
+            return _text_page(
+                arguments.attempt_id, arguments.part, report.get("retry_context") or "", arguments.first
+            )
+        case "code":
+            payload = await submitted(call.daemon, attempt)
+            text = json.dumps(payload, ensure_ascii=False)
+            return _text_page(arguments.attempt_id, arguments.part, text, arguments.first)
+
+
+async def logs(call: Call, arguments: LogsArguments) -> PageAnswer:
+    """Show what code wrote."""
+    attempt = await call.daemon.ask(requests.attempt(arguments.attempt_id))
+    if attempt["state"] != "finished":
+        raise RequestError(
+            "logs.not_yet", f"{arguments.attempt_id} is {attempt['state']}; ask when it is finished"
+        )
+    names = [each["name"] for each in attempt["artifacts"] if each["name"].startswith(arguments.stream)]
+    parts = [await call.daemon.fetch(requests.artifact(attempt["id"], name)) for name in names]
+    text = b"".join(parts).decode("utf-8", "replace")
+    return _text_page(arguments.attempt_id, arguments.stream, text, arguments.first)
+
+
+async def repair(call: Call, arguments: RepairArguments) -> ChainAnswer:
+    """Have a failed attempt repaired, and wait for the end of it."""
+    wanted = arguments.model_dump(mode="json", exclude={"wait_s", "attempt_id"}, exclude_unset=True)
+    begun = await call.daemon.begin(requests.repair(arguments.attempt_id, **wanted))
+    return await _end_of_chain(call, _of_repair(begun["id"]), arguments.wait_s)
+
+
+async def generate(call: Call, arguments: GenerateArguments) -> ChainAnswer:
+    """Have code written from words, validated and repaired, and wait for the end of it."""
+    wanted = arguments.model_dump(mode="json", exclude={"wait_s"}, exclude_unset=True)
+    begun = await call.daemon.begin(requests.generate(**wanted))
+    course = Course(
+        events=requests.generation_events(begun["id"]),
+        state=requests.generation(begun["id"]),
+        cancel=requests.cancel_generation(begun["id"]),
+    )
+    return await _end_of_chain(call, course, arguments.wait_s)
+
+
+async def policy(call: Call, arguments: PolicyArguments) -> PolicyAnswer:
+    """Say what is allowed now: all profiles in a line each, or one with its effective values."""
+    if arguments.name is None:
+        found = (await call.daemon.ask(requests.policies()))["policies"]
+        return PolicyAnswer(
+            policies=[_policy_row(each) for each in found],
+            policy=None,
+            names=[],
+            more=["all of one profile: policy name=NAME"],
+        )
+    profile = await call.daemon.ask(requests.policy(arguments.name))
+    names: Mapping[str, Any] = profile["imports"].pop("names", {})
+    more = []
+    if names:
+        profile["imports"]["modules_with_names"] = sorted(names)
+        more = [f"which names of such a module may be used: policy name={arguments.name} module=MODULE"]
+    wanted = list(names.get(arguments.module or "") or ())
+    return PolicyAnswer(policies=[], policy=profile, names=wanted, more=more)
+
+
+async def kinds(call: Call, arguments: KindsArguments) -> KindsAnswer:
+    """Say what can be submitted: all kinds in a line each, one with its contract, or one rule."""
+    if arguments.kind is None:
+        found = (await call.daemon.ask(requests.kinds()))["kinds"]
+        return _kinds_answer(
+            [_kind_row(each) for each in found], more=["the contract of one: kinds kind=KIND"]
+        )
+    kind = await call.daemon.ask(requests.kind(arguments.kind))
+    if arguments.rule is not None:
+        return _kinds_answer([_kind_row(kind)], help=_help_of(kind, arguments.rule))
+    return _kinds_answer(
+        [_kind_row(kind)],
+        payload_schema=kind["payload_schema"],
+        example=kind["example"],
+        rules=[
+            RuleRow(id=each["id"], severity=each["severity"], title=each["title"]) for each in kind["rules"]
+        ],
+        more=[f"what a rule means: kinds kind={arguments.kind} rule=RULE"],
+    )
+
+
+async def submitted(daemon: Daemon, attempt: Document) -> object:
+    """Return the payload that an attempt was submitted with. Raises: RequestError ``bundle.none``."""
+    name = next((each["name"] for each in attempt["artifacts"] if each["name"].startswith(SUBMISSION)), None)
+    if name is None:
+        message = f"{attempt['id']} is {attempt['state']} and has no bundle; ask when it is finished"
+        raise RequestError("bundle.none", message)
+    payload: object = json.loads(await daemon.fetch(requests.artifact(attempt["id"], name)))["payload"]
+    return payload
+
+
+def _of_attempt(attempt_id: str) -> Course:
+    return Course(
+        events=requests.events(attempt_id),
+        state=requests.attempt(attempt_id),
+        cancel=requests.cancel(attempt_id),
+    )
+
+
+def _of_repair(repair_id: str) -> Course:
+    return Course(
+        events=requests.repair_events(repair_id),
+        state=requests.repair_state(repair_id),
+        cancel=requests.cancel_repair(repair_id),
+    )
+
+
+async def _end_of_chain(call: Call, course: Course, wait_s: float) -> ChainAnswer:
+    chain = await call.daemon.follow(course, tell=call.tell, wait_s=wait_s)
+    ran = [step["attempt_id"] for step in chain["attempts"] if step["attempt_id"]]
+    if not ran:
+        return chain_answer(chain, None, None)
+    last = await call.daemon.ask(requests.attempt(ran[-1]))
+    text = None
+    if last["state"] == "finished":
+        text = json.dumps(await submitted(call.daemon, last), ensure_ascii=False)
+    return chain_answer(chain, last, text)
+
+
+def _entries_page(arguments: ShowArguments, entries: list[Document]) -> PageAnswer:
+    """Return as many whole entries as there is room for, one at least."""
+    texts: list[str] = []
+    for entry in entries[arguments.first - 1 :]:
+        text = shown(json.dumps(entry, ensure_ascii=False), ENTRY_CHARS)
+        if texts and sum(map(len, texts)) + len(text) > PAGE_CHARS:
+            break
+        texts.append(text)
+    following = arguments.first + len(texts)
+    return PageAnswer(
+        attempt_id=arguments.attempt_id,
+        part=arguments.part,
+        entries=texts,
+        first=arguments.first,
+        total=len(entries),
+        next_first=following if texts and following <= len(entries) else None,
+    )
+
+
+def _text_page(attempt_id: str, part: str, text: str, first: int) -> PageAnswer:
+    piece = text[first - 1 : first - 1 + PAGE_CHARS]
+    following = first + len(piece)
+    return PageAnswer(
+        attempt_id=attempt_id,
+        part=part,
+        entries=[shown(piece, PAGE_CHARS)] if piece else [],
+        first=first,
+        total=len(text),
+        next_first=following if piece and following <= len(text) else None,
+    )
+
+
+def _policy_row(profile: Document) -> PolicyRow:
+    return PolicyRow(
+        name=profile["name"],
+        description=profile["description"],
+        network=(profile.get("network") or {}).get("mode", "blocked"),
+        resources=profile["resources"],
+    )
+
+
+def _kind_row(kind: Document) -> KindRow:
+    return KindRow(kind=kind["kind"], policy=kind["default_policy"], stages=kind["stages"])
+
+
+def _kinds_answer(rows: list[KindRow], **said: Any) -> KindsAnswer:
+    usual: Document = {"payload_schema": None, "example": None, "rules": [], "help": None, "more": []}
+    return KindsAnswer(kinds=rows, **{**usual, **said})
+
+
+def _help_of(kind: Document, rule: str) -> str:
+    for each in kind["rules"]:
+        if each["id"] == rule:
+            return str(each["help"] or each["title"])
+    raise RequestError(
+        "rule.unknown", f"{kind['kind']} has no rule {rule[:64]!r}; kinds kind={kind['kind']} lists them"
+    )

@@ -1,0 +1,94 @@
+"""Asks the daemon, and follows what takes a while: with progress, up to a time, ended when nobody waits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import Any, cast
+
+import anyio
+
+from assayd_client import AsyncClient, ClientError, Document, StreamEvent
+from assayd_client.client_request import ClientRequest
+
+CANCEL_S = 10.0
+"""How long an order to cancel may take."""
+
+Tell = Callable[[float, str], Awaitable[None]]
+"""Tells the peer how far a call is: a number that grows, and a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """Something that goes on in the daemon: how it is followed, looked at and ended."""
+
+    events: ClientRequest[StreamEvent]
+    state: ClientRequest[Any]
+    cancel: ClientRequest[Any]
+
+
+class Daemon:
+    """The daemon, as one user sees it. Raises ClientError."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    async def ask(self, request: ClientRequest[Any]) -> Document:
+        """Return the JSON object that the answer to a request is."""
+        document: Document = json.loads(await self._client.send_for_content(request))
+        return document
+
+    async def fetch(self, request: ClientRequest[Any]) -> bytes:
+        """Return the answer to a request as it is."""
+        return await self._client.send_for_content(request)
+
+    async def begin(self, request: ClientRequest[Any]) -> Document:
+        """Start something. Not even a caller who goes away can leave behind what nobody knows of."""
+        begun: list[Document] = []
+        with anyio.CancelScope(shield=True):
+            begun.append(await self.ask(request))
+        return begun[0]
+
+    async def follow(self, course: Course, *, tell: Tell, wait_s: float) -> Document:
+        """Follow up to the end, or until the time is over; return the state then.
+
+        When the call is cancelled, or the peer has gone, what was followed is cancelled too.
+        """
+        try:
+            with anyio.move_on_after(wait_s):
+                await self._tell_all(course, tell)
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(CANCEL_S, shield=True), suppress(ClientError):
+                await self.ask(course.cancel)  # refused where it was finished meanwhile
+            raise
+        return await self.ask(course.state)
+
+    async def _tell_all(self, course: Course, tell: Tell) -> None:
+        stream = cast("AsyncGenerator[StreamEvent, None]", self._client.send_for_events(course.events))
+        number = 0
+        async with aclosing(stream) as events:
+            async for event in events:
+                number += 1
+                said = described(event)
+                if said:
+                    await tell(number, said)
+
+
+def described(event: StreamEvent) -> str:
+    """Return an event in a few words of ours; empty for one that says nothing of progress."""
+    body = event.body
+    match event.kind:
+        case "state":
+            return str(body.get("state", ""))
+        case "stage":
+            return f"stage {body.get('name')} {body.get('status')}"
+        case "unit":
+            return f"unit {body.get('index')} of {body.get('total')} {body.get('status')}"
+        case "attempt" | "fix" | "repair":
+            return f"{len(body.get('attempts') or ())} answers so far"
+        case "finished":
+            return "finished"
+        case _:
+            return ""

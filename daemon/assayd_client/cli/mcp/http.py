@@ -1,0 +1,149 @@
+"""The server over streamable HTTP: a loopback address, and a token that every request has to carry."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import secrets
+import stat
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from mcp.server.lowlevel import Server
+
+from assayd.errors import RequestError
+from assayd_client import AsyncClient, Target
+from assayd_client.cli.mcp.daemon import Daemon
+from assayd_client.cli.mcp.server import AgentServer
+from assayd_client.cli.mcp.serving import MESSAGE_BYTES
+from assayd_client.cli.own_user import OwnUserH11
+
+MOST_CALLS = 64
+LEAST_TOKEN_CHARS = 32
+TOKEN_BYTES = 32
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+def over_http(daemon: Target, address: str, token_file: Path) -> None:
+    """Serve on a loopback address until the program is ended.
+
+    Raises: RequestError ``usage``, for another address or a token file that others can read.
+    """
+    host, port = read_address(address)
+    token = read_token(token_file)
+    client = AsyncClient(daemon)
+    server = AgentServer(Daemon(client)).build()
+    application = TokenGuard(_application(server, client), token)
+    config = uvicorn.Config(
+        application,
+        http=OwnUserH11,
+        host=host,
+        port=port,
+        log_level="warning",
+        limit_concurrency=MOST_CALLS,
+        ws="none",
+    )
+    print(f"assay: MCP on http://{_written(host)}:{port}/mcp, token in {token_file}", file=sys.stderr)
+    uvicorn.Server(config).run()
+
+
+def read_address(text: str) -> tuple[str, int]:
+    """Return host and port of ``[HOST:]PORT``. Raises: RequestError ``usage``, unless it is loopback."""
+    host, _, port = text.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        message = f"--http is {text!r}: others could reach it; the host has to be a loopback address"
+        raise RequestError("usage", f"{message} (127.0.0.1 or ::1)")
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 2**16):
+        raise RequestError("usage", f"--http is {text!r}: write [HOST:]PORT, with a port from 1 to 65535")
+    return host, int(port)
+
+
+def read_token(path: Path) -> str:
+    """Return the token of a file; a new one is written where there is no such file.
+
+    Raises: RequestError ``usage``, for a file that others can read or a token that can be guessed.
+    """
+    try:
+        return _new_token(path)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise RequestError("usage", f"--token-file {path}: {error.strerror}") from error
+    try:
+        with path.open(encoding="ascii") as file:
+            found = os.fstat(file.fileno())
+            token = file.read(4096).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RequestError("usage", f"--token-file {path}: it cannot be read: {error}") from error
+    if found.st_uid != os.geteuid():
+        raise RequestError("usage", f"--token-file {path}: it belongs to somebody else; name another")
+    if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise RequestError("usage", f"--token-file {path}: others may use it; chmod 600 {path}")
+    if len(token) < LEAST_TOKEN_CHARS or not token.isprintable() or " " in token:
+        message = f"--token-file {path}: a token has {LEAST_TOKEN_CHARS} characters or more and no blanks"
+        raise RequestError("usage", f"{message}; remove the file to have one made")
+    return token
+
+
+def _new_token(path: Path) -> str:
+    token = secrets.token_urlsafe(TOKEN_BYTES)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+        file.write(token + "\n")
+    return token
+
+
+class TokenGuard:
+    """Lets requests through that carry the token, and answers 401 to all others."""
+
+    def __init__(self, application: Application, token: str) -> None:
+        self._application = application
+        self._wanted = f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] == "lifespan" or self._allows(scope):
+            await self._application(scope, receive, send)
+            return
+        headers = [
+            (b"content-type", b"text/plain"),
+            (b"www-authenticate", b"Bearer"),
+            (b"connection", b"close"),
+        ]
+        await send({"type": "http.response.start", "status": 401, "headers": headers})
+        await send({"type": "http.response.body", "body": b"the token is missing or wrong\n"})
+
+    def _allows(self, scope: Scope) -> bool:
+        given = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
+        return len(given) == 1 and secrets.compare_digest(given[0], self._wanted)
+
+
+def _application(server: Server[Any], client: AsyncClient) -> Application:
+    """Return the server as an application whose end closes the client."""
+    application = server.streamable_http_app(max_request_body_size=MESSAGE_BYTES)
+    inner = application.router.lifespan_context
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncIterator[Any]:
+        async with client, inner(app) as state:
+            yield state
+
+    application.router.lifespan_context = lifespan
+    served: Application = application
+    return served
+
+
+def _written(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,125 @@
+"""What agents can read by address: attempts, files of their bundles, profiles, kinds and their rules.
+
+assay://attempts/{id}                 the attempt with its report, as JSON
+assay://attempts/{id}/files/{name}    one file of its bundle
+assay://policies/{name}               a profile with effective values
+assay://kinds/{kind}                  a kind: schema of its payload, rules with help, an example
+assay://kinds/{kind}/rules/{rule}     what a rule means
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator
+from urllib.parse import quote, unquote
+
+from mcp import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    BlobResourceContents,
+    Resource,
+    ResourceTemplate,
+    TextResourceContents,
+)
+
+from assayd.errors import RequestError
+from assayd_client import NotFound, requests
+from assayd_client.cli.mcp.daemon import Daemon
+from assayd_client.cli.terminal import plain
+
+SCHEME = "assay://"
+JSON = "application/json"
+RECENT = 20
+RESOURCE_BYTES = 256 * 2**10
+"""Of one resource; what is larger is fetched by `assay artifacts`."""
+
+TEMPLATES = tuple(
+    ResourceTemplate(uri_template=SCHEME + path, name=name, description=description, mime_type=media_type)
+    for path, name, description, media_type in (
+        ("attempts/{id}", "attempt", "An attempt with its report.", JSON),
+        ("attempts/{id}/files/{name}", "file", "A file of an attempt's bundle.", None),
+        ("policies/{name}", "policy", "A profile with effective values.", JSON),
+        ("kinds/{kind}", "kind", "A kind: schema of its payload, rules, an example.", JSON),
+        ("kinds/{kind}/rules/{rule}", "rule", "What a rule means.", "text/plain"),
+    )
+)
+
+
+async def listed(daemon: Daemon) -> AsyncIterator[Resource]:
+    """Give the newest attempts, all kinds and all profiles."""
+    for attempt in (await daemon.ask(requests.attempts(limit=RECENT)))["attempts"]:
+        said = f"{attempt['kind']}: {attempt['verdict'] or attempt['state']}"
+        yield Resource(
+            uri=f"{SCHEME}attempts/{attempt['id']}", name=attempt["id"], description=said, mime_type=JSON
+        )
+    for kind in (await daemon.ask(requests.kinds()))["kinds"]:
+        yield Resource(uri=f"{SCHEME}kinds/{kind['kind']}", name=f"kind {kind['kind']}", mime_type=JSON)
+    for policy in (await daemon.ask(requests.policies()))["policies"]:
+        yield Resource(
+            uri=f"{SCHEME}policies/{policy['name']}",
+            name=f"policy {policy['name']}",
+            description=policy["description"],
+            mime_type=JSON,
+        )
+
+
+async def read(daemon: Daemon, uri: str) -> TextResourceContents | BlobResourceContents:
+    """Return what stands at an address. Raises: MCPError, for one that there is not; ClientError."""
+    parts = [unquote(part) for part in uri.removeprefix(SCHEME).split("/")] if uri.startswith(SCHEME) else []
+    try:
+        match parts:
+            case ["attempts", attempt_id]:
+                return _text(uri, JSON, await daemon.fetch(requests.attempt(attempt_id)))
+            case ["attempts", attempt_id, "files", *name] if name:
+                return await _file(daemon, uri, attempt_id, "/".join(name))
+            case ["policies", name]:
+                return _text(uri, JSON, await daemon.fetch(requests.policy(name)))
+            case ["kinds", kind]:
+                return _text(uri, JSON, await daemon.fetch(requests.kind(kind)))
+            case ["kinds", kind, "rules", rule]:
+                return _text(uri, "text/plain", await _help(daemon, kind, rule))
+    except NotFound as error:
+        raise MCPError(INVALID_PARAMS, f"{error.code}: {error.message}") from error
+    raise MCPError(
+        INVALID_PARAMS, f"there is no resource {uri[:200]!r}; resources/templates/list has their forms"
+    )
+
+
+async def _file(
+    daemon: Daemon, uri: str, attempt_id: str, name: str
+) -> TextResourceContents | BlobResourceContents:
+    attempt = await daemon.ask(requests.attempt(attempt_id))
+    found = next((each for each in attempt["artifacts"] if each["name"] == name), None)
+    if found is None:
+        raise MCPError(INVALID_PARAMS, f"the bundle of {attempt_id} has no file {name[:200]!r}")
+    content = await daemon.fetch(requests.artifact(attempt_id, name))
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        _require_room(content)
+        blob = base64.b64encode(content).decode()
+        return BlobResourceContents(uri=uri, mime_type=found["media_type"], blob=blob)
+    return _text(uri, found["media_type"], content)
+
+
+async def _help(daemon: Daemon, kind: str, rule: str) -> bytes:
+    for each in (await daemon.ask(requests.kind(kind)))["rules"]:
+        if each["id"] == rule:
+            return f"{each['id']} ({each['severity']}): {each['title']}\n\n{each['help']}\n".encode()
+    raise MCPError(
+        INVALID_PARAMS, f"{kind} has no rule {rule[:64]!r}; {SCHEME}kinds/{quote(kind)} lists them"
+    )
+
+
+def _text(uri: str, media_type: str, content: bytes) -> TextResourceContents:
+    _require_room(content)
+    return TextResourceContents(uri=uri, mime_type=media_type, text=plain(content.decode("utf-8", "replace")))
+
+
+def _require_room(content: bytes) -> None:
+    if len(content) > RESOURCE_BYTES:
+        message = (
+            f"the resource has {len(content)} bytes, at most {RESOURCE_BYTES} are given to an agent; use the "
+            "tool `show` for a part of it, or fetch it with `assay artifacts`"
+        )
+        raise RequestError("resource.too_large", message)

@@ -1,0 +1,139 @@
+"""The server: tools, resources and prompts behind the methods of the protocol."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable
+from typing import Any, TypeAlias, TypeVar
+
+from mcp import MCPError
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    GetPromptRequestParams,
+    GetPromptResult,
+    ListPromptsResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    TextContent,
+)
+from pydantic import BaseModel, ValidationError
+
+from assayd import __version__
+from assayd.errors import AssaydError, RequestError
+from assayd_client.cli.mcp import prompts, resources
+from assayd_client.cli.mcp.acts import Call
+from assayd_client.cli.mcp.answers import DATA_NOTE
+from assayd_client.cli.mcp.daemon import Daemon
+from assayd_client.cli.mcp.tools import BY_NAME, TOOLS
+
+T = TypeVar("T")
+Context: TypeAlias = "ServerRequestContext[Any, Any]"
+INSTRUCTIONS = (
+    "assayd validates untrusted code in throwaway containers. Before you hand code over, call `validate` "
+    "with it; correct what it finds and call it again until the verdict is `validated`. `kinds` says what a "
+    "payload holds, `policy` what code may do. " + DATA_NOTE
+)
+
+
+class AgentServer:
+    """The methods of the protocol, each a question to the daemon."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+
+    def build(self) -> Server[Any]:
+        """Return the server for a transport."""
+        return Server(
+            "assayd",
+            version=__version__,
+            title="assayd",
+            instructions=INSTRUCTIONS,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates,
+            on_read_resource=self._read_resource,
+            on_list_prompts=self._list_prompts,
+            on_get_prompt=self._get_prompt,
+        )
+
+    async def _list_tools(self, _: Context, __: PaginatedRequestParams | None) -> ListToolsResult:
+        return ListToolsResult(tools=[tool.described() for tool in TOOLS])
+
+    async def _call_tool(self, context: Context, params: CallToolRequestParams) -> CallToolResult:
+        tool = BY_NAME.get(params.name)
+        if tool is None:
+            raise MCPError(
+                INVALID_PARAMS, f"there is no tool {params.name[:64]!r}; there are {', '.join(BY_NAME)}"
+            )
+
+        async def tell(number: float, said: str) -> None:
+            await context.session.report_progress(number, None, said)
+
+        try:
+            arguments = read_arguments(tool.takes, params.arguments or {})
+            answer = await tool.act(Call(daemon=self._daemon, tell=tell), arguments)
+        except AssaydError as error:
+            return _refused(error)
+        text = answer.model_dump_json()
+        return CallToolResult(content=[TextContent(text=text)], structured_content=json.loads(text))
+
+    async def _list_resources(self, _: Context, __: PaginatedRequestParams | None) -> ListResourcesResult:
+        async def found() -> ListResourcesResult:
+            return ListResourcesResult(resources=[each async for each in resources.listed(self._daemon)])
+
+        return await _or_error(found())
+
+    async def _list_templates(
+        self, _: Context, __: PaginatedRequestParams | None
+    ) -> ListResourceTemplatesResult:
+        return ListResourceTemplatesResult(resource_templates=list(resources.TEMPLATES))
+
+    async def _read_resource(self, _: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
+        return ReadResourceResult(contents=[await _or_error(resources.read(self._daemon, str(params.uri)))])
+
+    async def _list_prompts(self, _: Context, __: PaginatedRequestParams | None) -> ListPromptsResult:
+        return ListPromptsResult(prompts=[prompts.FIX])
+
+    async def _get_prompt(self, _: Context, params: GetPromptRequestParams) -> GetPromptResult:
+        attempt_id = (params.arguments or {}).get("attempt_id")
+        if params.name != prompts.FIX.name or attempt_id is None:
+            raise MCPError(INVALID_PARAMS, "there is the prompt `fix`, which takes attempt_id")
+        return await _or_error(prompts.fix(self._daemon, attempt_id))
+
+
+def read_arguments(model: type[BaseModel], arguments: dict[str, Any]) -> BaseModel:
+    """Return the arguments of a call. Raises: RequestError, naming the first one that is wrong."""
+    try:
+        json.dumps(arguments, allow_nan=False)
+        return model.model_validate(arguments)
+    except ValidationError as error:
+        first, *others = error.errors(include_url=False, include_context=False, include_input=False)
+        field = ".".join(map(str, first["loc"])) or "the arguments"
+        more = f" (and {len(others)} more)" if others else ""
+        raise RequestError("invalid", f"{field}: {first['msg']}{more}", field=field) from error
+    except ValueError as error:
+        raise RequestError("malformed", "NaN and infinity are no JSON; leave them out") from error
+
+
+def _refused(error: AssaydError) -> CallToolResult:
+    """Tell an agent why its call came to nothing, so that it can do better."""
+    again = "; trying again later may help" if error.retryable else ""
+    return CallToolResult(content=[TextContent(text=f"{error.code}: {error.message}{again}")], is_error=True)
+
+
+async def _or_error(asked: Awaitable[T]) -> T:
+    """Return what was asked for; an error of ours becomes one of the protocol."""
+    try:
+        return await asked
+    except AssaydError as error:
+        raise MCPError(INTERNAL_ERROR, f"{error.code}: {error.message}") from error

@@ -1,0 +1,84 @@
+"""How the server is reached: over standard streams, or over HTTP on a loopback address with a token."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from assayd.errors import RequestError
+from assayd_client import Target
+from assayd_client.cli import extras
+
+MESSAGE_BYTES = 20 * 2**20
+"""Of one message: a submission of the largest body that the daemon takes, and what is around it."""
+PIECE_BYTES = 2**20
+
+
+def serve(daemon: Target, *, http: str | None, token_file: Path | None) -> int:
+    """Serve until the peer has gone (standard streams), or the program is ended (HTTP)."""
+    if (http is None) != (token_file is None):
+        raise RequestError("usage", "--http and --token-file go together: whoever has the token may ask")
+    try:
+        import anyio
+        import mcp  # noqa: F401
+    except ModuleNotFoundError as missing:
+        raise extras.missing("mcp", "mcp") from missing
+    if http is None:
+        anyio.run(_over_streams, daemon)
+    else:
+        from assayd_client.cli.mcp.http import over_http
+
+        over_http(daemon, http, cast("Path", token_file))
+    return 0
+
+
+async def _over_streams(daemon: Target) -> None:
+    from mcp.server.stdio import stdio_server
+
+    from assayd_client import AsyncClient
+    from assayd_client.cli.mcp.daemon import Daemon
+    from assayd_client.cli.mcp.server import AgentServer
+
+    lines = BoundedLines(sys.stdin.buffer)
+    async with AsyncClient(daemon) as client:
+        server = AgentServer(Daemon(client)).build()
+        async with stdio_server(stdin=cast("Any", lines)) as (reading, writing):
+            lines.answers = writing
+            await server.run(reading, writing, server.create_initialization_options())
+
+
+class BoundedLines:
+    """The lines of a stream as text; one that is too long is refused, and passed over piece by piece.
+
+    Attributes:
+        answers: where a refusal is sent.
+    """
+
+    def __init__(self, stream: BinaryIO, most: int = MESSAGE_BYTES) -> None:
+        self._stream = stream
+        self._most = most
+        self.answers: Any = None
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        while line := await self._read(self._most):
+            if line.endswith(b"\n") or len(line) < self._most:
+                yield line.decode("utf-8", "replace")
+                continue
+            while line and not line.endswith(b"\n"):
+                line = await self._read(PIECE_BYTES)
+            await self._refuse()
+
+    async def _read(self, most: int) -> bytes:
+        from anyio import to_thread
+
+        return await to_thread.run_sync(self._stream.readline, most, abandon_on_cancel=True)
+
+    async def _refuse(self) -> None:
+        from mcp.shared.message import SessionMessage
+        from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError
+
+        said = f"a message is larger than {self._most} bytes and was not read; send less at once"
+        error = ErrorData(code=INVALID_REQUEST, message=said)
+        await self.answers.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=None, error=error)))

@@ -1,0 +1,146 @@
+"""The tools: what each is called, what an agent is told of it, what it takes, gives and does."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_types import Tool, ToolAnnotations
+from pydantic import BaseModel
+
+from assayd_client.cli.mcp import acts, answers, arguments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentTool:
+    """One tool. Where it may give one of two answers, `gives` has both."""
+
+    name: str
+    title: str
+    description: str
+    takes: type[BaseModel]
+    gives: tuple[type[BaseModel], ...]
+    act: Callable[[acts.Call, Any], Awaitable[BaseModel]]
+    read_only: bool
+    idempotent: bool
+    open_world: bool = False
+    """Whether it may reach a model outside of this machine."""
+
+    def described(self) -> Tool:
+        """Return what an agent is told of it."""
+        return Tool(
+            name=self.name,
+            title=self.title,
+            description=self.description,
+            input_schema=self.takes.model_json_schema(),
+            output_schema=_one_of(self.gives),
+            annotations=ToolAnnotations(
+                title=self.title,
+                read_only_hint=self.read_only,
+                destructive_hint=False,
+                idempotent_hint=self.idempotent,
+                open_world_hint=self.open_world,
+            ),
+        )
+
+
+def _one_of(models: tuple[type[BaseModel], ...]) -> dict[str, Any]:
+    """Return the schema of an answer; of two, each is marked as an object, as earlier protocols want it."""
+    schemas = [model.model_json_schema(mode="serialization") for model in models]
+    if len(schemas) == 1:
+        return schemas[0]
+    definitions: dict[str, Any] = {}
+    for schema in schemas:
+        definitions |= schema.pop("$defs", {})
+    return {"type": "object", "anyOf": schemas, "$defs": definitions}
+
+
+TOOLS = (
+    AgentTool(
+        name="validate",
+        title="Validate code",
+        description=(
+            "Run untrusted code through static checks and a throwaway container, and get a verdict with "
+            "findings, certain edits, cases and what to mind when trying again. Call `kinds` first for what "
+            "`payload` holds. Call it with every version of code that you wrote before you say that it works."
+        ),
+        takes=arguments.ValidateArguments,
+        gives=(answers.AttemptAnswer, answers.ChainAnswer),
+        act=acts.validate,
+        read_only=False,
+        idempotent=False,
+    ),
+    AgentTool(
+        name="show",
+        title="Show an attempt",
+        description="Show an attempt again, or all of one part of it (findings, cases, code), page by page.",
+        takes=arguments.ShowArguments,
+        gives=(answers.AttemptAnswer, answers.PageAnswer),
+        act=acts.show,
+        read_only=True,
+        idempotent=True,
+    ),
+    AgentTool(
+        name="logs",
+        title="Show what code wrote",
+        description="Show standard output or standard error of a finished attempt, page by page.",
+        takes=arguments.LogsArguments,
+        gives=(answers.PageAnswer,),
+        act=acts.logs,
+        read_only=True,
+        idempotent=True,
+    ),
+    AgentTool(
+        name="repair",
+        title="Repair a failed attempt",
+        description=(
+            "Have a failed attempt fixed and validated again, until it is validated or it is no use: by the "
+            "provider `rules` (certain edits, no model), or one that the operator has configured."
+        ),
+        takes=arguments.RepairArguments,
+        gives=(answers.ChainAnswer,),
+        act=acts.repair,
+        read_only=False,
+        idempotent=False,
+        open_world=True,
+    ),
+    AgentTool(
+        name="generate",
+        title="Generate code from words",
+        description=(
+            "Have code written from words by a configured model, validated and repaired. Nothing is approved "
+            "by it: that is for a person to do."
+        ),
+        takes=arguments.GenerateArguments,
+        gives=(answers.ChainAnswer,),
+        act=acts.generate,
+        read_only=False,
+        idempotent=False,
+        open_world=True,
+    ),
+    AgentTool(
+        name="policy",
+        title="What is allowed",
+        description="List the profiles, or show what one allows now: imports, network, commands, limits.",
+        takes=arguments.PolicyArguments,
+        gives=(answers.PolicyAnswer,),
+        act=acts.policy,
+        read_only=True,
+        idempotent=True,
+    ),
+    AgentTool(
+        name="kinds",
+        title="What can be submitted",
+        description=(
+            "List the kinds of submission, show the contract of one (schema of its payload, a good example, "
+            "its rules), or explain a rule."
+        ),
+        takes=arguments.KindsArguments,
+        gives=(answers.KindsAnswer,),
+        act=acts.kinds,
+        read_only=True,
+        idempotent=True,
+    ),
+)
+BY_NAME = {tool.name: tool for tool in TOOLS}

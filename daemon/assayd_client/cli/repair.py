@@ -1,0 +1,355 @@
+"""`assay repair …`: have a failed attempt fixed, look at what was tried, stop it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from assayd.errors import RequestError
+from assayd_client import Conflict, Document, PlainClient
+from assayd_client.cli.exits import CANCELLED, FAILED, VALIDATED
+from assayd_client.cli.failures import failed_lines
+from assayd_client.cli.fallback import described
+from assayd_client.cli.ids import attempt_id as find_attempt
+from assayd_client.cli.ids import repair_id as find_repair
+from assayd_client.cli.kinds import single_sources
+
+
+class _StartByDefault(TyperGroup):
+    """`assay repair ID` is `assay repair start ID`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command; what is none of them is an attempt to start with."""
+        known = not args or args[0] in self.commands or args[0].startswith("-")
+        return super().resolve_command(ctx, args if known else ["start", *args])
+
+
+repair_app = typer.Typer(cls=_StartByDefault, no_args_is_help=True)
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="The repair: its id, the beginning of it, or `last`.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+OF_OUTCOME = {"repaired": VALIDATED, "cancelled": CANCELLED}
+
+
+def _client(context: typer.Context) -> PlainClient:
+    return PlainClient(context.find_root().obj)
+
+
+@repair_app.command("start")
+def start(  # noqa: PLR0913, PLR0917  (one parameter per option)
+    context: typer.Context,
+    attempt_id: Annotated[
+        str,
+        typer.Argument(metavar="ATTEMPT", help="The failed attempt: its id, the beginning of it, or `last`."),
+    ],
+    provider: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Who gives fixes; else `rules`, or who reads the hint.")
+    ] = None,
+    max_attempts: Annotated[int | None, typer.Option(min=1, max=10, help="Fixes tried at most.")] = None,
+    hint: Annotated[str | None, typer.Option(metavar="TEXT", help="Something to tell the provider.")] = None,
+    edit: Annotated[bool, typer.Option("--edit", help="Correct it in $EDITOR; that is tried first.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Go back to what was submitted first.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Repair a failed attempt, wait, and show what was tried."""
+    with _client(context) as client:
+        attempt_id = find_attempt(client, attempt_id)
+        code = edited(client, attempt_id) if edit else None
+        repair = client.repair(
+            attempt_id,
+            provider=provider,
+            max_attempts=max_attempts,
+            hint=hint,
+            code=code,
+            fresh=fresh or None,
+        )
+        repair = wait(client, repair)
+        _show(repair, as_json=as_json)
+    raise typer.Exit(OF_OUTCOME.get(repair["outcome"], FAILED))
+
+
+@repair_app.command("show")
+def show(context: typer.Context, repair_id: Id, as_json: Json = False) -> None:
+    """Show a repair: what failed, the reason given, the change, the verdict."""
+    with _client(context) as client:
+        _show(client.repair_state(find_repair(client, repair_id)), as_json=as_json)
+
+
+@repair_app.command("step")
+def show_step(
+    context: typer.Context,
+    repair_id: Id,
+    number: Annotated[int, typer.Argument(metavar="N", min=1, help="Which fix, from 1.")],
+    as_json: Json = False,
+) -> None:
+    """Show the prompt of one fix, and the answer to it."""
+    from assayd_client.cli.terminal import print_json
+
+    with _client(context) as client:
+        step = client.repair_step(find_repair(client, repair_id), number)
+    if as_json:
+        print_json(step)
+        return
+    for title, text in (("system", "system"), ("user", "user"), (f"answer of {step['provider']}", "answer")):
+        print(f"======== {printable(title)} ========\n{printable(step[text])}")
+
+
+@repair_app.command("list")
+def list_repairs(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, max=100, help="How many.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """List repairs, newest first."""
+    from assayd_client.cli.listing import print_table
+    from assayd_client.cli.terminal import out, print_json
+
+    with _client(context) as client:
+        page = client.repairs(limit=limit)
+    if as_json:
+        print_json(page)
+        return
+    heads = ("id", "kind", "provider", "outcome", "fixes", "started")
+    print_table(out(), heads, [_row(repair) for repair in page["repairs"]])
+
+
+@repair_app.command("cancel")
+def cancel(context: typer.Context, repair_id: Id) -> None:
+    """End a repair, and the attempt that it has under way."""
+    with _client(context) as client:
+        found = find_repair(client, repair_id)
+        client.cancel_repair(found)
+    print(f"{found} will end")
+
+
+@repair_app.command("accept")
+def accept(context: typer.Context, repair_id: Id, as_json: Json = False) -> None:
+    """Take the rules that a repair offers where no code came about, and print them."""
+    from assayd_client.cli.terminal import print_json
+
+    with _client(context) as client:
+        repair = client.accept_fallback(find_repair(client, repair_id))
+    if as_json:
+        print_json(repair)
+        return
+    print(repair["fallback"]["rules"], end="")
+
+
+@repair_app.command("stats")
+def stats(context: typer.Context, as_json: Json = False) -> None:
+    """Print how repairs have gone: by kind and provider, how many, how fast, how often at once."""
+    from assayd_client.cli.listing import print_table
+    from assayd_client.cli.terminal import out, print_json
+
+    with _client(context) as client:
+        found = list(_all(client))
+    table = statistics(found)
+    if as_json:
+        print_json({"repairs": table})
+        return
+    print_table(out(), STATISTICS, [tuple(_cell(row[name]) for name in STATISTICS) for row in table])
+
+
+STATISTICS = (
+    "kind",
+    "provider",
+    "ended",
+    "repaired",
+    "success_rate",
+    "first_attempt",
+    "first_attempt_rate",
+    "fixes",
+    "duplicates",
+    "stuck",
+    "fix_s",
+    "repaired_s",
+)
+"""What is told of repairs. `fix_s` is the mean time from a failure to its fix, `repaired_s` from the first
+failure to the attempt that was validated."""
+
+
+def statistics(repairs: Sequence[Document]) -> list[Document]:
+    """Count ended repairs by kind and provider, and in all. Source: docs/repair.md."""
+    groups: dict[tuple[str, str], list[Document]] = {}
+    for repair in repairs:
+        if repair["outcome"] is not None:
+            groups.setdefault((repair["kind"], repair["provider"]), []).append(repair)
+    rows = [_counted(*key, some) for key, some in sorted(groups.items())]
+    every = [repair for some in groups.values() for repair in some]
+    return [*rows, _counted("all", "all", every)] if len(rows) > 1 else rows
+
+
+def _counted(kind: str, provider: str, repairs: Sequence[Document]) -> Document:
+    good = [repair for repair in repairs if repair["outcome"] == "repaired"]
+    fixes = [fix for repair in repairs for fix in repair["attempts"]]
+    first = sum(len(repair["attempts"]) == 1 for repair in good)
+    return {
+        "kind": kind,
+        "provider": provider,
+        "ended": len(repairs),
+        "repaired": len(good),
+        "success_rate": round(len(good) / len(repairs), 3),
+        "first_attempt": first,
+        "first_attempt_rate": round(first / len(repairs), 3),
+        "fixes": len(fixes),
+        "duplicates": sum(fix["duplicate"] for fix in fixes),
+        "stuck": sum(repair["outcome"] == "stuck" for repair in repairs),
+        "fix_s": _mean([fix["duration_ms"] / 1000 for fix in fixes]),
+        "repaired_s": _mean([_took_s(repair) for repair in good]),
+    }
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return round(sum(values) / len(values), 3) if values else None
+
+
+def _took_s(repair: Document) -> float:
+    began, ended = (datetime.fromisoformat(repair[name]) for name in ("started_at", "finished_at"))
+    return (ended - began).total_seconds()
+
+
+def _cell(value: object) -> str:
+    return "–" if value is None else str(value)
+
+
+def show_chain(client: PlainClient, attempt: Document) -> None:
+    """Show the repairs that an attempt began or belongs to, attempt by attempt."""
+    if attempt["verdict"] != "failed" and attempt["parent_id"] is None:
+        return  # nobody repairs what did not fail
+    for repair in client.repairs_of(attempt["id"])["repairs"]:
+        print()
+        _show(client.repair_state(repair["id"]), as_json=False)
+
+
+def follow_repairs(
+    client: PlainClient, attempt: Document, *, show: bool, file: str | None = None
+) -> Document:
+    """Wait for the repair that an attempt asked for; return its newest attempt. `file` is what was sent."""
+    for repair in client.repairs_of(attempt["id"])["repairs"]:
+        ended = wait(client, repair)
+        if show:
+            _show(ended, as_json=False, file=file)
+        ran = [fix["attempt_id"] for fix in ended["attempts"] if fix["attempt_id"]]
+        if ran:
+            attempt = client.attempt(ran[-1])
+    return attempt
+
+
+def wait(client: PlainClient, repair: Document) -> Document:
+    """Wait for the end of a repair; an interrupt from the keyboard cancels it."""
+    try:
+        for event in client.repair_events(repair["id"]):
+            repair = event.body
+    except KeyboardInterrupt as interrupt:
+        with suppress(Conflict):  # it had ended meanwhile
+            client.cancel_repair(repair["id"])
+        print(f"assay: repair {repair['id']} is cancelled", file=sys.stderr)
+        raise SystemExit(CANCELLED) from interrupt
+    return client.repair_state(repair["id"])
+
+
+def edited(client: PlainClient, attempt_id: str) -> str:
+    """Have the submitted code corrected in the person's editor.
+
+    Raises: RequestError, when the submission has no code of its own or nothing was changed.
+    """
+    name = next(n for n in _artifact_names(client, attempt_id) if n.startswith("submission_"))
+    submission = _json(client.artifact(attempt_id, name))
+    sources = single_sources(submission["kind"])
+    code = submission["payload"].get(sources[0]) if len(sources) == 1 else None
+    if not isinstance(code, str):
+        raise RequestError("repair.no_code", "this kind's submissions have no single code to edit")
+    changed = _in_editor(code)
+    if changed == code:
+        raise RequestError("repair.unchanged", "nothing was changed")
+    return changed
+
+
+def _in_editor(text: str) -> str:
+    editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    with tempfile.TemporaryDirectory(prefix="assay-") as folder:
+        path = Path(folder, "code.py")
+        path.write_text(text, encoding="utf-8")
+        done = subprocess.run([*editor, str(path)], check=False)
+        if done.returncode != 0:
+            raise RequestError("repair.editor", f"{editor[0]} ended with {done.returncode}")
+        return path.read_text(encoding="utf-8")
+
+
+def _artifact_names(client: PlainClient, attempt_id: str) -> Iterator[str]:
+    yield from (artifact["name"] for artifact in client.attempt(attempt_id)["artifacts"])
+
+
+def _json(content: bytes) -> Document:
+    import json
+
+    document: Document = json.loads(content)
+    return document
+
+
+def _all(client: PlainClient) -> Iterator[Document]:
+    cursor = None
+    while True:
+        page = client.repairs(cursor=cursor, limit=100)
+        yield from page["repairs"]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            return
+
+
+def _row(repair: Document) -> tuple[str, ...]:
+    outcome = repair["outcome"] or repair["state"]
+    fixes = str(len(repair["attempts"]))
+    return (repair["id"], repair["kind"], repair["provider"], outcome, fixes, repair["started_at"])
+
+
+def _show(repair: Document, *, as_json: bool, file: str | None = None) -> None:
+    from assayd_client.cli.screen import line
+    from assayd_client.cli.terminal import out, print_json
+
+    if as_json:
+        print_json(repair)
+        return
+    out().lines(line(said, hang=None) for said in describe(repair, file))
+
+
+def _with_file(line: str, file: str) -> str:
+    """Return a line of a diff; where it names the field of a single code, with the file in its place."""
+    return f"{line[:4]}{file}" if line in {"--- payload.code", "+++ payload.code"} else line
+
+
+def describe(repair: Document, file: str | None = None) -> Iterator[str]:
+    """Return the lines that tell of a repair; changes of a single code are under the name of its file."""
+    yield f"{repair['id']}  {repair['kind']} · {repair['provider']} · of {repair['attempt_id']}"
+    for fix in repair["attempts"]:
+        unused = "cannot be used" if fix["cause"] == "fix.unusable" else "under way"
+        verdict = "duplicate, not run" if fix["duplicate"] else (fix["verdict"] or unused)
+        yield ""
+        yield f"{fix['number']}. {fix['passage']}: {verdict}" + (
+            f"  {fix['attempt_id']}" if fix["attempt_id"] else ""
+        )
+        yield from (f"   {said}" for said in failed_lines(fix["original_error"]))
+        yield f"   reason: {printable(fix['fix_reason'])}"
+        diff = (fix.get("diff") or "").splitlines()
+        yield from (f"   {printable(_with_file(line, file or fix['passage']))}" for line in diff)
+    yield ""
+    detail = f" ({printable(repair['detail'])})" if repair["detail"] else ""
+    yield f"Repair: {repair['outcome'] or repair['state']}{detail}"
+    if repair["fallback"] is not None:
+        yield from described(repair["id"], repair["fallback"])
+
+
+def printable(text: str) -> str:
+    """Take out what a terminal would read as more than text."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -1,0 +1,295 @@
+"""Show a finished attempt to a person: stages, verdict, findings, results, output, cause, files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+
+from assayd_client import Document
+from assayd_client.cli.amounts import count, duration
+from assayd_client.cli.excerpt import excerpt
+from assayd_client.cli.kinds import command_line_of
+from assayd_client.cli.origin import UNKNOWN, Origin, is_cut
+from assayd_client.cli.screen import WIDTH_WHEN_PIPED, StyledLine, line
+from assayd_client.cli.terminal import plain, shorten
+
+MARKS = {
+    "passed": ("✓", "green"),
+    "warned": ("⚠", "yellow"),
+    "failed": ("✗", "red"),
+    "error": ("!", "red"),
+    "skipped": ("–", "dim"),
+}
+MAX_FINDINGS = 20
+"""Those that say the same count once."""
+MAX_LINES = 20
+"""Of findings that say the same, the further lines that are named."""
+MAX_CASES = 10
+TABLES = ("dataframe", "ndarray", "series")
+"""Tags of values that have a preview below the line of their case."""
+MAX_PREVIEW_LINES = 30
+"""Of the tables in a result."""
+MIN_SOURCE_WIDTH = 16
+"""Columns of a source line, however narrow the terminal is."""
+INTENT_CHARS = 200
+MAX_OUTPUT_LINES = 20
+"""Of what the code printed, the last lines; `assay logs` has it all."""
+MAX_OUTPUT_CHARS = 500
+"""Of one of these lines."""
+
+
+def render(
+    attempt: Document, origin: Origin = UNKNOWN, *, width: int | None = None, verdict_last: bool = True
+) -> Iterator[StyledLine]:
+    """Return the lines that show a finished attempt; source is cropped to the width of the terminal.
+
+    The verdict is the last line, since that is what a terminal shows; with `verdict_last` false it is below
+    the stages.
+    """
+    report = attempt["report"]
+    yield line((attempt["id"], "bold"), f"  {plain(attempt['kind'])} · policy {plain(attempt['policy'])}")
+    if attempt.get("intent"):
+        yield line(f"Asked for: {plain(shorten(' '.join(attempt['intent'].split()), INTENT_CHARS))}")
+    if report is not None:
+        yield from render_stages(report["stages"])
+    if not verdict_last:
+        yield verdict_line(attempt)
+    if attempt["error"] is not None:
+        yield line(
+            (f"{plain(attempt['error']['code'])}: {plain(attempt['error']['message'])}", "red"), hang=2
+        )
+    yield from _details(attempt, origin, width)
+    if verdict_last:
+        yield line("")
+        yield verdict_line(attempt)
+
+
+def _details(attempt: Document, origin: Origin, width: int | None) -> Iterator[StyledLine]:
+    report = attempt["report"]
+    if report is not None:
+        yield from _findings(report["findings"], origin, width)
+        yield from _cases(report["runtime_results"], attempt["kind"])
+    if attempt["execution"] is not None:
+        yield from _output(attempt["execution"], attempt["id"])
+        yield from _execution(attempt["execution"])
+    if report is None and attempt["verdict"] in {"validated", "failed"}:
+        yield line((_gone(attempt), "yellow"), hang=2)
+    elif attempt["bundle"] is not None:
+        yield line("")
+        yield line((f"Bundle: {where_files_are(attempt)}", "dim"), hang=None)
+
+
+def _gone(attempt: Document) -> str:
+    """Return why an attempt with a verdict has no report."""
+    if attempt["bundle"] is None:
+        return "Its bundle was removed to make room, with report, output and files; the verdict stays."
+    return "Its bundle is missing or damaged, with report, output and files; the verdict stays."
+
+
+def where_files_are(attempt: Document) -> str:
+    """Return the folder of an attempt's files where this user can look into it, else how they are fetched."""
+    folder = attempt.get("bundle_path")
+    # Not Path.is_dir(), which raises for a folder below one that this user may not enter, as the daemon's is.
+    if folder is not None and os.path.isdir(folder) and os.access(folder, os.R_OK | os.X_OK):  # noqa: PTH112
+        return plain(folder)
+    return f"assay artifacts {attempt['id']} --extract DIR"
+
+
+def render_stages(stages: Sequence[Document]) -> Iterator[StyledLine]:
+    """Return a line per stage, as a tree."""
+    width = max((len(stage["name"]) for stage in stages), default=0)
+    for stage in stages:
+        mark, style = MARKS[stage["status"]]
+        branch = "└─" if stage is stages[-1] else "├─"
+        took = "skipped" if stage["status"] == "skipped" else duration(stage["duration_ms"])
+        found = f"  {count(len(stage['findings']), 'finding')}" if stage["findings"] else ""
+        yield line(
+            (branch, "dim"),
+            f" {plain(stage['name']):<{width}}  ",
+            (mark, style),
+            (f" {took}", "dim"),
+            (found, style),
+        )
+
+
+def verdict_line(attempt: Document) -> StyledLine:
+    """Return the verdict in one line: where it failed, how many cases passed, how many errors, how long."""
+    report, verdict = attempt["report"], attempt["verdict"]
+    cases = report and report["runtime_results"]
+    detail = f" ({_tally(cases, attempt['kind'])})" if cases and cases["total"] else ""
+    took_ms = attempt["timings_ms"]["total"]
+    took = "" if took_ms is None else f", {duration(took_ms)}"
+    if verdict == "validated":
+        warned = any(finding["severity"] == "warning" for finding in (report or {}).get("findings", ()))
+        return line("Validation: ", ("✓ Passed", "bold green"), " with warnings" * warned, detail, took)
+    if verdict == "failed":
+        if report is None:
+            return line("Validation: ", ("✗ Failed", "bold red"), detail, took)
+        errors = sum(finding["severity"] == "error" for finding in report["findings"])
+        found = f": {count(errors, 'error')}{took}"
+        return line("Validation: ", ("✗ Failed", "bold red"), f" at {report['stage_reached']}{detail}{found}")
+    if verdict == "cancelled":
+        return line("Validation: ", ("– Cancelled", "bold yellow"), took)
+    if verdict is None:
+        return line(f"Not finished yet: {attempt['state']}")
+    return line("Validation: ", ("! Error", "bold red"), "; nothing is known of the code", took)
+
+
+def _tally(cases: Document, kind: str) -> str:
+    ran = [case["duration_ms"] for case in cases["cases"] if case["status"] != "skipped"]
+    average = f", avg {duration(sum(ran) / len(ran))}" if ran else ""
+    return f"{cases['passed']}/{count(cases['total'], command_line_of(kind).case)}{average}"
+
+
+def _findings(findings: Sequence[Document], origin: Origin, width: int | None) -> Iterator[StyledLine]:
+    groups = _grouped(findings)
+    for group in groups[:MAX_FINDINGS]:
+        finding = group[0]
+        yield line("")
+        style = {"error": "red", "warning": "yellow"}.get(finding["severity"], "blue")
+        head = f"{finding['severity']}[{plain(finding['rule'])}]"
+        yield line((head, f"bold {style}"), f" {plain(finding['message'])}", hang=2)
+        yield from _excerpt(finding, origin, style, width)
+        if others := _others(group, origin):
+            yield line((f"   = also: {others}", "dim"), hang=11)
+        if finding["suggestion"]:
+            yield line(("   = fix: ", "cyan"), plain(finding["suggestion"]), hang=10)
+    if len(groups) > MAX_FINDINGS:
+        more = sum(map(len, groups[MAX_FINDINGS:]))
+        yield line("")
+        yield line((f"… and {count(more, 'more finding')}", "dim"))
+
+
+def _grouped(findings: Sequence[Document]) -> list[list[Document]]:
+    """Put those together that say the same of several places, as a retry context does."""
+    groups: dict[tuple[object, ...], list[Document]] = {}
+    for one in findings:
+        key = tuple(one[name] for name in ("severity", "rule", "message", "suggestion", "file"))
+        groups.setdefault(key, []).append(one)
+    return list(groups.values())
+
+
+def _others(group: Sequence[Document], origin: Origin) -> str:
+    """Name the other places of a group by their lines, or count what has none."""
+    first, *others = group
+    numbers = {origin.place(one)[1] for one in others} - {origin.place(first)[1]}
+    lines = sorted(number for number in numbers if number is not None)
+    if not lines:
+        return f"{len(others)} more of the same" if others else ""
+    shown = ", ".join(map(str, lines[:MAX_LINES]))
+    more = len(lines) - MAX_LINES
+    return f"line{'s' * (len(lines) > 1)} {shown}" + (f" and {more} more" if more > 0 else "")
+
+
+def _excerpt(finding: Document, origin: Origin, style: str, width: int | None) -> Iterator[StyledLine]:
+    """Show the place and the source with its line numbers, and underline the name at the column."""
+    place, first = origin.place(finding)
+    if place is not None:
+        yield line((f"  --> {plain(place)}", "dim"), hang=None)
+    elif first is not None and not finding["snippet"]:
+        yield line((f"  line {first}", "dim"))
+    if first is None or not finding["snippet"]:
+        return
+    lines = origin.source(finding)
+    gutter = len(str(first + len(lines) - 1)) + 2
+    room = max((width or WIDTH_WHEN_PIPED) - gutter - 3, MIN_SOURCE_WIDTH)
+    for number, source in enumerate(lines, first):
+        column = finding["column"] if number == first else None
+        if column is not None and is_cut(source) and column >= len(source):
+            column = None  # in the part that the report does not have
+        shown, marks = excerpt(source, column, room)
+        yield line((f"{number:>{gutter}} │ ", "dim"), shown, hang=None)
+        if marks:
+            yield line((f"{'':>{gutter}} │ ", "dim"), (marks, f"bold {style}"), hang=None)
+
+
+def _cases(results: Document | None, kind: str) -> Iterator[StyledLine]:
+    if not results or not results["cases"]:
+        return
+    cases = results["cases"]
+    yield line("")
+    yield line(("Preview", "bold"))
+    names = [_short_name(case["name"], cases) for case in cases[:MAX_CASES]]
+    width = min(max(map(len, names)), 40)
+    for name, case in zip(names, cases, strict=False):
+        mark, style = MARKS[case["status"]]
+        yield line("  ", (mark, style), f" {name:<{width}} → ", hang=6) + _result(case, kind)
+        for row in (case.get("preview") or "").splitlines()[:MAX_PREVIEW_LINES]:
+            yield line(f"      {plain(row)}".rstrip(), hang=None)
+    if len(cases) > MAX_CASES:
+        yield line((f"  … and {len(cases) - MAX_CASES} more", "dim"))
+
+
+def _short_name(name: str, cases: Sequence[Document]) -> str:
+    """Return the last part of a path, unless another case ends the same."""
+    last = name.rstrip("/").rpartition("/")[2]
+    alike = [case for case in cases if case["name"].rstrip("/").rpartition("/")[2] == last]
+    return shorten(last if len(alike) == 1 else name, 60)
+
+
+def _result(case: Document, kind: str) -> StyledLine:
+    if case["status"] == "passed":
+        has_result = command_line_of(kind).cases_have_results
+        return line(shorten(_brief(in_order(case)), 100) if has_result else "passed")
+    if case["status"] == "skipped":
+        return line((shorten(plain(case["message"] or "never started"), 100), "dim"))
+    error = f"{case['error_type']}: " if case["error_type"] else ""
+    file = f"{plain(case['file'])} " if case["file"] is not None else ""
+    place = f" ({file}line {case['line']})" if case["line"] is not None else ""
+    reason = case["message"] or case["cause"] or case["status"]
+    return line((shorten(f"{error}{reason}{place}", 100), "red"))
+
+
+def in_order(case: Document) -> object:
+    """Return the result of a case with its fields in the order that the code gave them in."""
+    text = case.get("result_text")
+    return case["result"] if text is None else json.loads(text)
+
+
+def _brief(value: object) -> str:
+    """Write JSON with bare keys, as a person would."""
+    if isinstance(value, dict) and value.get("$py") in TABLES and isinstance(value.get("type"), str):
+        return f"{value['$py']} ({value['type']})"
+    if isinstance(value, dict):
+        members = (
+            f"{key if key.isidentifier() else json.dumps(key)}: {_brief(v)}" for key, v in value.items()
+        )
+        return "{" + ", ".join(members) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_brief, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _execution(execution: Document) -> Iterator[StyledLine]:
+    evidence = "".join(
+        f", {key} {_brief(value)}" for key, value in sorted(execution["cause_evidence"].items())
+    )
+    yield line("")
+    start = "warm" if execution["container"]["warm"] else "cold"
+    if execution["cause"] != "completed":
+        yield line((f"Cause: {execution['cause']}{plain(evidence)}", "red"), hang=2)
+    took = duration(execution["execution_time_ms"])
+    yield line((f"Ran {took}, {_peak(execution['peak_memory_bytes'])}, {start} container", "dim"))
+
+
+def _peak(used_bytes: int | None) -> str:
+    return "memory not measured" if used_bytes is None else f"peak {used_bytes / 2**20:.0f} MiB"
+
+
+def _output(execution: Document, attempt_id: str) -> Iterator[StyledLine]:
+    """Show the last lines that the code printed."""
+    for stream in ("stdout", "stderr"):
+        text = execution[stream]
+        if not text.strip():
+            continue
+        lines = plain(text.rstrip("\n").expandtabs(8)).split("\n")
+        before = len(lines) - MAX_OUTPUT_LINES
+        yield line("")
+        yield line((f"Printed ({stream})", "bold"))
+        if before > 0:
+            kept = f"assay logs {attempt_id} --stream {stream}"
+            yield line((f"  … {count(before, 'line')} before; all: {kept}", "dim"), hang=4)
+        for each in lines[-MAX_OUTPUT_LINES:]:
+            cut = f"{each[:MAX_OUTPUT_CHARS]}…" if len(each) > MAX_OUTPUT_CHARS else each
+            yield line(f"  {cut}", hang=2)

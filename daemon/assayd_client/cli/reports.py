@@ -1,0 +1,184 @@
+"""Reports of batches in the forms of others: JUnit for build servers, SARIF for editors and code scanning.
+
+Both are written item by item, so that ten thousand need no more memory than one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TextIO
+from xml.sax.saxutils import escape, quoteattr
+
+from assayd import __version__
+from assayd_client import Document
+
+LEVELS: Mapping[str, str] = {"error": "error", "warning": "warning", "info": "note"}
+SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+LINE_RULE = "line.not_submitted"
+"""What a line of the file itself is told under; a kind's rules are about code."""
+
+_ILLEGAL = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 cannot express, even escaped."""
+
+
+class JunitWriter:
+    """A test suite of one test case per item."""
+
+    def __init__(self, file: TextIO, batch: Document) -> None:
+        self._file = file
+        self._batch = batch
+
+    def __enter__(self) -> Self:
+        counts = self._batch["counts"]
+        self._file.write('<?xml version="1.0" encoding="utf-8"?>\n')
+        self._file.write(
+            f"<testsuite name={_attribute(self._batch['name'])} tests={_attribute(counts['total'])}"
+            f" failures={_attribute(counts['failed'])} errors={_attribute(counts['error'])}"
+            f" skipped={_attribute(counts['cancelled'] + counts['waiting'])}>\n"
+        )
+        return self
+
+    def add(self, result: Document) -> None:
+        """Write one item."""
+        attempt, number = result["attempt"], result["line"]
+        kind = attempt["kind"] if attempt else "line"
+        took_s = (attempt["timings_ms"]["total"] or 0) / 1000 if attempt else 0.0
+        head = f"classname={_attribute(kind)} name={_attribute(_item_name(number, attempt))}"
+        outcome = "".join(_outcome(result))
+        self._file.write(f'<testcase {head} time="{took_s:.6f}">{outcome}</testcase>\n')
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.write("</testsuite>\n")
+
+
+def _item_name(number: int, attempt: Document | None) -> str:
+    """Name an item after its line, and after the labels of its sender; without any, after its attempt."""
+    if attempt is None:
+        return f"line {number}"
+    labels = " ".join(f"{key}={value}" for key, value in sorted(attempt["labels"].items()))
+    return f"line {number}: {labels or attempt['id']}"
+
+
+def _outcome(result: Document) -> Iterator[str]:
+    verdict, findings = result["verdict"], list(_findings(result))
+    if verdict == "validated":
+        return
+    if verdict in {None, "cancelled"}:
+        yield "<skipped/>"
+        return
+    failure = result["error"] or (result["attempt"] or {}).get("error")
+    errors = [each for each in findings if each["severity"] == "error"]
+    first = failure["message"] if failure else errors[0]["message"] if errors else verdict
+    kind = failure["code"] if failure else errors[0]["rule"] if errors else verdict
+    tag = "failure" if verdict == "failed" else "error"
+    said = ((each, each["message"].replace("\n", "\n    ")) for each in findings)
+    text = "\n".join(f"{each['rule']} line {each['line']}: {message}" for each, message in said)
+    yield f"<{tag} type={_attribute(kind)} message={_attribute(first)}>{escape(_legal(text))}</{tag}>"
+
+
+class SarifWriter:
+    """The findings of all items, each at the line of the file that the item is.
+
+    SARIF 2.1.0, https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
+    """
+
+    def __init__(self, file: TextIO, source: Path, rules: Sequence[Document]) -> None:
+        self._file = file
+        self._uri = "stdin" if source == Path("-") else source.as_posix()
+        self._rules = {rule["id"]: sarif_rule(rule) for rule in rules}
+        self._rules[LINE_RULE] = {"id": LINE_RULE, "shortDescription": {"text": "A line cannot be submitted"}}
+        self._empty = True
+
+    def __enter__(self) -> Self:
+        driver = {"name": "assayd", "version": __version__, "rules": list(self._rules.values())}
+        head = {"$schema": SARIF_SCHEMA, "version": "2.1.0"}
+        self._file.write(json.dumps(head)[:-1] + f', "runs": [{{"tool": {json.dumps({"driver": driver})}')
+        self._file.write(', "columnKind": "unicodeCodePoints", "results": [')
+        return self
+
+    def add(self, result: Document) -> None:
+        """Write the findings of one item."""
+        if result["error"] is not None:
+            self._write(_sarif(self._uri, result, LINE_RULE, "error", result["error"]["message"]))
+        for finding in _findings(result):
+            place = f" (line {finding['line']} of the code)" if finding["line"] is not None else ""
+            level = LEVELS[finding["severity"]]
+            found = _sarif(self._uri, result, finding["rule"], level, finding["message"] + place)
+            found["properties"] |= {
+                "line": finding["line"],
+                "column": finding["column"],
+                "snippet": finding["snippet"],
+                "suggestion": finding["suggestion"],
+                "layer": finding["layer"],
+            }
+            self._write(found)
+
+    def _write(self, found: Document) -> None:
+        self._file.write("\n" if self._empty else ",\n")
+        self._file.write(json.dumps(found))
+        self._empty = False
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.write("\n]}]}\n")
+
+
+def junit_suite(attempts: Sequence[Document]) -> str:
+    """Return attempts as a JUnit suite of a test case each."""
+    cases = [_junit_case(attempt) for attempt in attempts]
+    counts = {tag: sum(f"<{tag}" in case for case in cases) for tag in ("failure", "error", "skipped")}
+    head = f'<testsuite name="assayd" tests="{len(cases)}" failures="{counts["failure"]}"'
+    return (
+        f'<?xml version="1.0" encoding="utf-8"?>\n{head} errors="{counts["error"]}"'
+        f' skipped="{counts["skipped"]}">\n{"".join(cases)}</testsuite>\n'
+    )
+
+
+def _junit_case(attempt: Document) -> str:
+    outcome = "".join(_outcome({"verdict": attempt["verdict"], "error": None, "attempt": attempt}))
+    kind, name = _attribute(attempt["kind"]), _attribute(f"{attempt['kind']} {attempt['id']}")
+    took_s = (attempt["timings_ms"]["total"] or 0) / 1000
+    return f'<testcase classname={kind} name={name} time="{took_s:.6f}">{outcome}</testcase>\n'
+
+
+def _findings(result: Document) -> Sequence[Document]:
+    attempt = result["attempt"]
+    found: Sequence[Document] = attempt["report"]["findings"] if attempt and attempt["report"] else ()
+    return found
+
+
+def sarif_rule(rule: Document) -> Document:
+    """Return a kind's rule as SARIF has it."""
+    return {
+        "id": rule["id"],
+        "shortDescription": {"text": rule["title"]},
+        "help": {"text": rule["help"] or rule["title"]},
+        "defaultConfiguration": {"level": LEVELS[rule["severity"]]},
+    }
+
+
+def _sarif(uri: str, result: Document, rule: str, level: str, message: str) -> Document:
+    place = {"artifactLocation": {"uri": uri}, "region": {"startLine": result["line"]}}
+    return {
+        "ruleId": rule,
+        "level": level,
+        "message": {"text": message},
+        "locations": [{"physicalLocation": place}],
+        "partialFingerprints": {"assaydInput/v1": f"{result['input_digest']}:{rule}"},
+        "properties": {"attempt_id": result["attempt_id"]},
+    }
+
+
+def _attribute(value: object) -> str:
+    return quoteattr(_legal(str(value)))
+
+
+def _legal(text: str) -> str:
+    return _ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,0 +1,216 @@
+"""The screen that asks what is wanted: words, and what comes with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+from rich.markup import escape
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Button, Footer, Select, Static, TextArea
+
+from assayd.errors import AssaydError, RequestError
+from assayd_client.cli.generate import Given, read_context
+from assayd_client.cli.screens.fields import (
+    CONTEXT,
+    DATABASE,
+    FIELDS,
+    INTENT,
+    OPTION,
+    PROVIDER,
+    databases,
+    entered,
+    expanded,
+    field_of,
+    others,
+)
+from assayd_client.cli.screens.session import Asked, Offered
+from assayd_client.cli.terminal import plain, shorten
+
+LABEL_CHARS = 70
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entered:
+    """What was asked for, and the fields as they were filled in."""
+
+    asked: Asked
+    given: Given
+
+
+class Asking(Screen[Entered | None]):
+    """Ask for words and context; None when the person leaves.
+
+    Args:
+        asked: what is known of the request.
+        given: what the fields are filled with.
+        offered: what the kind takes, and who can write it.
+        trouble: why an earlier request was refused.
+        typed: keys that were pressed before there was a field.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+g", "go", "Generate"),
+        Binding("escape", "leave", "Leave"),
+        # Before the field has it: else keys that follow quickly still come into the field that is left.
+        Binding("tab", "app.focus_next", show=False, priority=True),
+        Binding("shift+tab", "app.focus_previous", show=False, priority=True),
+    ]
+    AUTO_FOCUS = f"#{INTENT}"
+
+    def __init__(
+        self,
+        asked: Asked,
+        given: Given,
+        *,
+        offered: Offered,
+        trouble: AssaydError | None = None,
+        typed: str = "",
+    ) -> None:
+        super().__init__()
+        self._asked, self._given, self._trouble = asked, given, trouble
+        self._offered, self._typed = offered, typed
+
+    def compose(self) -> ComposeResult:
+        """Make the fields, as far as they are known filled in."""
+        takes, filled = self._offered.context, entered(self._given)
+        yield Static(id="trouble", markup=False)
+        with VerticalScroll(can_focus=False):
+            question = f"What should this {self._asked.kind} do?"
+            yield _titled(TextArea(self._asked.intent, id=INTENT, classes="words"), question)
+            for field in FIELDS:
+                if field.key in takes or filled[field.name]:
+                    text = "\n".join(filled[field.name])
+                    yield _titled(TextArea(text, id=field.name, classes="few"), field.label)
+            if DATABASE in takes or self._given.database:
+                yield _titled(_database(self._given.database), "Database")
+            further = others(takes)
+            if further or filled[OPTION]:
+                area = TextArea("\n".join(filled[OPTION]), id=OPTION, classes="few")
+                yield _titled(area, f"More, one KEY=VALUE per line: {', '.join(further)}")
+            with Horizontal(id="last"):
+                yield _titled(_provider(self._asked.provider, self._offered.writers), "Provider")
+                yield Button("Generate", id="go", variant="primary")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Say what was wrong before, and go on with what is typed already."""
+        if self._trouble is not None:
+            self.tell(self._trouble)
+        self.type("")
+
+    def type(self, text: str) -> None:
+        """Take text that was typed while no field had the focus."""
+        self._typed += text
+        for area in self.query(f"#{INTENT}").results(TextArea):
+            area.move_cursor(area.document.end)
+            area.insert(self._typed)
+            self._typed = ""
+
+    def on_button_pressed(self) -> None:
+        """Go on, as the key does."""
+        self.action_go()
+
+    def action_go(self) -> None:
+        """Give what was asked for; what cannot be read is said and stays."""
+        try:
+            self.dismiss(self._read())
+        except AssaydError as problem:
+            self.tell(problem)
+
+    def action_leave(self) -> None:
+        """Leave without asking for anything."""
+        self.dismiss(None)
+
+    def tell(self, trouble: AssaydError) -> None:
+        """Say at the top what is wrong, and lead to the field that it is about."""
+        self.query_one("#trouble", Static).update(plain(trouble.message))
+        shown = [*self.query("TextArea, Select").results(Widget)]
+        wrong = field_of(trouble.field)
+        if wrong == CONTEXT:
+            wrong = next((field.id for field in shown if field.id != INTENT), None)
+        for field in shown:
+            field.set_class(field.id == wrong, "wrong")
+            field.border_subtitle = "correct this" if field.id == wrong else ""
+            if field.id == wrong:
+                field.focus()
+
+    def on_key(self, event: events.Key) -> None:
+        """Give the words what was typed before they had the focus: no field has taken it."""
+        early = self.focused is None or self.focused.id == INTENT
+        if early and event.is_printable and event.character:
+            event.stop()
+            self.type(event.character)
+
+    def _read(self) -> Entered:
+        intent = self.query_one(f"#{INTENT}", TextArea).text.strip()
+        inputs = self._lines("input")
+        given = replace(
+            self._given,
+            sample_paths=self._lines("sample_path"),
+            files=[Path(each) for each in self._lines("file")],
+            database=self._chosen_path(),
+            examples=self._lines("example"),
+            inputs=Path(inputs[0]) if inputs else None,
+            options=self._lines(OPTION),
+        )
+        if not intent:
+            raise RequestError("intent.empty", "say in words what it should do", field=INTENT)
+        context = read_context(self._asked.kind, replace(given, sample_paths=expanded(given.sample_paths)))
+        provider = self._chosen(PROVIDER)
+        if provider is None and len(self._offered.writers) > 1:
+            raise RequestError("generation.provider", "choose a provider", field=PROVIDER)
+        return Entered(
+            asked=replace(self._asked, intent=intent, context=context, provider=provider), given=given
+        )
+
+    def _chosen_path(self) -> Path | None:
+        chosen = self._chosen(DATABASE)
+        return None if chosen is None else Path(chosen)
+
+    def _chosen(self, field: str) -> str | None:
+        values = (each.value for each in self.query(f"#{field}").results(Select))
+        return next((value for value in values if isinstance(value, str)), None)
+
+    def _lines(self, field: str) -> list[str]:
+        areas = self.query(f"#{field}").results(TextArea)  # none, where the kind takes no such thing
+        lines = [each.strip() for area in areas for each in area.text.splitlines()]
+        return [each for each in lines if each]
+
+
+def _titled(field: Widget, label: str) -> Widget:
+    """Put the question into a field's border."""
+    field.border_title = escape(shorten(label, LABEL_CHARS))
+    return field
+
+
+def _database(chosen: Path | None) -> Select[str]:
+    offered = databases(Path())
+    if chosen is not None and str(chosen) not in {path for _, path in offered}:
+        offered.append((plain(str(chosen)), str(chosen)))
+    return Select(
+        offered,
+        id=DATABASE,
+        prompt="none",
+        compact=True,
+        value=str(chosen) if chosen is not None else Select.NULL,
+    )
+
+
+def _provider(chosen: str | None, writers: tuple[str, ...]) -> Select[str]:
+    """Offer who can write; who was named and cannot is left to the daemon to refuse."""
+    names = [*writers, *([chosen] if chosen is not None and chosen not in writers else [])]
+    only = names[0] if len(names) == 1 else Select.NULL
+    return Select(
+        [(plain(name), name) for name in names],
+        id=PROVIDER,
+        compact=True,
+        prompt="choose" if names else "none is configured: see repair.providers",
+        value=chosen if chosen is not None else only,
+    )

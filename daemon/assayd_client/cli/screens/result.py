@@ -1,0 +1,222 @@
+"""The screen of what came about: code, previews, warnings, what failed, and what to do now."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult, SuspendNotSupported
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import Screen
+from textual.widgets import Footer, Static
+
+from assayd.errors import AssaydError, RequestError
+from assayd_client.cli.artifacts import safe_name
+from assayd_client.cli.screens.dialogs import Line
+from assayd_client.cli.screens.naming import Wanted, name_problem
+from assayd_client.cli.screens.session import Outcome, Session, sources
+from assayd_client.cli.screens.shown import result
+from assayd_client.cli.screens.watching import Begin
+from assayd_client.cli.terminal import plain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """Rules that a person has accepted: their name, their text as YAML, and the file that they go to."""
+
+    name: str
+    text: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What a person wants after a result.
+
+    Attributes:
+        begin: what is watched next; None when the person is done.
+        approved: name and version of what was approved.
+        rules: the rules that were taken in the place of code.
+        back: whether the person wants the validated result from before.
+    """
+
+    begin: Begin | None = None
+    approved: str | None = None
+    rules: Rules | None = None
+    back: bool = False
+
+
+class Result(Screen[Step]):
+    """Show an outcome; give what the person wants next."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "approve", "Approve"),
+        Binding("e", "edit", "Edit"),
+        Binding("r", "regenerate", "Regenerate"),
+        Binding("h", "hint", "Hint"),
+        Binding("y", "take_rules", "Use YAML"),
+        Binding("b", "back", "Earlier pass"),
+        Binding("escape", "leave", "Leave"),
+    ]
+
+    def __init__(
+        self,
+        session: Session,
+        outcome: Outcome,
+        *,
+        wanted: Wanted,
+        regenerate: Begin | None,
+        trouble: str = "",
+        has_earlier: bool = False,
+    ) -> None:
+        super().__init__()
+        self._session, self._outcome = session, outcome
+        self._wanted, self._regenerate, self._trouble = wanted, regenerate, trouble
+        self._has_earlier = has_earlier
+
+    def compose(self) -> ComposeResult:
+        """Make the result, a line for troubles, and the keys."""
+        with VerticalScroll():
+            yield Static(result(self._outcome), id="result")
+        yield Static(plain(self._trouble), id="trouble", markup=False)
+        yield Footer()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer only what can be done with this outcome."""
+        offered = {
+            "approve": self._outcome.validated,
+            "edit": bool(sources(self._outcome)),
+            "regenerate": self._regenerate is not None,
+            "hint": self._outcome.generation_id is not None or not self._outcome.validated,
+            "take_rules": self._outcome.offer is not None,
+            "back": self._has_earlier,
+        }
+        return offered.get(action, True)
+
+    @work
+    async def action_approve(self) -> None:
+        """Approve it under a name."""
+        dialog = Line(
+            "Approve it under which name?",
+            does="Approve",
+            value=self._wanted.name,
+            most=64,
+            check=name_problem,
+        )
+        name = await self.app.push_screen_wait(dialog)
+        if name is not None:
+            self._wanted = replace(self._wanted, name=name)
+            self.approve(name)
+
+    @work(thread=True)
+    def approve(self, name: str) -> None:
+        """Ask the daemon to put it under a name."""
+        try:
+            approved = self._session.approve(self._outcome, name)
+        except AssaydError as problem:
+            self.app.call_from_thread(self.tell, problem.message)
+        else:
+            self.app.call_from_thread(self.dismiss, Step(approved=approved))
+
+    def action_edit(self) -> None:
+        """Have it edited in the person's own editor, and validated again."""
+        before = sources(self._outcome)
+        try:
+            with self.app.suspend():
+                after = edited(before)
+        except SuspendNotSupported:
+            self.tell("this terminal cannot be left to an editor")
+        except RequestError as problem:
+            self.tell(problem.message)
+        else:
+            if after == before:
+                self.tell("nothing was changed")
+            else:
+                self.dismiss(Step(begin=partial(self._session.submit, self._outcome, after)))
+
+    def action_regenerate(self) -> None:
+        """Begin anew with the same words."""
+        self.dismiss(Step(begin=self._regenerate))
+
+    @work
+    async def action_hint(self) -> None:
+        """Go on with a hint."""
+        hint = await self.app.push_screen_wait(Line("What should be better?", does="Send"))
+        if hint is not None:
+            self.dismiss(Step(begin=partial(self._session.hint, self._outcome, hint)))
+
+    @work
+    async def action_take_rules(self) -> None:
+        """Take the rules that are offered in the place of code, under a name."""
+        if self._outcome.offer is None:
+            return
+        question = "Use the rules under which name?"
+        if self._wanted.out is None:
+            question += " They are written to NAME.yaml here."
+        check = name_problem if self._wanted.out is not None else _file_problem
+        dialog = Line(question, does="Accept", value=self._wanted.name, most=64, check=check)
+        name = await self.app.push_screen_wait(dialog)
+        if name is not None:
+            self.accept(self._outcome.offer[0], name)
+
+    @work(thread=True)
+    def accept(self, repair_id: str, name: str) -> None:
+        """Tell the daemon that the rules are wanted."""
+        try:
+            text = self._session.accept(repair_id)
+        except AssaydError as problem:
+            self.app.call_from_thread(self.tell, problem.message)
+        else:
+            rules = Rules(name=name, text=text, path=self._wanted.out or rules_file(name))
+            self.app.call_from_thread(self.dismiss, Step(rules=rules))
+
+    def action_back(self) -> None:
+        """Go back to the validated result from before."""
+        self.dismiss(Step(back=True))
+
+    def action_leave(self) -> None:
+        """Leave it as it is."""
+        self.dismiss(Step())
+
+    def tell(self, trouble: str) -> None:
+        """Say what went wrong, below the result."""
+        self.query_one("#trouble", Static).update(plain(trouble))
+
+
+def rules_file(name: str) -> Path:
+    """Return the file that rules go to unless another is named."""
+    return Path(f"{name}.yaml")
+
+
+def _file_problem(name: str) -> str:
+    exists = f"{rules_file(name)} exists already; use another name, or --out."
+    return name_problem(name) or (exists if rules_file(name).exists() else "")
+
+
+def edited(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return texts as a person's editor leaves them.
+
+    Raises: RequestError ``editor.failed``.
+    """
+    editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    with tempfile.TemporaryDirectory(prefix="assay-") as folder:
+        paths = {name: Path(folder, safe_name(name) if name else "code.py") for name in texts}
+        for name, path in paths.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(texts[name], encoding="utf-8")
+        try:
+            done = subprocess.run([*editor, *map(str, paths.values())], check=False)
+            if done.returncode != 0:
+                raise RequestError("editor.failed", f"{editor[0]} ended with {done.returncode}")
+            return {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
+        except (OSError, UnicodeDecodeError) as problem:
+            raise RequestError("editor.failed", f"{editor[0]}: {problem}") from problem

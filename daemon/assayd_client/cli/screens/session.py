@@ -1,0 +1,286 @@
+"""What the screens ask of the daemon, over the public API alone; each call blocks, from any thread."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+
+from assayd.errors import RequestError
+from assayd_client import Conflict, Document, PlainClient, StreamEvent, Target
+from assayd_client.cli.generate import texts_of
+
+WAIT_S = 60.0
+RECENT = 100
+"""Generations among which the one of an attempt is looked for."""
+PASSED_ON = ("kind", "policy", "overrides", "labels", "intent")
+"""What an edited submission keeps of the one before, beside its payload."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request in words, as `POST /v1/generations` takes it."""
+
+    kind: str
+    intent: str
+    context: Mapping[str, object] = field(default_factory=dict)
+    policy: str | None = None
+    provider: str | None = None
+    max_attempts: int | None = None
+    labels: Mapping[str, str] | None = None
+    webhook: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offered:
+    """What a kind takes with the words, and which providers can write it."""
+
+    context: frozenset[str] = frozenset()
+    writers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """What leads to an attempt: a generation, a repair, or a single submission that was edited.
+
+    `generation_id` is the generation that a repair or an edited submission goes back to.
+    """
+
+    id: str
+    form: str
+    most: int = 1
+    generation_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came about, and what may be done with it.
+
+    Attributes:
+        attempt: the last attempt that was run; None where no answer was a submission.
+        submission: what was submitted in it.
+        told: how the chain ended, in a sentence; empty for a single attempt.
+        diff: what the last answer changed.
+        generation_id: of the generation that it belongs to.
+        offer: id of the repair that offers rules in the place of code, and the offer.
+    """
+
+    attempt: Document | None = None
+    submission: Document | None = None
+    told: str = ""
+    diff: str | None = None
+    generation_id: str | None = None
+    offer: tuple[str, Document] | None = None
+
+    @property
+    def intent(self) -> str:
+        """Return what was asked for, in words; empty where nothing was."""
+        return str((self.submission or {}).get("intent") or "")
+
+    @property
+    def validated(self) -> bool:
+        """Return whether it can be approved."""
+        return self.attempt is not None and self.attempt["verdict"] == "validated"
+
+
+class Session:
+    """One person's way from words, or from an attempt, to something approved.
+
+    Args:
+        daemon: where it is asked; None for the usual one.
+        provider: who writes, where a hint begins a repair.
+    """
+
+    def __init__(self, daemon: Target, *, provider: str | None = None) -> None:
+        self._daemon = daemon
+        self._provider = provider
+
+    def offered(self, kind: str) -> Offered:
+        """Return what may come with the words, by a kind, and who can write it. Raises: ClientError."""
+        with PlainClient(self._daemon) as client:
+            found = client.kind(kind)
+        schema = found["context_schema"] or {}
+        return Offered(context=frozenset(schema.get("properties", {})), writers=tuple(found["writers"]))
+
+    def known(self, attempt_id: str) -> Chain:
+        """Return an attempt as a chain, with the generation that it is of, if it is a recent one."""
+        with PlainClient(self._daemon) as client:
+            made = client.generations(limit=RECENT)["generations"]
+        of_it = (one["id"] for one in made if attempt_id in {each["attempt_id"] for each in one["attempts"]})
+        return Chain(id=attempt_id, form="attempt", generation_id=next(of_it, None))
+
+    def again(self, generation_id: str) -> Chain:
+        """Ask for the same as a generation was asked for. Raises: ClientError."""
+        with PlainClient(self._daemon) as client:
+            made = client.generation(generation_id)
+        kept = {each.name: made[each.name] for each in fields(Asked)}
+        return self.begin(Asked(**kept))
+
+    def begin(self, asked: Asked) -> Chain:
+        """Ask for code in words. Raises: ClientError."""
+        self._provider = asked.provider
+        with PlainClient(self._daemon) as client:
+            made = client.generate(
+                kind=asked.kind,
+                intent=asked.intent,
+                context=dict(asked.context),
+                policy=asked.policy,
+                provider=asked.provider,
+                max_attempts=asked.max_attempts,
+                labels=dict(asked.labels) if asked.labels else None,
+                webhook=asked.webhook,
+            )
+        return Chain(id=made["id"], form="generation", most=made["max_attempts"])
+
+    def follow(self, chain: Chain) -> Iterator[StreamEvent]:
+        """Follow a chain to its end; its events are those of a generation, repair or attempt."""
+        with PlainClient(self._daemon) as client:
+            if chain.form == "generation":
+                yield from client.generation_events(chain.id)
+            elif chain.form == "repair":
+                yield from client.repair_events(chain.id)
+            else:
+                yield from client.events(chain.id)
+
+    def events(self, attempt_id: str) -> Iterator[StreamEvent]:
+        """Follow one attempt of a chain."""
+        return self.follow(Chain(id=attempt_id, form="attempt"))
+
+    def failure_of(self, attempt_id: str) -> str:
+        """Return the first error of a finished attempt, in a line; empty where none is kept.
+
+        Raises: ClientError.
+        """
+        with PlainClient(self._daemon) as client:
+            report = client.attempt(attempt_id)["report"] or {}
+        errors = (one for one in report.get("findings", ()) if one["severity"] == "error")
+        first = next(errors, None)
+        if first is None:
+            return ""
+        line = f"line {first['line']}: " if first["line"] else ""
+        return f"{line}{first['message']}"
+
+    def cancel(self, chain: Chain) -> None:
+        """Cancel a chain, unless it has ended meanwhile."""
+        with PlainClient(self._daemon) as client:
+            verbs = {"generation": client.cancel_generation, "repair": client.cancel_repair}
+            try:
+                verbs.get(chain.form, client.cancel)(chain.id)
+            except Conflict:
+                return
+
+    def outcome(self, chain: Chain) -> Outcome:
+        """Return what a chain came to. Raises: ClientError."""
+        with PlainClient(self._daemon) as client:
+            if chain.form == "attempt":
+                return outcome_of_attempt(client, chain.id, generation_id=chain.generation_id)
+            ended = _state(client, chain)
+            ran = [one for one in ended["attempts"] if one["attempt_id"]]
+            last = ran[-1]["attempt_id"] if ran else ended["attempt_id"]
+            detail = f": {ended['detail']}" if ended.get("detail") else ""
+            return outcome_of_attempt(
+                client,
+                last,
+                told=f"{ended['outcome'] or ended['state']}{detail}",
+                diff=ended["attempts"][-1]["diff"] if len(ended["attempts"]) > 1 else None,
+                generation_id=chain.id if chain.form == "generation" else chain.generation_id,
+            )
+
+    def hint(self, outcome: Outcome, hint: str) -> Chain:
+        """Go on with a hint: with the generation, or with a repair of a failed attempt.
+
+        Raises: RequestError ``hint.validated``, for a validated attempt of no generation; ClientError.
+        """
+        with PlainClient(self._daemon) as client:
+            if outcome.generation_id is not None:
+                last = outcome.attempt["id"] if outcome.attempt is not None else None
+                made = client.hint_generation(outcome.generation_id, hint, attempt_id=last)
+                return Chain(id=made["id"], form="generation", most=made["max_attempts"])
+            if outcome.attempt is None or outcome.validated:
+                message = "a hint needs a generation, or an attempt that failed; edit it instead"
+                raise RequestError("hint.validated", message)
+            made = client.repair(outcome.attempt["id"], hint=hint, provider=self._provider)
+            return Chain(id=made["id"], form="repair", most=made["max_attempts"])
+
+    def submit(self, outcome: Outcome, texts: Mapping[str, str]) -> Chain:
+        """Have an edited submission validated. Raises: RequestError ``edit.unreadable``; ClientError."""
+        before = outcome.submission or {}
+        kept = {name: before[name] for name in PASSED_ON if before.get(name)}
+        parent = {"parent_id": outcome.attempt["id"]} if outcome.attempt is not None else {}
+        with PlainClient(self._daemon) as client:
+            made = client.submit({**kept, **parent, "payload": with_texts(before["payload"], texts)})
+        return Chain(id=made["id"], form="attempt", generation_id=outcome.generation_id)
+
+    def approve(self, outcome: Outcome, name: str) -> str:
+        """Approve a validated attempt; return name and version. Raises: ClientError."""
+        with PlainClient(self._daemon) as client:
+            entry = client.approve(outcome.attempt["id"] if outcome.attempt is not None else "", name)
+        return f"{entry['name']}@{entry['version']}"
+
+    def accept(self, repair_id: str) -> str:
+        """Take the rules that a repair offers; return them. Raises: ClientError."""
+        with PlainClient(self._daemon) as client:
+            return str(client.accept_fallback(repair_id)["fallback"]["rules"])
+
+
+def with_texts(payload: Document, texts: Mapping[str, str]) -> Document:
+    """Return a payload with other texts, named as `texts_of` names them.
+
+    Raises: RequestError ``edit.unreadable``, when the manifest is no JSON.
+    """
+    if "" in texts:
+        return {**payload, ("code" if "code" in payload else "text"): texts[""]}
+    if "steps" in payload:
+        steps = zip(payload["steps"], texts.values(), strict=True)
+        return {**payload, "steps": [{**step, "content": text} for step, text in steps]}
+    changed = {**payload, "files": {**payload.get("files", {}), **texts}}
+    manifest = changed["files"].pop("manifest.json", None)
+    if manifest is not None and payload.get("manifest"):
+        try:
+            changed["manifest"] = json.loads(manifest)
+        except ValueError as problem:
+            raise RequestError("edit.unreadable", f"manifest.json is no JSON: {problem}") from problem
+    return changed
+
+
+def _state(client: PlainClient, chain: Chain) -> Document:
+    found: Document = (
+        client.generation(chain.id) if chain.form == "generation" else client.repair_state(chain.id)
+    )
+    return found
+
+
+def outcome_of_attempt(
+    client: PlainClient,
+    attempt_id: str | None,
+    *,
+    told: str = "",
+    diff: str | None = None,
+    generation_id: str | None = None,
+) -> Outcome:
+    """Return an attempt as an outcome, once it has ended. Raises: ClientError."""
+    if attempt_id is None:
+        return Outcome(told=told, generation_id=generation_id)
+    attempt = client.attempt(attempt_id)
+    while attempt["state"] != "finished":  # a generation ends before the attempt that was cancelled with it
+        attempt = client.attempt(attempt_id, wait_s=WAIT_S)
+    names = [one["name"] for one in attempt["artifacts"] or () if one["name"].startswith("submission_")]
+    submission = json.loads(client.artifact(attempt_id, names[0])) if names else None
+    offer = None
+    if attempt["verdict"] == "failed":
+        for repair in client.repairs_of(attempt_id)["repairs"]:
+            state = client.repair_state(repair["id"])
+            offer = (state["id"], state["fallback"]) if state["fallback"] else offer
+    return Outcome(
+        attempt=attempt,
+        submission=submission,
+        told=told,
+        diff=diff,
+        generation_id=generation_id,
+        offer=offer,
+    )
+
+
+def sources(outcome: Outcome) -> dict[str, str]:
+    """Return the texts of what was submitted, by name; a single one has no name."""
+    return texts_of(outcome.submission) if outcome.submission is not None else {}

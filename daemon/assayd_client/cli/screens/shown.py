@@ -1,0 +1,64 @@
+"""What the screens show, as rich's renderables; whatever came from outside is plain text in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from rich.console import Group, RenderableType
+from rich.rule import Rule
+from rich.syntax import Syntax
+from rich.text import Text
+
+from assayd_client.cli.fallback import described
+from assayd_client.cli.kinds import command_line_of
+from assayd_client.cli.report import render
+from assayd_client.cli.screen import StyledLine
+from assayd_client.cli.screens.session import Outcome, sources
+from assayd_client.cli.terminal import plain
+
+SHOWN_WIDTH = 76
+"""Columns of a source line in a report: what the narrowest terminal leaves."""
+LEXERS = {".py": "python", ".sh": "bash", ".sql": "sql", ".json": "json"}
+
+
+def styled(lines: Iterable[StyledLine]) -> Text:
+    """Return lines of a report as one text."""
+    rows = [Text.assemble(*((part, style) for part, style in each.parts)) for each in lines]
+    return Text("\n").join(rows)
+
+
+def code_of(outcome: Outcome) -> Iterator[RenderableType]:
+    """Return each text that was submitted, highlighted, with its line numbers."""
+    kind = outcome.submission["kind"] if outcome.submission is not None else ""
+    for name, text in sources(outcome).items():
+        suffix = name[name.rfind(".") :] if "." in name else ""
+        lexer = LEXERS.get(suffix, "text") if name else command_line_of(kind).language
+        yield Rule(Text(plain(name) or "Code"), align="left", style="dim")
+        yield Syntax(
+            plain(text.rstrip("\n")),
+            lexer,
+            theme="ansi_dark",
+            line_numbers=True,
+            word_wrap=True,
+            background_color="default",
+        )
+
+
+def result(outcome: Outcome) -> RenderableType:
+    """Return all that is known of an outcome: report, code, change, offer."""
+    parts: list[RenderableType] = []
+    if outcome.told:
+        parts.append(Text(f"Ended: {plain(outcome.told)}"))
+    if outcome.attempt is not None:
+        parts.append(styled(render(outcome.attempt, width=SHOWN_WIDTH, verdict_last=False)))
+    else:
+        parts.append(Text("No answer was a submission."))
+    parts += code_of(outcome)
+    if outcome.diff:
+        parts += [Rule(Text("Changed by the last answer"), align="left", style="dim")]
+        parts += [
+            Syntax(plain(outcome.diff), "diff", theme="ansi_dark", word_wrap=True, background_color="default")
+        ]
+    if outcome.offer is not None:
+        parts.append(Text("\n".join(plain(each) for each in described(*outcome.offer))))
+    return Group(*parts)

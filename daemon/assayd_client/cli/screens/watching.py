@@ -1,0 +1,168 @@
+"""The screen on which code comes about: which answer, its stages as they pass, and how far the run is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from time import monotonic
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import Screen
+from textual.widgets import Footer, Static
+
+from assayd.errors import AssaydError
+from assayd_client import Document, StreamEvent
+from assayd_client.cli.progress import ProgressView
+from assayd_client.cli.screen import StyledLine, line
+from assayd_client.cli.screens.session import Chain, Outcome, Session
+from assayd_client.cli.screens.shown import styled
+from assayd_client.cli.terminal import plain, shorten
+
+TICK_S = 0.5
+STREAMED_CHARS = 4000
+STREAMED_LINES = 14
+STREAMED_COLUMNS = 74
+"""Of an answer that is under way: its end."""
+Begin = Callable[[], Chain]
+"""Asks the daemon for what is then watched."""
+
+
+class Watching(Screen[Outcome | AssaydError]):
+    """Watch a chain to its end; give what came of it, or why nothing could."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel")]
+
+    def __init__(self, session: Session, begin: Begin, *, kind: str) -> None:
+        super().__init__()
+        self._session, self._begin, self._kind = session, begin, kind
+        self._chain: Chain | None = None
+        self._cancelled = False
+        self._answers: list[Document] = []
+        self._attempt: str | None = None
+        self._failures: dict[str, str] = {}
+        self._progress = ProgressView(kind)
+        self._heard = ""
+        self._began = monotonic()
+
+    def compose(self) -> ComposeResult:
+        """Make the one pane, and the keys below it."""
+        with VerticalScroll():
+            yield Static(id="progress")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Begin, and let the clock run."""
+        self.set_interval(TICK_S, self.show)
+        self.show()
+        self.follow()
+
+    @work(thread=True)
+    def follow(self) -> None:
+        """Follow the chain in a thread of its own, up to what came of it."""
+        came: Outcome | AssaydError
+        try:
+            self._chain = self._begin()
+            if self._cancelled:
+                self._session.cancel(self._chain)
+            for event in self._session.follow(self._chain):
+                self.app.call_from_thread(self.apply, event)
+            came = self._session.outcome(self._chain)
+        except AssaydError as problem:
+            came = problem
+        self.app.call_from_thread(self.dismiss, came)
+
+    @work(thread=True)
+    def look(self, attempt_id: str) -> None:
+        """Follow one attempt of the chain in a thread of its own; its display alone is lost with it."""
+        try:
+            for event in self._session.events(attempt_id):
+                self.app.call_from_thread(self.apply_to, attempt_id, event)
+        except AssaydError:
+            return
+
+    @work(thread=True)
+    def learn(self, attempt_id: str) -> None:
+        """Ask what an attempt failed of; without an answer its line has the verdict alone."""
+        try:
+            failure = self._session.failure_of(attempt_id)
+        except AssaydError:
+            return
+        self.app.call_from_thread(self.failed, attempt_id, failure)
+
+    def failed(self, attempt_id: str, failure: str) -> None:
+        """Take in what an attempt failed of."""
+        self._failures[attempt_id] = failure
+        self.show()
+
+    @work(thread=True)
+    def action_cancel(self) -> None:
+        """Cancel the chain; its end comes as an event."""
+        self._cancelled = True
+        if self._chain is not None:
+            self._session.cancel(self._chain)
+
+    def apply(self, event: StreamEvent) -> None:
+        """Take in an event of the chain."""
+        if self._chain is not None and self._chain.form == "attempt":
+            self._progress.apply(event)
+        elif event.kind == "answer":
+            self._heard = event.body["text"] if event.body["anew"] else self._heard + event.body["text"]
+        elif event.kind != "stage":
+            self._heard = ""
+            self._answers = event.body.get("attempts", self._answers)
+            for one in self._answers:
+                if one["verdict"] == "failed" and one["attempt_id"] not in self._failures:
+                    self._failures[one["attempt_id"]] = ""
+                    self.learn(one["attempt_id"])
+            ran = [one["attempt_id"] for one in self._answers if one["attempt_id"]]
+            if ran and ran[-1] != self._attempt:
+                self._attempt, self._progress = ran[-1], ProgressView(self._kind)
+                self.look(ran[-1])
+        self.show()
+
+    def apply_to(self, attempt_id: str, event: StreamEvent) -> None:
+        """Take in an event of an attempt, if it still is the newest."""
+        if attempt_id == self._attempt:
+            self._progress.apply(event)
+            self.show()
+
+    def show(self) -> None:
+        """Show where it stands."""
+        self.query_one("#progress", Static).update(styled(self._lines()))
+
+    def _lines(self) -> Iterator[StyledLine]:
+        took = f"{monotonic() - self._began:.0f} s"
+        if self._chain is None or self._chain.form == "attempt":
+            yield line(("Validating", "bold"), f"  {took}")
+            yield from self._progress.lines()
+            return
+        under_way = bool(self._answers) and self._answers[-1]["verdict"] is None
+        number = len(self._answers) + (0 if under_way else 1)
+        yield line(
+            ("Generating", "bold"), f"  attempt {min(number, self._chain.most)} of {self._chain.most}  {took}"
+        )
+        for one in self._answers[: -1 if under_way else None]:
+            yield from self._answered(one)
+        if under_way:
+            yield from self._progress.lines()
+        else:
+            yield line(("▸ ", "cyan"), "waiting for an answer" if not self._heard else "an answer comes")
+            yield from (line(f"  {each}") for each in streamed(self._heard))
+
+    def _answered(self, one: Document) -> Iterator[StyledLine]:
+        """Tell what became of an answer, and what its writer said of it."""
+        verdict = one["verdict"] or ("tried before" if one["duplicate"] else "no submission")
+        unfit = one["original_error"] if one["attempt_id"] is None and not one["duplicate"] else ""
+        failure = self._failures.get(one["attempt_id"] or "", unfit)
+        yield line(shorten(f"{one['number']}. {verdict}{': ' if failure else ''}{failure}", STREAMED_COLUMNS))
+        yield line(("   reason: " + shorten(one["fix_reason"], STREAMED_COLUMNS - 11), "dim"))
+
+
+def streamed(heard: str) -> list[str]:
+    """Return the end of an answer that is under way: the lines of its texts as they will be."""
+    shown = plain(heard[-STREAMED_CHARS:]).replace("\\n", "\n").replace('\\"', '"').replace("\\\\", "\\")
+    lines = shown.split("\n")[-STREAMED_LINES:]
+    return [each if len(each) <= STREAMED_COLUMNS else each[: STREAMED_COLUMNS - 1] + "…" for each in lines]

@@ -1,0 +1,173 @@
+"""From words, or from an attempt, to something approved: the screens one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from textual import events, work
+from textual.app import App
+
+from assayd.errors import AssaydError
+from assayd_client.cli.exits import CANCELLED, FAILED, VALIDATED
+from assayd_client.cli.generate import Given
+from assayd_client.cli.screens.asking import Asking
+from assayd_client.cli.screens.naming import Wanted, proposed_name
+from assayd_client.cli.screens.result import Result, Rules, Step
+from assayd_client.cli.screens.session import Asked, Offered, Outcome, Session
+from assayd_client.cli.screens.watching import Begin, Watching
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How it came out.
+
+    Attributes:
+        code: exit code.
+        approved: name and version, where something was approved.
+        rules: what was accepted in the place of code.
+        outcome: what was shown last.
+    """
+
+    code: int
+    approved: str | None = None
+    rules: Rules | None = None
+    outcome: Outcome | None = None
+
+
+class Wizard(App[Ended]):
+    """The screens of `assay generate` and `assay review`.
+
+    Args:
+        asked: what is known of the request; None to look at an attempt.
+        given: what the command line gave with it.
+        reviewed: an attempt to begin with.
+        name: what it is to be approved under; empty to propose one.
+        out: where it is to be written.
+    """
+
+    CSS = """
+    Screen { padding: 0 1; }
+    #trouble { height: auto; max-height: 3; color: $text-error; }
+    TextArea, Select { border: round $foreground 50%; padding: 0 1; }
+    TextArea:focus, Select:focus { border: round $primary; }
+    .wrong, .wrong:focus { border: round $text-error; border-subtitle-color: $text-error; }
+    .words { height: 5; } .few { height: 4; }
+    #last { height: 3; } #last Select { width: 1fr; height: 3; } #last Button { margin-left: 1; }
+    #database { height: 3; }
+    .dialog { height: auto; border: round $foreground; padding: 0 1; margin: 4 2; }
+    """
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        asked: Asked | None = None,
+        given: Given | None = None,
+        reviewed: str | None = None,
+        name: str = "",
+        out: Path | None = None,
+    ) -> None:
+        super().__init__(ansi_color=True)
+        self.theme = "ansi-dark"
+        self.title = "assay"
+        self._session, self._asked, self._given = session, asked, given
+        self._reviewed, self._wanted, self._out = reviewed, name, out
+        self._trouble: AssaydError | None = None
+        self._typed = ""
+        self._outcome: Outcome | None = None
+        self._earlier: Outcome | None = None
+
+    def on_mount(self) -> None:
+        """Begin with the first screen."""
+        self.go()
+
+    @work
+    async def go(self) -> None:
+        """Show screen after screen, until the person is done."""
+        begin: Begin | None = None if self._reviewed is None else partial(self._session.known, self._reviewed)
+        while (begin := begin or await self._words()) is not None:
+            came = await self.push_screen_wait(Watching(self._session, begin, kind=self._kind))
+            self._trouble = came if isinstance(came, AssaydError) else None
+            if isinstance(came, Outcome):
+                passed = self._outcome is not None and self._outcome.validated
+                self._earlier = self._outcome if passed else self._earlier
+                self._outcome = came
+            begin = None
+            if self._outcome is None and self._asked is None:
+                self.exit(Ended(code=FAILED), return_code=FAILED, message=_told(self._trouble))
+                return
+            while self._outcome is not None and begin is None:
+                step = await self._shown(self._outcome)
+                if step.back and self._earlier is not None:
+                    other = self._outcome if self._outcome.validated else None
+                    self._outcome, self._earlier = self._earlier, other
+                elif step.begin is None:
+                    self._end(step, self._outcome)
+                    return
+                begin = step.begin
+        self.exit(Ended(code=CANCELLED))
+
+    def _end(self, step: Step, outcome: Outcome) -> None:
+        good = step.approved is not None or step.rules is not None or outcome.validated
+        code = VALIDATED if good else FAILED
+        self.exit(Ended(code=code, approved=step.approved, rules=step.rules, outcome=outcome))
+
+    async def _words(self) -> Begin | None:
+        """Ask for words, and return what asks the daemon; None when the person leaves."""
+        if self._asked is None or self._given is None:
+            return None
+        offered = await self._offered(self._asked.kind)
+        screen = Asking(self._asked, self._given, offered=offered, trouble=self._trouble, typed=self._typed)
+        self._typed = ""
+        entered = await self.push_screen_wait(screen)
+        if entered is None:
+            return None
+        self._asked, self._given = entered.asked, entered.given
+        return partial(self._session.begin, self._asked)
+
+    async def _offered(self, kind: str) -> Offered:
+        """Return what a kind takes with the words; what is wrong with that, the screen says."""
+        try:
+            return await asyncio.to_thread(self._session.offered, kind)
+        except AssaydError as problem:
+            self._trouble = self._trouble or problem
+            return Offered()
+
+    def on_key(self, event: events.Key) -> None:
+        """Keep what is typed while there is no screen yet: it is meant for the first field."""
+        if isinstance(self.screen, Asking):
+            self.screen.on_key(event)  # it was on its way to the screen before this one
+        elif len(self.screen_stack) == 1 and event.is_printable and event.character:
+            self._typed += event.character
+
+    async def _shown(self, outcome: Outcome) -> Step:
+        regenerate: Begin | None = None
+        if self._asked is not None:
+            regenerate = partial(self._session.begin, self._asked)
+        elif outcome.generation_id is not None:
+            regenerate = partial(self._session.again, outcome.generation_id)
+        screen = Result(
+            self._session,
+            outcome,
+            wanted=Wanted(name=self._wanted or proposed_name(outcome.intent, self._kind), out=self._out),
+            regenerate=regenerate,
+            trouble=_told(self._trouble),
+            has_earlier=self._earlier is not None,
+        )
+        self._trouble = None
+        return await self.push_screen_wait(screen)
+
+    @property
+    def _kind(self) -> str:
+        submission = self._outcome.submission if self._outcome is not None else None
+        if self._asked is not None:
+            return self._asked.kind
+        return str(submission["kind"]) if submission is not None else ""
+
+
+def _told(trouble: AssaydError | None) -> str:
+    return "" if trouble is None else trouble.message

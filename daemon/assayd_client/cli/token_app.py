@@ -1,0 +1,119 @@
+"""`assay token`: who may ask a gateway, and what. For operators."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, TextIO
+
+import typer
+
+from assayd.errors import RequestError
+from assayd_client import Document
+from assayd_client.cli.gateway import gateway_client
+
+token_app = typer.Typer(no_args_is_help=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+HEADS = ("id", "name", "tenant", "scopes", "node", "created", "last used", "revoked")
+
+
+@token_app.command("create")
+def create(
+    context: typer.Context,
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="What it is for, in lists and logs.")],
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", metavar="T", help="Whose it is; made where it is new.")
+    ] = None,
+    scopes: Annotated[
+        list[str] | None,
+        typer.Option("--scope", metavar="S", help="read, submit (the default; reads too) or operate."),
+    ] = None,
+    node: Annotated[
+        str | None,
+        typer.Option("--node", metavar="NAME", help="For the node of that name, and nothing else."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write it to a new file, mode 0600.")
+    ] = None,
+) -> None:
+    """Make a token, and print it this once."""
+    wanted: dict[str, object] = {"name": name, "scopes": scopes or (["node"] if node else ["submit"])}
+    wanted |= {"tenant": tenant or ("nodes" if node else "default"), "node": node}
+    with _opened(out) as file, gateway_client(context) as client:
+        made = client.create_token(**wanted)
+        print(made["token"], file=file)
+    whose = f"node {node}" if node else f"tenant {made['tenant']} (uid {made['tenant_id']})"
+    where = "it is shown this once" if out is None else f"in {out}"
+    print(f"Token {made['id']} {name!r} of {whose}: {', '.join(made['scopes'])}; {where}", file=sys.stderr)
+
+
+@token_app.command("list")
+def list_tokens(context: typer.Context, as_json: Json = False) -> None:
+    """List all tokens, without themselves."""
+    from assayd_client.cli.listing import print_table
+    from assayd_client.cli.terminal import out, print_json
+
+    with gateway_client(context) as client:
+        found = client.tokens()["tokens"]
+    if as_json:
+        print_json(found)
+    else:
+        print_table(out(), HEADS, [_row(token) for token in found])
+
+
+@token_app.command("revoke")
+def revoke(
+    context: typer.Context,
+    token: Annotated[str, typer.Argument(metavar="TOKEN", help="Its id, the beginning of it, or its name.")],
+) -> None:
+    """End a token, within seconds at every gateway."""
+    with gateway_client(context) as client:
+        gone = client.revoke_token(_find(client.tokens()["tokens"], token))
+    print(f"Revoked: {gone['id']} {gone['name']!r} of tenant {gone['tenant']}")
+
+
+def _find(tokens: list[Document], wanted: str) -> str:
+    """Return the id of the one token that is meant. Raises: RequestError ``token.unknown``."""
+    if exact := [token for token in tokens if token["id"] == wanted]:
+        return str(exact[0]["id"])
+    live = [token for token in tokens if token["revoked_at"] is None]
+    meant = [token["id"] for token in live if token["name"] == wanted or token["id"].startswith(wanted)]
+    if len(meant) != 1:
+        message = f"{len(meant)} tokens that are not revoked are called {wanted!r}, or begin so"
+        raise RequestError("token.unknown", f"{message}; `assay token list` shows their ids")
+    return str(meant[0])
+
+
+def _row(token: Document) -> list[str]:
+    times = (token["created_at"], token["last_used_at"], token["revoked_at"])
+    shown = ["" if at is None else at[:16] + "Z" for at in times]
+    return [
+        token["id"],
+        token["name"],
+        token["tenant"],
+        ", ".join(token["scopes"]),
+        token["node"] or "",
+        *shown,
+    ]
+
+
+@contextmanager
+def _opened(path: Path | None) -> Iterator[TextIO]:
+    """Open where a token goes, before there is one; a file is its owner's alone, and gone after a failure."""
+    if path is None:
+        yield sys.stdout
+        return
+    try:
+        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii")
+    except OSError as error:
+        raise RequestError("file.unwritable", f"--out {path}: {error.strerror}") from error
+    try:
+        with file:
+            yield file
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,183 @@
+"""`assay top`: what the daemon does at the moment, anew every few seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from assayd_client import Document, PlainClient
+from assayd_client.cli.amounts import duration
+from assayd_client.cli.listing import STYLES
+from assayd_client.cli.sample import MetricsSample, Span, read_sample, span
+from assayd_client.cli.terminal import plain
+
+MOST_SHOWN = 40
+STATES = ("running", "leasing", "checking", "judging")
+VERDICTS = ("validated", "failed", "error", "cancelled")
+CONTAINERS = ("idle", "starting", "leased", "removing", "stuck")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """All that one look at the daemon shows."""
+
+    at: datetime
+    span: Span
+    since_start: bool
+    attempts: Sequence[Document]
+
+
+class Watch:
+    """Looks at a daemon again and again; what is shown covers the time since the look before."""
+
+    def __init__(
+        self,
+        client: PlainClient,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] | None = None,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._now = now or (lambda: datetime.now(UTC))
+        self._before: MetricsSample | None = None
+
+    def look(self) -> Frame:
+        """Ask the daemon how it is."""
+        sample, at = read_sample(self._client.metrics().decode(), self._clock()), self._now()
+        pages = [self._client.attempts(state=state, limit=MOST_SHOWN) for state in STATES]
+        started = sample.total("assayd_process_start_time_seconds")
+        frame = Frame(
+            at=at,
+            span=span(sample, self._before, at.timestamp() - started if started else 0.0),
+            since_start=self._before is None,
+            attempts=[attempt for page in pages for attempt in page["attempts"]][:MOST_SHOWN],
+        )
+        self._before = sample
+        return frame
+
+
+def watch(
+    client: PlainClient, console: Console, *, interval_s: float, wait: Callable[[float], None] = time.sleep
+) -> None:
+    """Show the daemon until the keyboard says stop."""
+    looking = Watch(client)
+    with Live(render(looking.look()), console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            wait(interval_s)
+            live.update(render(looking.look()), refresh=True)
+
+
+def render(frame: Frame) -> RenderableType:
+    """Return what is shown of one look."""
+    return Group(*_lines(frame), Text(), _table(frame))
+
+
+def _lines(frame: Frame) -> Iterator[Text]:
+    now, seen = frame.span.now, frame.span
+    ready = now.total("assayd_ready") > 0
+    version = next((dict(key)["version"] for key in now.values.get("assayd_build_info", {})), "")
+    period = "since the start" if frame.since_start else f"of {seen.seconds:.1f} s"
+    yield Text.assemble(
+        ("assayd ", "bold"),
+        f"{plain(version)} · ",
+        ("serving", "green") if ready else ("not serving; assay doctor says why", "bold red"),
+        f" · {frame.at:%H:%M:%S} UTC · rates {period}",
+    )
+    yield _head("attempts", _rates(seen))
+    yield _head(
+        "waiting", Text(f"{now.total('assayd_queue_depth'):,.0f} · {_size(now.total('assayd_queue_bytes'))}")
+    )
+    yield _head("under way", _counts(now.by("assayd_attempts_under_way", "state"), STATES))
+    yield _head(
+        "latency", Text(" · ".join(_latency(seen, step) for step in ("queued", "lease", "run", "total")))
+    )
+    yield _head("containers", _counts(now.by("assayd_containers", "state"), CONTAINERS).append(_warm(now)))
+    yield _head("engine", _engine(seen))
+    yield _head("daemon", _daemon(seen))
+
+
+def _head(name: str, rest: Text) -> Text:
+    return Text.assemble((f"{name:<11}", "dim"), rest)
+
+
+def _rates(seen: Span) -> Text:
+    rates = seen.per_s_by("assayd_attempts_total", "verdict")
+    line = Text(f"{sum(rates.values()):.1f}/s")
+    for verdict in VERDICTS:
+        line.append(f" · {rates.get(verdict, 0.0):.1f} ").append(verdict, STYLES[verdict])
+    return line
+
+
+def _counts(counts: dict[str, float], names: Sequence[str]) -> Text:
+    return Text(" · ").join(
+        Text(
+            f"{counts.get(name, 0.0):.0f} {name}", "bold red" if name == "stuck" and counts.get(name) else ""
+        )
+        for name in names
+    )
+
+
+def _latency(seen: Span, step: str) -> str:
+    half, most = (seen.quantile_s(q, "assayd_attempt_duration_seconds", stage=step) for q in (0.5, 0.95))
+    if half is None or most is None:
+        return f"{step} –"
+    return f"{step} p50 {duration(half * 1000)} p95 {duration(most * 1000)}"
+
+
+def _warm(now: MetricsSample) -> str:
+    leases = now.by("assayd_leases_total", "start")
+    handed_out = sum(leases.values())
+    return f" · {leases.get('warm', 0.0) / handed_out:.0%} of leases warm" if handed_out else ""
+
+
+def _engine(seen: Span) -> Text:
+    calls = seen.per_s("assayd_engine_call_duration_seconds_count")
+    errors = seen.per_s("assayd_engine_errors_total")
+    create = seen.quantile_s(0.95, "assayd_engine_call_duration_seconds", call="start")
+    line = Text(f"{calls:.1f} calls/s · ").append(f"{errors:.1f} errors/s", "red" if errors else "")
+    return line if create is None else line.append(f" · start p95 {duration(create * 1000)}")
+
+
+def _daemon(seen: Span) -> Text:
+    now = seen.now
+    free, size = now.total("assayd_disk_free_bytes"), now.total("assayd_disk_size_bytes")
+    return Text(
+        f"{_size(now.total('assayd_process_resident_memory_bytes'))} memory"
+        f" · {seen.per_s('assayd_process_cpu_seconds_total'):.0%} of a processor"
+        f" · {_size(free)} of {_size(size)} free on disk"
+    )
+
+
+def _size(number: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if number < 1024:
+            return f"{number:.0f} {unit}"
+        number /= 1024
+    return f"{number:.1f} GiB"
+
+
+def _table(frame: Frame) -> RenderableType:
+    if not frame.attempts:
+        return Text("no attempt is under way", "dim")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for head in ("id", "kind", "state", "age", "uid", "labels"):
+        table.add_column(head, no_wrap=True)
+    for attempt in frame.attempts:
+        age_s = (frame.at - datetime.fromisoformat(attempt["created_at"])).total_seconds()
+        labels = " ".join(f"{key}={value}" for key, value in sorted(attempt["labels"].items()))
+        cells = (
+            attempt["id"],
+            attempt["kind"],
+            attempt["state"],
+            f"{max(age_s, 0):.0f}s",
+            str(attempt["peer"]["uid"]),
+        )
+        table.add_row(*(Text(plain(cell)) for cell in (*cells, labels)))
+    return table

@@ -1,0 +1,405 @@
+"""What can be asked of the daemon, written once: each verb makes a request, which a client sends its way."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from assayd_client import documents
+from assayd_client.answers import StreamEvent
+from assayd_client.client_request import BATCH_S, GARBAGE_S, ClientRequest, Query
+
+T = TypeVar("T")
+
+
+def submit(
+    submission: Mapping[str, object],
+    *,
+    wait_s: float = 0,
+    attempt_id: str | None = None,
+    idempotency_key: str | None = None,
+) -> ClientRequest[documents.AttemptDocument]:
+    """Submit code and return the attempt, finished if that happens within `wait_s` (at most 600).
+
+    With an `attempt_id` (a ULID) or a key, sending the same again gives the same attempt.
+    """
+    return ClientRequest(
+        reads=lambda: documents.AttemptDocument,
+        method="PUT" if attempt_id else "POST",
+        path=f"/v1/attempts/{attempt_id}" if attempt_id else "/v1/attempts",
+        query=wait_query(wait_s),
+        document=submission,
+        headers={"Idempotency-Key": idempotency_key} if idempotency_key else {},
+        wait_s=wait_s,
+    )
+
+
+def attempt(attempt_id: str, *, wait_s: float = 0) -> ClientRequest[documents.AttemptDocument]:
+    """Return one attempt; waits up to `wait_s` (at most 600) for its verdict."""
+    return _get(
+        lambda: documents.AttemptDocument, "attempts", attempt_id, query=wait_query(wait_s), wait_s=wait_s
+    )
+
+
+def attempts(**filters: str | int | Sequence[str] | None) -> ClientRequest[documents.AttemptPageDocument]:
+    """Return a page of attempts; the filters are those of the API, `label` as a list of ``key=value``."""
+    return _get(lambda: documents.AttemptPageDocument, "attempts", query=filter_query(filters))
+
+
+def summary(**filters: str | int | None) -> ClientRequest[documents.SummaryDocument]:
+    """Return what finished attempts came to, counted: kind, batch (its id), since, bucket_s."""
+    return _get(lambda: documents.SummaryDocument, "summary", query=filter_query(filters))
+
+
+def cancel(attempt_id: str) -> ClientRequest[documents.AttemptDocument]:
+    """ClientRequest an attempt to end. Raises: ClientError ``attempt.finished``."""
+    return _post(lambda: documents.AttemptDocument, "attempts", attempt_id, "cancel")
+
+
+def replay(attempt_id: str, *, wait_s: float = 0) -> ClientRequest[documents.AttemptDocument]:
+    """Submit the same as an attempt once more; finished, the new one has `replay_diff`."""
+    return _post(
+        lambda: documents.AttemptDocument,
+        "attempts",
+        attempt_id,
+        "replay",
+        query=wait_query(wait_s),
+        wait_s=wait_s,
+    )
+
+
+def events(attempt_id: str, *, after: str | None = None) -> ClientRequest[StreamEvent]:
+    """Follow an attempt, from the event after that id, up to `finished`."""
+    return _follow(path("attempts", attempt_id, "events"), after)
+
+
+def all_events(*, after: str | None = None) -> ClientRequest[StreamEvent]:
+    """Follow all attempts that this user may see, without end."""
+    return _follow("/v1/events", after)
+
+
+def artifact(attempt_id: str, name: str) -> ClientRequest[bytes]:
+    """Return one file of an attempt's bundle."""
+    return ClientRequest(method="GET", path=path("attempts", attempt_id, "artifacts") + f"/{quote(name)}")
+
+
+def bundle(attempt_id: str) -> ClientRequest[bytes]:
+    """Return all files of an attempt as a tar archive."""
+    return ClientRequest(method="GET", path=path("attempts", attempt_id, "bundle"))
+
+
+def batch(name: str) -> ClientRequest[documents.BatchDocument]:
+    """Return a batch with its counts, by its id or this user's name for it."""
+    return _get(lambda: documents.BatchDocument, "batches", name)
+
+
+def batches(*, cursor: str | None = None, limit: int = 20) -> ClientRequest[documents.BatchPageDocument]:
+    """Return a page of batches."""
+    return _get(lambda: documents.BatchPageDocument, "batches", cursor=cursor, limit=limit)
+
+
+def batch_items(name: str, *, after: int = 0, limit: int = 100) -> ClientRequest[documents.ItemPageDocument]:
+    """Return a page of a batch's items, from beyond a line."""
+    return _get(lambda: documents.ItemPageDocument, "batches", name, "items", after=after, limit=limit)
+
+
+def batch_results(name: str) -> ClientRequest[documents.BatchResultDocument]:
+    """Return every item of a batch with its attempt, in line order."""
+    return _get(lambda: documents.BatchResultDocument, "batches", name, "results", wait_s=BATCH_S)
+
+
+def batch_events(name: str) -> ClientRequest[StreamEvent]:
+    """Follow a batch up to `finished`; every event has all counts."""
+    return _follow(path("batches", name, "events"), None)
+
+
+def cancel_batch(name: str) -> ClientRequest[documents.BatchDocument]:
+    """Start nothing more of a batch. Raises: ClientError ``batch.finished``."""
+    return _post(lambda: documents.BatchDocument, "batches", name, "cancel")
+
+
+def repair(attempt_id: str, **request: object) -> ClientRequest[documents.RepairDocument]:
+    """Begin a repair of a failed attempt: provider, max_attempts, hint, code, fresh."""
+    wanted = {name: value for name, value in request.items() if value is not None}
+    return _post(lambda: documents.RepairDocument, "attempts", attempt_id, "repair", document=wanted)
+
+
+def repairs_of(attempt_id: str) -> ClientRequest[documents.RepairPageDocument]:
+    """Return the repairs that an attempt began or belongs to."""
+    return _get(lambda: documents.RepairPageDocument, "attempts", attempt_id, "repairs")
+
+
+def repairs(*, cursor: str | None = None, limit: int = 20) -> ClientRequest[documents.RepairPageDocument]:
+    """Return a page of repairs, newest first."""
+    return _get(lambda: documents.RepairPageDocument, "repairs", cursor=cursor, limit=limit)
+
+
+def repair_state(repair_id: str) -> ClientRequest[documents.RepairDocument]:
+    """Return one repair with its fixes."""
+    return _get(lambda: documents.RepairDocument, "repairs", repair_id)
+
+
+def repair_step(repair_id: str, number: int) -> ClientRequest[documents.StepDocument]:
+    """Return the prompt of one fix and the answer to it."""
+    return _get(lambda: documents.StepDocument, "repairs", repair_id, "steps", str(number))
+
+
+def repair_events(repair_id: str) -> ClientRequest[StreamEvent]:
+    """Follow a repair to its end; each event has the whole repair."""
+    return ClientRequest(method="GET", path=path("repairs", repair_id, "events"))
+
+
+def cancel_repair(repair_id: str) -> ClientRequest[documents.RepairDocument]:
+    """End a repair. Raises: ClientError ``repair.finished``."""
+    return _post(lambda: documents.RepairDocument, "repairs", repair_id, "cancel")
+
+
+def accept_fallback(repair_id: str) -> ClientRequest[documents.RepairDocument]:
+    """Take the rules that a repair offers. Raises: ClientError ``repair.no_fallback``."""
+    return _post(lambda: documents.RepairDocument, "repairs", repair_id, "accept-fallback")
+
+
+def generate(**request: object) -> ClientRequest[documents.GenerationDocument]:
+    """Begin a generation: kind, intent, context, policy, provider, max_attempts, labels, webhook."""
+    wanted = {name: value for name, value in request.items() if value is not None}
+    return _post(lambda: documents.GenerationDocument, "generations", document=wanted)
+
+
+def generation(generation_id: str) -> ClientRequest[documents.GenerationDocument]:
+    """Return one generation with its attempts."""
+    return _get(lambda: documents.GenerationDocument, "generations", generation_id)
+
+
+def generations(
+    *, cursor: str | None = None, limit: int = 20
+) -> ClientRequest[documents.GenerationPageDocument]:
+    """Return a page of generations, newest first."""
+    return _get(lambda: documents.GenerationPageDocument, "generations", cursor=cursor, limit=limit)
+
+
+def generation_events(generation_id: str) -> ClientRequest[StreamEvent]:
+    """Follow a generation to its end."""
+    return ClientRequest(method="GET", path=path("generations", generation_id, "events"))
+
+
+def generation_step(generation_id: str, number: int) -> ClientRequest[documents.StepDocument]:
+    """Return the prompt of one attempt of a generation, and the answer to it."""
+    return _get(lambda: documents.StepDocument, "generations", generation_id, "steps", str(number))
+
+
+def cancel_generation(generation_id: str) -> ClientRequest[documents.GenerationDocument]:
+    """End a generation. Raises: ClientError ``generation.finished``."""
+    return _post(lambda: documents.GenerationDocument, "generations", generation_id, "cancel")
+
+
+def hint_generation(
+    generation_id: str, hint: str, *, attempt_id: str | None = None
+) -> ClientRequest[documents.GenerationDocument]:
+    """Go on with a finished generation, or with an edited attempt in the place of its last.
+
+    Raises: ClientError ``generation.running``.
+    """
+    document = {"hint": hint} | ({} if attempt_id is None else {"attempt_id": attempt_id})
+    return _post(
+        lambda: documents.GenerationDocument, "generations", generation_id, "hint", document=document
+    )
+
+
+def approve_generation(generation_id: str, name: str) -> ClientRequest[documents.LibraryEntryDocument]:
+    """Put what a generation came to into the library. Raises: ClientError ``library.not_validated``."""
+    parts = ("generations", generation_id, "approve")
+    return _post(lambda: documents.LibraryEntryDocument, *parts, document={"name": name})
+
+
+def approve(attempt_id: str, name: str) -> ClientRequest[documents.LibraryEntryDocument]:
+    """Put a validated attempt into the library. Raises: ClientError ``library.not_validated``."""
+    return _post(
+        lambda: documents.LibraryEntryDocument, "attempts", attempt_id, "approve", document={"name": name}
+    )
+
+
+def library(
+    *, cursor: str | None = None, limit: int = 100, uid: int | None = None
+) -> ClientRequest[documents.LibraryPageDocument]:
+    """Return a page of a library: the newest version of each name. `uid`: another user's, for operators."""
+    return _get(lambda: documents.LibraryPageDocument, "library", cursor=cursor, limit=limit, uid=uid)
+
+
+def library_history(name: str, *, uid: int | None = None) -> ClientRequest[documents.LibraryPageDocument]:
+    """Return all versions of a name, newest first. `uid`: another user's, for operators."""
+    return _get(lambda: documents.LibraryPageDocument, "library", name, uid=uid)
+
+
+def remove_from_library(
+    name: str, version: int | None = None, *, uid: int | None = None
+) -> ClientRequest[documents.LibraryPageDocument]:
+    """Remove one version of a name, or all; return what was removed. `uid`: another user's, for operators."""
+    parts = ("library", name) if version is None else ("library", name, str(version))
+    return _delete(lambda: documents.LibraryPageDocument, *parts, query=filter_query({"uid": uid}))
+
+
+def library_entry(name: str, version: int) -> ClientRequest[documents.LibraryEntryDocument]:
+    """Return one version of a name, with what was submitted."""
+    return _get(lambda: documents.LibraryEntryDocument, "library", name, str(version))
+
+
+def policies() -> ClientRequest[documents.PolicyListDocument]:
+    """Return all profiles."""
+    return _get(lambda: documents.PolicyListDocument, "policies")
+
+
+def policy(name: str) -> ClientRequest[dict[str, Any]]:
+    """Return one profile."""
+    return _get(lambda: dict[str, Any], "policies", name)
+
+
+def check_policy(name: str, content: bytes) -> ClientRequest[documents.PolicyCheckDocument]:
+    """Check the text of a profile, as TOML, among those that the daemon has; for operators."""
+    return ClientRequest(
+        method="POST",
+        path=path("policies", name, "check"),
+        reads=lambda: documents.PolicyCheckDocument,
+        content=(content,),
+        headers={"Content-Type": "text/plain; charset=utf-8"},
+    )
+
+
+def kinds() -> ClientRequest[documents.KindListDocument]:
+    """Return all kinds."""
+    return _get(lambda: documents.KindListDocument, "kinds")
+
+
+def kind(name: str) -> ClientRequest[documents.KindDocument]:
+    """Return one kind: payload schema, stages, rules."""
+    return _get(lambda: documents.KindDocument, "kinds", name)
+
+
+def records(route: str, record_id: str | None = None, **filters: str | int | None) -> ClientRequest[Any]:
+    """Return what a kind keeps under a route of its own (``pipelines``), as JSON: a page, or one record."""
+    parts = (route,) if record_id is None else (route, record_id)
+    return ClientRequest(method="GET", path=path(*parts), query=filter_query(filters))
+
+
+def doctor() -> ClientRequest[documents.ExaminationDocument]:
+    """Let the daemon examine itself."""
+    return _get(lambda: documents.ExaminationDocument, "doctor")
+
+
+def daemon() -> ClientRequest[documents.DaemonDocument]:
+    """Return who the daemon is and where its state lies; for operators."""
+    return _get(lambda: documents.DaemonDocument, "daemon")
+
+
+def collect_garbage(*, dry_run: bool = False) -> ClientRequest[documents.GarbageDocument]:
+    """Remove what is too old or too much; for operators."""
+    query = (("dry_run", "true"),) if dry_run else ()
+    return _post(lambda: documents.GarbageDocument, "gc", query=query, wait_s=GARBAGE_S)
+
+
+def metrics() -> ClientRequest[bytes]:
+    """Return the metrics in Prometheus' text format."""
+    return ClientRequest(method="GET", path="/metrics")
+
+
+def send_batch(
+    body: Iterable[bytes] | AsyncIterable[bytes],
+    *,
+    name: str | None = None,
+    concurrency: int | None = None,
+    dedupe: bool | None = None,
+    webhook: str | None = None,
+) -> ClientRequest[documents.BatchDocument]:
+    """Send the lines of a batch, in any pieces; the same again adds only what is missing."""
+    chosen = None if dedupe is None else str(dedupe).lower()
+    return ClientRequest(
+        method="POST",
+        path="/v1/batches",
+        reads=lambda: documents.BatchDocument,
+        query=filter_query({"name": name, "concurrency": concurrency, "dedupe": chosen, "webhook": webhook}),
+        content=body,
+        headers={"Content-Type": "application/x-ndjson"},
+        wait_s=BATCH_S,
+    )
+
+
+def create_token(**wanted: object) -> ClientRequest[documents.NewTokenDocument]:
+    """Make a token of a gateway: name, tenant, scopes, node. The answer alone has the token."""
+    return _post(lambda: documents.NewTokenDocument, "tokens", document=wanted)
+
+
+def tokens() -> ClientRequest[documents.TokenListDocument]:
+    """Return the tokens of a gateway, without themselves."""
+    return _get(lambda: documents.TokenListDocument, "tokens")
+
+
+def revoke_token(token_id: str) -> ClientRequest[documents.TokenDocument]:
+    """End a token of a gateway."""
+    return _delete(lambda: documents.TokenDocument, "tokens", token_id)
+
+
+def nodes() -> ClientRequest[documents.NodeListDocument]:
+    """Return the nodes of a cluster."""
+    return _get(lambda: documents.NodeListDocument, "nodes")
+
+
+def drain_node(name: str) -> ClientRequest[documents.NodeDocument]:
+    """Have a node take no further work."""
+    return _post(lambda: documents.NodeDocument, "nodes", name, "drain")
+
+
+def resume_node(name: str) -> ClientRequest[documents.NodeDocument]:
+    """Have a node that was drained take work again."""
+    return _post(lambda: documents.NodeDocument, "nodes", name, "resume")
+
+
+def _get(
+    reads: Callable[[], type[T]],
+    *parts: str,
+    query: Query = (),
+    wait_s: float = 0.0,
+    **filters: str | int | None,
+) -> ClientRequest[T]:
+    query = (*query, *filter_query(filters))
+    return ClientRequest(method="GET", path=path(*parts), reads=reads, query=query, wait_s=wait_s)
+
+
+def _post(
+    reads: Callable[[], type[T]],
+    *parts: str,
+    query: Query = (),
+    document: Mapping[str, object] | None = None,
+    wait_s: float = 0.0,
+) -> ClientRequest[T]:
+    return ClientRequest(
+        method="POST", path=path(*parts), reads=reads, query=query, document=document, wait_s=wait_s
+    )
+
+
+def _delete(reads: Callable[[], type[T]], *parts: str, query: Query = ()) -> ClientRequest[T]:
+    return ClientRequest(method="DELETE", path=path(*parts), reads=reads, query=query)
+
+
+def path(*parts: str) -> str:
+    """Return a path of the API, whatever is in its parts."""
+    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def wait_query(wait_s: float) -> Sequence[tuple[str, str]]:
+    """Return the parameter that says how long to wait."""
+    return (("wait_s", f"{wait_s:g}"),) if wait_s else ()
+
+
+def filter_query(filters: Mapping[str, str | int | Sequence[str] | None]) -> list[tuple[str, str]]:
+    """Return filters as parameters; None stands for one that is not set."""
+    query: list[tuple[str, str]] = []
+    for name, value in filters.items():
+        if isinstance(value, str | int):
+            query.append((name, str(value)))
+        else:
+            query += [(name, item) for item in value or ()]
+    return query
+
+
+def _follow(where: str, after: str | None) -> ClientRequest[StreamEvent]:
+    return ClientRequest(method="GET", path=where, headers={"Last-Event-ID": after} if after else {})

@@ -1,0 +1,68 @@
+"""What a request to a gateway needs beyond one to a socket: the token of a file, and TLS that is checked."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import stat
+from functools import lru_cache
+from pathlib import Path
+
+from assayd.errors import RequestError
+from assayd_client.address import ServerChoice
+
+TOKEN_CHARS = 4096
+
+
+def authorization(server: ServerChoice) -> str:
+    """Return the value of the Authorization header; the file is read anew, so that its token may change."""
+    return f"Bearer {read_token(server.token_file)}"
+
+
+def read_token(path: Path) -> str:
+    """Return the token of a file. Raises: RequestError ``usage``, unless it is the caller's own and private.
+
+    Nothing of what the file holds is said in an error.
+    """
+    try:
+        # Without waiting: a pipe that nobody writes to would be waited for at its opening.
+        opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with os.fdopen(opened, encoding="ascii") as file:
+            _require_private(path, os.fstat(file.fileno()))
+            token = file.read(TOKEN_CHARS).strip()
+    except OSError as error:
+        raise RequestError("usage", f"token file {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise RequestError("usage", f"token file {path}: it holds no token") from error
+    if not token or not token.isprintable() or " " in token:
+        raise RequestError("usage", f"token file {path}: it holds no token, which is one word")
+    return token
+
+
+def _require_private(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise RequestError("usage", f"token file {path}: it is not a regular file")
+    if found.st_uid != os.geteuid():
+        raise RequestError("usage", f"token file {path}: it belongs to somebody else; name one of your own")
+    if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        mode = stat.S_IMODE(found.st_mode)
+        raise RequestError("usage", f"token file {path}: its mode is {mode:04o}; chmod 600 {path}")
+
+
+def tls_context(server: ServerChoice) -> ssl.SSLContext:
+    """Return how the server is checked: TLS 1.2 or newer, its certificate and its name.
+
+    Raises: RequestError ``usage``, for a file of certificates that cannot be read.
+    """
+    try:
+        return _context(server.ca_file)
+    except OSError as error:
+        why = "it holds no certificates" if isinstance(error, ssl.SSLError) else error.strerror
+        raise RequestError("usage", f"--ca-file {server.ca_file}: {why}") from error
+
+
+@lru_cache(maxsize=4)
+def _context(ca_file: Path | None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=ca_file)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context

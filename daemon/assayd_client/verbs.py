@@ -1,0 +1,160 @@
+"""Binds what can be asked to the clients: the same verbs block, are awaited, or return plain JSON objects."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+
+from assayd_client import requests
+from assayd_client.answers import Document, StreamEvent
+from assayd_client.client_request import ClientRequest
+
+if TYPE_CHECKING:
+    from assayd_client.asynchronous import AsyncClient
+    from assayd_client.blocking import Client
+    from assayd_client.plain import PlainClient
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Verb(Generic[P, T]):
+    """A request that each client has as a method; what that returns is the client's to say."""
+
+    _send: str
+    """The method of the clients that sends it."""
+
+    def __init__(self, ask: Callable[P, ClientRequest[T]]) -> None:
+        self._ask = ask
+        self.__doc__ = ask.__doc__
+
+    def _bind(self, client: Any) -> Any:
+        @wraps(self._ask)
+        def call(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return getattr(client, self._send)(self._ask(*args, **kwargs))
+
+        return call
+
+
+class DocumentVerb(Verb[P, T]):
+    """A verb whose answer is a document."""
+
+    _send = "send"
+
+    @overload
+    def __get__(self, client: Client, owner: object = None) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, client: AsyncClient, owner: object = None) -> Callable[P, Awaitable[T]]: ...
+    @overload
+    def __get__(self, client: PlainClient, owner: object = None) -> Callable[P, Document]: ...
+    def __get__(self, client: Any, owner: object = None) -> Any:
+        """Return the verb as a method."""
+        return self._bind(client)
+
+
+class Content(Verb[P, bytes]):
+    """A verb whose answer is taken as it is."""
+
+    _send = "send_for_content"
+
+    @overload
+    def __get__(self, client: Client | PlainClient, owner: object = None) -> Callable[P, bytes]: ...
+    @overload
+    def __get__(self, client: AsyncClient, owner: object = None) -> Callable[P, Awaitable[bytes]]: ...
+    def __get__(self, client: Any, owner: object = None) -> Any:
+        """Return the verb as a method."""
+        return self._bind(client)
+
+
+class Events(Verb[P, StreamEvent]):
+    """A verb whose answer is a stream of events, as they come."""
+
+    _send = "send_for_events"
+
+    @overload
+    def __get__(
+        self, client: Client | PlainClient, owner: object = None
+    ) -> Callable[P, Iterator[StreamEvent]]: ...
+    @overload
+    def __get__(
+        self, client: AsyncClient, owner: object = None
+    ) -> Callable[P, AsyncIterator[StreamEvent]]: ...
+    def __get__(self, client: Any, owner: object = None) -> Any:
+        """Return the verb as a method."""
+        return self._bind(client)
+
+
+class Lines(Verb[P, T]):
+    """A verb whose answer is a document per line, as they come."""
+
+    _send = "send_for_lines"
+
+    @overload
+    def __get__(self, client: Client, owner: object = None) -> Callable[P, Iterator[T]]: ...
+    @overload
+    def __get__(self, client: AsyncClient, owner: object = None) -> Callable[P, AsyncIterator[T]]: ...
+    @overload
+    def __get__(self, client: PlainClient, owner: object = None) -> Callable[P, Iterator[Document]]: ...
+    def __get__(self, client: Any, owner: object = None) -> Any:
+        """Return the verb as a method."""
+        return self._bind(client)
+
+
+class Verbs:
+    """The verbs of all clients."""
+
+    submit = DocumentVerb(requests.submit)
+    attempt = DocumentVerb(requests.attempt)
+    attempts = DocumentVerb(requests.attempts)
+    summary = DocumentVerb(requests.summary)
+    cancel = DocumentVerb(requests.cancel)
+    replay = DocumentVerb(requests.replay)
+    send_batch = DocumentVerb(requests.send_batch)
+    events = Events(requests.events)
+    all_events = Events(requests.all_events)
+    artifact = Content(requests.artifact)
+    bundle = Content(requests.bundle)
+    batch = DocumentVerb(requests.batch)
+    batches = DocumentVerb(requests.batches)
+    batch_items = DocumentVerb(requests.batch_items)
+    batch_results = Lines(requests.batch_results)
+    batch_events = Events(requests.batch_events)
+    cancel_batch = DocumentVerb(requests.cancel_batch)
+    repair = DocumentVerb(requests.repair)
+    repairs_of = DocumentVerb(requests.repairs_of)
+    repairs = DocumentVerb(requests.repairs)
+    repair_state = DocumentVerb(requests.repair_state)
+    repair_step = DocumentVerb(requests.repair_step)
+    repair_events = Events(requests.repair_events)
+    cancel_repair = DocumentVerb(requests.cancel_repair)
+    accept_fallback = DocumentVerb(requests.accept_fallback)
+    generate = DocumentVerb(requests.generate)
+    generation = DocumentVerb(requests.generation)
+    generations = DocumentVerb(requests.generations)
+    generation_events = Events(requests.generation_events)
+    generation_step = DocumentVerb(requests.generation_step)
+    cancel_generation = DocumentVerb(requests.cancel_generation)
+    hint_generation = DocumentVerb(requests.hint_generation)
+    approve_generation = DocumentVerb(requests.approve_generation)
+    approve = DocumentVerb(requests.approve)
+    library = DocumentVerb(requests.library)
+    library_history = DocumentVerb(requests.library_history)
+    library_entry = DocumentVerb(requests.library_entry)
+    remove_from_library = DocumentVerb(requests.remove_from_library)
+    policies = DocumentVerb(requests.policies)
+    policy = DocumentVerb(requests.policy)
+    check_policy = DocumentVerb(requests.check_policy)
+    kinds = DocumentVerb(requests.kinds)
+    kind = DocumentVerb(requests.kind)
+    records = DocumentVerb(requests.records)
+    doctor = DocumentVerb(requests.doctor)
+    daemon = DocumentVerb(requests.daemon)
+    collect_garbage = DocumentVerb(requests.collect_garbage)
+    metrics = Content(requests.metrics)
+    create_token = DocumentVerb(requests.create_token)
+    tokens = DocumentVerb(requests.tokens)
+    revoke_token = DocumentVerb(requests.revoke_token)
+    nodes = DocumentVerb(requests.nodes)
+    drain_node = DocumentVerb(requests.drain_node)
+    resume_node = DocumentVerb(requests.resume_node)

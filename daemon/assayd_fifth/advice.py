@@ -1,0 +1,135 @@
+"""Rates a program that passed, and says what another try should be told. Decides nothing about the verdict.
+
+Source: docs/kinds/fifth.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from assayd.model.finding import Finding, Severity
+from assayd.model.submission import JsonValue
+from assayd_fifth.language import Language
+from assayd_fifth.rules import FifthRule
+
+PER_WARNING = 0.9
+PER_UNKNOWN_WORD = 0.5
+UNKNOWN_WORD = "hallucination"
+
+_WORDS = re.compile(r"[a-z]+").findall
+_NOTES = {
+    "forbidden": "Nothing forbidden is used",
+    "required": "Every definition says what it takes and leaves, and words are apart",
+    "structure": "Control words belong together, and stack effects agree with what is written",
+    "vocabulary": "Every word exists where it is used",
+    "fifth": "The program ran to its end",
+}
+
+
+def confidence(findings: Iterable[Finding]) -> float:
+    """Return the confidence in a program without errors: 0.9 for each warning, 0.5 for each unknown word."""
+    value = 1.0
+    for finding in findings:
+        if finding.severity is Severity.WARNING:
+            value *= PER_UNKNOWN_WORD if finding.category == UNKNOWN_WORD else PER_WARNING
+    return round(value, 6)
+
+
+def feedback(
+    findings: Sequence[Finding],
+    about: Language,
+    *,
+    model_source: str = "",
+    task_type: str = "",
+    ran: bool = False,
+) -> dict[str, JsonValue]:
+    """Return what a caller that asks a model again should stress, show in full and warn of."""
+    errors = [finding for finding in findings if finding.is_error]
+    rules = list(_rules_of(errors, about))
+    profiles = [p for p in about.rules.profiles if _names(model_source, p.match)] if errors else []
+    tasks = [t for t in about.rules.tasks if _names(task_type, t.match)] if errors else []
+    watched = [*(rule for p in profiles for rule in p.rules), *(rule for t in tasks for rule in t.rules)]
+    stressed = (*rules, *(about.rules.by_id[rule] for rule in watched))
+    sections = (*(rule.section for rule in rules), *(section for t in tasks for section in t.sections))
+    lens = (*(rule.lens for rule in rules), *(warning for p in profiles for warning in p.lens))
+    return {
+        "notes": [] if errors else list(_notes(findings, ran=ran)),
+        "add_emphasis": _distinct(rule.emphasis for rule in stressed),
+        "expand_sections": _distinct(sections),
+        "lens_warnings": _distinct(lens),
+        "priority_fixes": _distinct(_fixes(errors, rules)),
+    }
+
+
+def told(said: object, about: Language) -> tuple[str, ...]:
+    """Return the parts of feedback for the next prompt: what to stress, warnings, the guide's sections."""
+    feedback = said if isinstance(said, Mapping) else {}
+    sections = [str(name) for name in _list(feedback, "expand_sections") if name in about.guide]
+    warned = [f"Seen before of such answers: {text}." for text in _list(feedback, "lens_warnings")]
+    stressed = [str(text) for text in _list(feedback, "add_emphasis")]
+    return (*stressed, *warned, *told_sections(sections, about))
+
+
+def told_sections(names: Iterable[str], about: Language) -> tuple[str, ...]:
+    """Return sections of the guide, as a prompt has them."""
+    return tuple(f"Guide, {name.replace('_', ' ')}: {about.guide[name]}" for name in names)
+
+
+def lens_of(model_source: str, task_type: str, about: Language) -> tuple[str, ...]:
+    """Return what a model is told at first: the guide, its task's sections first, and its own slips."""
+    first = [
+        s for t in about.rules.tasks if _names(task_type, t.match) for s in t.sections if s in about.guide
+    ]
+    slips = [text for p in about.rules.profiles if _names(model_source, p.match) for text in p.lens]
+    names = dict.fromkeys((*first, *about.guide))
+    return (*told_sections(names, about), *(f"Seen before of such models: {text}." for text in slips))
+
+
+def sections_for(task_type: str, about: Language) -> tuple[str, ...]:
+    """Return the sections of the guide that a kind of task needs."""
+    tasks = (t for t in about.rules.tasks if _names(task_type, t.match))
+    return tuple(section for task in tasks for section in task.sections)
+
+
+def _list(feedback: Mapping[str, object], name: str) -> list[object]:
+    found = feedback.get(name)
+    return found if isinstance(found, list) else []
+
+
+def word_at(finding: Finding) -> str:
+    """Return the word that a finding points at, as far as its snippet shows it."""
+    if finding.snippet is None or finding.column is None:
+        return ""
+    return next(iter(finding.snippet[finding.column - 1 :].split()), "")
+
+
+def _rules_of(errors: Sequence[Finding], about: Language) -> Iterator[FifthRule]:
+    """Return the rules of errors in the order in which their fixes come first."""
+    broken = {finding.rule for finding in errors}
+    known = (*about.rules.by_id.values(), *about.rules.run.values())
+    return (rule for rule in known if rule.id in broken)
+
+
+def _fixes(errors: Sequence[Finding], rules: Iterable[FifthRule]) -> Iterator[str | None]:
+    for rule in rules:
+        for finding in errors:
+            if finding.rule == rule.id and rule.fix:
+                yield rule.fix.format(word=word_at(finding) or "such words")
+
+
+def _notes(findings: Sequence[Finding], *, ran: bool) -> Iterator[str]:
+    warned = {finding.rule.partition(".")[0] for finding in findings if finding.severity is Severity.WARNING}
+    for stage, note in _NOTES.items():
+        if stage not in warned and (ran or stage != "fifth"):
+            yield note
+
+
+def _names(text: str, parts: Iterable[str]) -> bool:
+    """Return whether a name such as ``gpt4-turbo`` or ``html_pages`` has one of these words in it."""
+    words = {part for word in _WORDS(text.lower()) for part in (word, word.removesuffix("s"))}
+    return not words.isdisjoint(parts)
+
+
+def _distinct(texts: Iterable[str | None]) -> list[JsonValue]:
+    return list(dict.fromkeys(text for text in texts if text))

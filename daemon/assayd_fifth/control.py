@@ -1,0 +1,351 @@
+r"""Control flow: what belongs together, where branches meet, and what a turn of a loop leaves.
+
+The engine of Fifth itself accepts an if without a then, and runs into what lies behind it. So what is open
+or ends nothing is an error wherever every word up to there is known; of the depth and the return stack only
+what no other way through the definition can put right again.
+
+    : f ( n -- ) if drop ;                  structure.unbalanced
+    : f ( n -- n ) dup if 1 then ;          structure.branches
+    : f ( -- ) 3 0 do i loop ;              structure.loop
+    : f ( n -- ) >r ;                       structure.return_stack
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from assayd_fifth.flow import Cell
+from assayd_fifth.language import Word
+from assayd_fifth.state import End, Snapshot, WalkState
+from assayd_fifth.tokens import Token
+
+_CLOSERS: Mapping[str, str] = {
+    "if": "then",
+    "else": "then",
+    "begin": "repeat, until or again",
+    "while": "repeat",
+    "do": "loop or +loop",
+    "?do": "loop or +loop",
+    "case": "endcase",
+    "of": "endof",
+}
+_RETURNS_REMEDY = (
+    "Match each >r with one r> (r@ only copies), each 2>r with one 2r>, on every way, before exit as "
+    "well; leave a loop with unloop."
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Frame:
+    """A control structure that is open. `saved` is what its end has to be compared with."""
+
+    word: str
+    token: Token
+    saved: Snapshot
+    ends: list[Snapshot] = field(default_factory=list)
+
+
+class Control:
+    """The control structures of one definition. A method per word, or per words that do the same."""
+
+    def __init__(self, state: WalkState, *, outside: bool, counted: bool) -> None:
+        self.frames: list[_Frame] = []
+        self.broken = False
+        """Whether control words do not belong together; nothing after that is judged."""
+        self.leaving: list[End] = []
+        self.doubled = False
+        """Whether ?dup stands before the word: the flag stays on one of the two ways."""
+        self._state = state
+        self._outside = outside
+        self._counted = counted
+        """Whether a stack comment says, without alternatives, what the definition leaves."""
+        self._measured = False
+        """Whether `depth` was asked for: the program counts its stack itself."""
+        self._pending: tuple[Token, Mapping[str, object]] | None = None
+        """Branches that differ, as long as no later branch may put it right."""
+
+    def end(self, token: Token) -> None:
+        """End the definition, or its part before does>."""
+        for frame in self.frames:
+            if not self.broken:
+                self._break(
+                    frame.token, f"'{frame.word}' is never ended.", f"End it with {_CLOSERS[frame.word]}."
+                )
+        self.frames.clear()
+        self._tell_branches(certain=self._state.certain and self._counted)
+        self._leave(token)
+
+    def if_(self, word: Word, token: Token) -> None:
+        """Walk the one way; the other begins at else or then."""
+        self._open(token, self._branch(word, token))
+
+    def else_(self, _: Word, token: Token) -> None:
+        """Walk the other way; that of a while behind its repeat, too."""
+        frame = self._expect(token, "if", "while")
+        if frame is not None:
+            self._open(token)
+            self._state.restore(frame.saved)
+
+    def then(self, _: Word, token: Token) -> None:
+        """Join both ways; a while may end here too."""
+        frame = self._expect(token, "if", "else", "while")
+        if frame is not None:
+            self._merge(frame.saved, frame)
+
+    def begin(self, _: Word, token: Token) -> None:
+        """Begin a loop, or a case."""
+        self._open(token)
+
+    def while_(self, word: Word, token: Token) -> None:
+        """Leave the loop or go on."""
+        if not self.frames or self.frames[-1].word not in {"begin", "while"}:
+            self._unbalanced(token, ("begin",))
+            return
+        self._open(token, self._branch(word, token))
+
+    def repeat(self, _: Word, token: Token) -> None:
+        """Go back; after the loop the state is that of while."""
+        if not self.frames or self.frames[-1].word != "while":
+            self._unbalanced(token, ("begin … while",))
+            return
+        way_out = self.frames.pop()
+        loop = self._loop_of(token, "begin")
+        if loop is not None:
+            self._neutral(loop)
+            self._state.restore(way_out.saved)
+
+    def until(self, word: Word, token: Token) -> None:
+        """Go back or go on."""
+        self._state.take(1, word, token)
+        loop = self._loop_of(token, "begin")
+        if loop is not None:
+            self._neutral(loop)
+
+    def again(self, _: Word, token: Token) -> None:
+        """Go back for ever."""
+        loop = self._loop_of(token, "begin")
+        if loop is not None:
+            self._neutral(loop)
+            self._state.alive = False
+
+    def do(self, word: Word, token: Token) -> None:
+        """Begin a counted loop, whose counter and limit lie on the return stack."""
+        self._state.take(2, word, token)
+        self._state.returns.extend((None, None))
+        self._open(token)
+
+    def loop(self, word: Word, token: Token) -> None:
+        """End a counted loop."""
+        self._state.take(word.takes, word, token)
+        frame = self._expect(token, "do", "?do")
+        if frame is not None:
+            self._neutral(frame)
+            if not self._state.alive:
+                self._state.restore(frame.saved)
+            del self._state.returns[-2:]
+
+    def of(self, word: Word, token: Token) -> None:
+        """Walk the case; where it does not fit, what is compared stays."""
+        if not self.frames or self.frames[-1].word != "case":
+            self._unbalanced(token, ("case",))
+            return
+        self._state.take(1, word, token)
+        self._open(token)
+        self._state.take(1, word, token)
+
+    def endof(self, _: Word, token: Token) -> None:
+        """Go to the end of the case."""
+        frame = self._expect(token, "of")
+        if frame is not None:
+            self.frames[-1].ends.append(self._state.snapshot())
+            self._state.restore(frame.saved)
+
+    def endcase(self, word: Word, token: Token) -> None:
+        """Drop what was compared, and join all ways."""
+        frame = self._expect(token, "case")
+        if frame is not None:
+            self._state.take(1, word, token)
+            for end in frame.ends:
+                self._merge(end, frame)
+
+    def depth(self, _: Word, __: Token) -> None:
+        """Leave the depth; what loops and branches behind it do may follow from it."""
+        self._state.cells.append(None)
+        self._measured = True
+
+    def exit(self, _: Word, token: Token) -> None:
+        """End the definition on this way."""
+        self._leave(token)
+        self._state.alive = False
+
+    def ends(self, _: Word, __: Token) -> None:
+        """End the program on this way."""
+        if self._outside:
+            self._state.lose()
+        self._state.alive = self._outside
+
+    def to_returns(self, word: Word, token: Token) -> None:
+        """Move cells to the return stack."""
+        taken = self._state.take(word.takes, word, token)
+        self._state.returns.extend(taken)
+
+    def from_returns(self, word: Word, token: Token) -> None:
+        """Move cells from the return stack."""
+        self._state.cells.extend(self._take_back(word.leaves, token))
+
+    def copy_returns(self, word: Word, token: Token) -> None:
+        """Copy cells from the return stack."""
+        copied = self._take_back(word.leaves, token)
+        self._state.returns.extend(copied)
+        self._state.cells.extend(copied)
+
+    def unloop(self, _: Word, token: Token) -> None:
+        """Take the counter and the limit of a loop from the return stack."""
+        self._take_back(2, token)
+
+    def _open(self, token: Token, saved: Snapshot | None = None) -> None:
+        self._tell_branches(certain=False)
+        if self._measured:
+            self._state.lose()
+            saved = None
+        self.frames.append(_Frame(word=token.word, token=token, saved=saved or self._state.snapshot()))
+
+    def _branch(self, word: Word, token: Token) -> Snapshot:
+        """Take the flag; return the state of the way on which it is false."""
+        [flag] = self._state.take(1, word, token)
+        other = self._state.snapshot()
+        if self.doubled:
+            self._state.cells.append(flag)
+        return other
+
+    def _expect(self, token: Token, *words: str) -> _Frame | None:
+        """End what one of these words began; None, and told, when that is not what is open."""
+        if self.frames and self.frames[-1].word in words:
+            return self.frames.pop()
+        self._unbalanced(token, words)
+        return None
+
+    def _loop_of(self, token: Token, word: str) -> _Frame | None:
+        """End the loop that is open behind any number of while."""
+        place = len(self.frames) - 1
+        while place >= 0 and self.frames[place].word == "while":
+            place -= 1
+        if place >= 0 and self.frames[place].word == word:
+            return self.frames.pop(place)
+        self._unbalanced(token, (word,))
+        return None
+
+    def _unbalanced(self, token: Token, words: Sequence[str]) -> None:
+        if not self.frames:
+            wanted = " or ".join(words)
+            problem = f"'{token.word}' ends nothing: no {wanted} is open."
+            self._break(token, problem, f"Take '{token.word}' out, or begin with {words[0]}.")
+            return
+        opened = self.frames[-1]
+        problem = f"'{token.word}' comes while the '{opened.word}' of line {{line}} is open."
+        remedy = f"End '{opened.word}' with {_CLOSERS[opened.word]} first."
+        self._break(token, problem, remedy, line=opened.token)
+
+    def _break(self, token: Token, problem: str, remedy: str, **names: object) -> None:
+        """Report control words that do not belong together; nothing after them is judged."""
+        self._state.exact = False
+        if not self.broken:
+            self.broken = True
+            certain = self._state.known and not self._outside
+            names |= {"problem": problem, "remedy": remedy}
+            self._state.tell("structure.unbalanced", token, certain=certain, **names)
+
+    def _tell_branches(self, *, certain: bool) -> None:
+        """Report branches that differ."""
+        if self._pending is not None:
+            token, names = self._pending
+            self._pending = None
+            self._state.tell("structure.branches", token, certain=certain, **names)
+
+    def _merge(self, other: Snapshot, frame: _Frame) -> None:
+        """Join the state here with that of another way."""
+        state = self._state
+        if not other.alive:
+            return
+        if not state.alive:
+            state.restore(other)
+            return
+        exact = state.exact and other.exact
+        if exact and state.height != other.height:
+            names = {"one": other.height, "other": state.height, "line": frame.token}
+            self._tell_branches(certain=False)
+            self._pending = frame.token, {"word": frame.word, **names}
+            exact = False
+        elif exact and len(state.returns) != len(other.returns):
+            problem = f"The branches of '{frame.word}' leave the return stack different."
+            self._returns(problem, frame.token, certain=False)
+            exact = False
+        state.join(other)
+        state.exact = exact
+
+    def _neutral(self, frame: _Frame) -> None:
+        """Check that a turn of a loop has left the depth as it was."""
+        state = self._state
+        if not (state.judged and frame.saved.exact):
+            return
+        change = state.height - frame.saved.height
+        if change:
+            self._state.tell(
+                "structure.loop", frame.token, word=frame.word, line=frame.token, change=f"{change:+d}"
+            )
+            state.exact = False
+        elif len(state.returns) != len(frame.saved.returns):
+            problem = f"A turn of the loop that '{frame.word}' begins changes the return stack."
+            self._returns(problem, frame.token)
+
+    def _take_back(self, count: int, token: Token) -> list[Cell]:
+        """Take cells from the return stack."""
+        state = self._state
+        missing = count - len(state.returns)
+        if missing > 0:
+            state.returns[:0] = [None] * missing
+            if state.judged and not self._outside:
+                self._returns(f"'{token.word}' takes from the return stack what was not put there.", token)
+        taken = state.returns[len(state.returns) - count :]
+        del state.returns[len(state.returns) - count :]
+        return taken
+
+    def _leave(self, token: Token) -> None:
+        """Take note of an end of the definition."""
+        state = self._state
+        if state.judged and state.returns and not self._outside:
+            self._returns(f"The definition ends at '{token.word}' with items on the return stack.", token)
+        if state.alive:
+            self.leaving.append(state.end(token))
+
+    def _returns(self, problem: str, token: Token, *, certain: bool = True) -> None:
+        names = {"problem": problem, "remedy": _RETURNS_REMEDY}
+        self._state.tell("structure.return_stack", token, certain=certain and self._state.known, **names)
+        self._state.exact = False
+
+
+METHODS: Mapping[str, Callable[[Control, Word, Token], None]] = {
+    "if": Control.if_,
+    "else": Control.else_,
+    "then": Control.then,
+    "begin": Control.begin,
+    "case": Control.begin,
+    "while": Control.while_,
+    "repeat": Control.repeat,
+    "until": Control.until,
+    "again": Control.again,
+    "do": Control.do,
+    "loop": Control.loop,
+    "of": Control.of,
+    "endof": Control.endof,
+    "endcase": Control.endcase,
+    "depth": Control.depth,
+    "exit": Control.exit,
+    "ends": Control.ends,
+    "to_r": Control.to_returns,
+    "from_r": Control.from_returns,
+    "copy_r": Control.copy_returns,
+    "unloop": Control.unloop,
+}
+"""What a role does, for the words that act on control flow or the return stack."""

@@ -1,0 +1,232 @@
+r"""Follows strings on the stack through one definition: where they come from, where they lie, where they end.
+
+It sees what a walk over the words can see: cells that are moved, strings that pass through the string
+buffers. What goes through variables, memory or another definition is lost to it.
+
+    2dup 1 sql-field raw                 forbidden.raw_user_data
+    str-reset … badge-info … str$        structure.buffer_conflict
+    str$ str-reset … type                structure.transient_string
+    s" … WHERE a='x'" sql-exec           structure.sql_quotes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from assayd_fifth.effects import Side
+from assayd_fifth.language import PROGRAM, Language, Word
+from assayd_fifth.rules import FifthRule
+from assayd_fifth.tokens import Report, Token
+
+HERE = "here"
+"""The place above the dictionary, which strings outside definitions share with numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """What is known of a cell: which rule watches it, whether its text has quotes, where it lies.
+
+    `origin` is the word, or the parameter, that it comes from.
+    """
+
+    origin: str
+    token: Token
+    watched: tuple[FifthRule, ...] = ()
+    quotes: Token | None = None
+    buffer: str | None = None
+    turn: int = 0
+    place: int | None = None
+    """Which parameter it is, counted from the top."""
+
+
+Cell = Trace | None
+
+NONES: tuple[tuple[Cell, ...], ...] = tuple((None,) * count for count in range(32))
+"""Cells of which nothing is known, by how many."""
+
+
+class Flow:
+    """The strings of one definition, or of what stands outside of definitions."""
+
+    def __init__(self, language: Language, report: Report, *, outside: bool) -> None:
+        self.handed: set[int] = set()
+        """Parameters that reach SQL."""
+        self.overwritten: set[str] = set()
+        self.given: set[str] = set()
+        self._language = language
+        self._report = report
+        self._outside = outside
+        self._turns: dict[str, int] = {}
+        """How often each buffer was overwritten."""
+        self._opened: dict[str, Token] = {}
+        self._content: dict[str, Cell] = {}
+        self._told: set[tuple[str, int]] = set()
+
+    def parameters(self, taken: Side, token: Token, *, placed: bool) -> list[Cell]:
+        """Return the cells that a definition finds: some sound like data from outside, some may reach SQL."""
+        cells: list[Cell] = []
+        for name in taken.names:
+            rules = self._language.suspected(name)
+            trace = Trace(origin=name, token=token, watched=rules) if rules else None
+            cells += [trace] * self._language.cells.width(name)[0]
+        if placed and taken.counted:
+            marked = zip(cells, range(len(cells) - 1, -1, -1), strict=True)
+            empty = Trace(origin="", token=token)
+            return [replace(cell or empty, place=place) for cell, place in marked]
+        return cells
+
+    def literal(self, token: Token) -> Cell:
+        """Return the cell of a string that stands in the program."""
+        quotes = token if "'" in token.text else None
+        if not self._outside:
+            return Trace(origin=token.word, token=token, quotes=quotes) if quotes else None
+        self._overwrite(HERE)
+        return Trace(origin=token.word, token=token, quotes=quotes, buffer=HERE, turn=self._turn(HERE))
+
+    def used(self, cells: Sequence[Cell], token: Token) -> None:
+        """Look at cells that a word uses: a string whose place was overwritten is gone."""
+        for cell in cells:
+            if cell is not None and cell.buffer is not None and cell.turn != self._turn(cell.buffer):
+                self._gone(cell, token)
+
+    def call(self, word: Word, token: Token, cells: Sequence[Cell]) -> Sequence[Cell]:
+        """Follow strings through one word; return the cells that it leaves."""
+        left: Sequence[Cell] = NONES[word.leaves]
+        if any(cells):
+            self.used(cells, token)
+            if word.library != PROGRAM:
+                self._reaches(token, cells)
+                left = self._through(word, token, cells)
+            elif word.hands:
+                self._hand([cells[-1 - place] for place in word.hands if place < len(cells)], token)
+        if word.brings and word.effect is not None:
+            left = self._brought(word, token)
+        if not word.touches:
+            return left
+        content = self._fill(word, token, cells)
+        if word.library == PROGRAM:
+            return left
+        if word.gives and word.leaves:
+            left = [self._given(word, token, content), *left[1:]]
+        if word.watched:
+            fresh = Trace(origin=token.word, token=token, watched=self._rules(word.watched))
+            left = [_watch(cell, fresh) for cell in left]
+        return left
+
+    def _reaches(self, token: Token, cells: Sequence[Cell]) -> None:
+        """Report strings that reach what they should not."""
+        for cell in filter(None, cells):
+            for rule in cell.watched:
+                if token.word in rule.sinks:
+                    self._tell(rule.id, token, word=token.word, source=cell.origin, line=cell.token)
+        if token.word in self._language.sql:
+            self._hand(cells, token)
+
+    def _hand(self, cells: Sequence[Cell], token: Token) -> None:
+        """Report strings with quotes that are handed to SQL; take note of parameters that are."""
+        for cell in filter(None, cells):
+            if cell.quotes is not None:
+                self._tell("structure.sql_quotes", cell.quotes, word=token.word, line=token)
+            if cell.place is not None:
+                self.handed.add(cell.place)
+
+    @staticmethod
+    def _brought(word: Word, token: Token) -> Sequence[Cell]:
+        """Return the cells that a word of the program leaves, of which some have quotes."""
+        left: list[Cell] = [None] * word.leaves
+        for place, quotes in word.brings:
+            left[-1 - place] = Trace(origin=token.word, token=token, quotes=quotes)
+        return left
+
+    def _through(self, word: Word, token: Token, cells: Sequence[Cell]) -> Sequence[Cell]:
+        """Return what is left: cells that are the same as before, and new ones made of watched strings."""
+        made: Cell = None
+        for cell in filter(None, cells):
+            if any(token.word in rule.through for rule in cell.watched):
+                made = replace(cell, quotes=None, buffer=None)
+        return [cells[place] if place >= 0 else made for place in word.keeps]
+
+    def _rules(self, ids: frozenset[str]) -> tuple[FifthRule, ...]:
+        return tuple(rule for rule in self._language.rules.flows if rule.id in ids)
+
+    def _fill(self, word: Word, token: Token, cells: Sequence[Cell]) -> Cell:
+        """Let a word work on the buffers; return what was in that whose string it gives."""
+        content: Cell = None
+        for name in word.opens:
+            self._conflict(name, token)
+            self._overwrite(name)
+            self._opened[name] = token
+            self._content[name] = None
+        for name in word.adds:
+            self._content[name] = _merge(self._content.get(name), cells)
+        for name in word.overwrites:
+            self._clash(name, word, token, cells)
+            self._conflict(name, token)
+            self._overwrite(name)
+        for name in word.gives:
+            content = None if name in word.overwrites else self._content.get(name)
+            self._opened.pop(name, None)
+            self.given.add(name)
+        return content
+
+    def _given(self, word: Word, token: Token, inside: Cell) -> Cell:
+        name = word.gives[0]
+        fresh = Trace(origin=token.word, token=token, buffer=name, turn=self._turn(name))
+        if inside is None:
+            return fresh
+        return replace(fresh, watched=inside.watched, quotes=inside.quotes)
+
+    def _conflict(self, name: str, token: Token) -> None:
+        opened = self._opened.pop(name, None)
+        if opened is not None:
+            called = self._language.buffers[name]
+            self._tell("structure.buffer_conflict", token, word=token.word, buffer=called, line=opened)
+
+    def _clash(self, name: str, word: Word, token: Token, cells: Sequence[Cell]) -> None:
+        """Report a string that is handed to a library word which overwrites its place before reading it."""
+        if name == HERE or word.library == PROGRAM:
+            return
+        for cell in filter(None, cells):
+            if cell.buffer == name:
+                self._gone(cell, token)
+
+    def _gone(self, cell: Trace, token: Token) -> None:
+        # Outside of definitions every string is in danger; one finding says it.
+        key = -1 if cell.buffer == HERE and self._outside else token.start
+        names = {
+            "source": cell.origin,
+            "line": cell.token,
+            "buffer": self._language.buffers[cell.buffer or HERE],
+        }
+        self._tell("structure.transient_string", token, key=key, word=token.word, **names)
+
+    def _tell(self, rule: str, token: Token, key: int | None = None, **names: object) -> None:
+        place = (rule, token.start if key is None else key)
+        if place not in self._told:
+            self._told.add(place)
+            self._report(rule, token.start, **names)
+
+    def _overwrite(self, name: str) -> None:
+        self._turns[name] = self._turns.get(name, 0) + 1
+        self.overwritten.add(name)
+
+    def _turn(self, name: str) -> int:
+        return self._turns.get(name, 0)
+
+
+def _merge(content: Cell, cells: Sequence[Cell]) -> Cell:
+    """Join what is known of a buffer's text with what is known of an addition."""
+    for cell in cells:
+        content = _watch(content, cell) if cell is not None else content
+    return content
+
+
+def _watch(cell: Cell, other: Trace) -> Cell:
+    if cell is None:
+        return other
+    new = tuple(rule for rule in other.watched if rule not in cell.watched)
+    quotes = cell.quotes or other.quotes
+    if not cell.watched and new:
+        return replace(cell, origin=other.origin, token=other.token, watched=new, quotes=quotes)
+    return replace(cell, watched=(*cell.watched, *new), quotes=quotes)

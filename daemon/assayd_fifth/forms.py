@@ -1,0 +1,90 @@
+"""`--yaml`: the report of a Fifth program in the form that prompting tools read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+
+import yaml
+
+from assayd_client import Document
+from assayd_client.cli.kinds import ShownAttempt
+
+_STATUS = {"validated": "PASS", "failed": "FAIL"}
+_NAMED_BY = {"forbidden_pattern": "pattern"}
+"""Under what the word of a finding is given, by the finding's type; others have `word`."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as blocks."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def print_yaml(shown: ShownAttempt) -> None:
+    """Print a finished attempt with the code that was submitted; in ASCII for a terminal."""
+    print(write_yaml(shown.attempt, shown.submission(), ascii_only=sys.stdout.isatty()), end="")
+
+
+def write_yaml(attempt: Document, submission: Document, *, ascii_only: bool) -> str:
+    """Write a finished attempt with the code that was submitted; in ASCII for a terminal."""
+    result = {"validation_result": _result(attempt, submission["payload"]["code"])}
+    return yaml.dump(result, Dumper=_Dumper, sort_keys=False, allow_unicode=not ascii_only, width=110)
+
+
+def _result(attempt: Document, code: str) -> Document:
+    report, verdict = attempt["report"], attempt["verdict"]
+    if report is None or verdict not in _STATUS:
+        return {"status": verdict.upper(), "error": attempt["error"]}
+    hints = {(hint["rule"], hint["line"], hint["message"]): hint for hint in report["fix_hints"]}
+    found = [(finding["severity"], _finding(finding, hints)) for finding in report["findings"]]
+    warnings = [entry for severity, entry in found if severity == "warning"]
+    feedback = report["feedback"] or {}
+    result: Document = {"status": _STATUS[verdict]}
+    if verdict == "validated":
+        result |= {"code": code, "notes": feedback.get("notes", [])}
+        if warnings:
+            result["warnings"] = warnings
+        return result | {"confidence": report["confidence"]}
+    result["errors"] = [entry for severity, entry in found if severity == "error"]
+    result["warnings"] = warnings
+    return result | {"retry_context": _retry_context(feedback)}
+
+
+def _finding(finding: Document, hints: Mapping[tuple[str, int | None, str], Document]) -> Document:
+    """Write one error or warning; what is not known of it is left out."""
+    hint = hints.get((finding["rule"], finding["line"], finding["message"]), {})
+    entry = {
+        "type": finding["category"],
+        _NAMED_BY.get(finding["category"], "word"): _word(finding),
+        "line": finding["line"],
+        "column": finding["column"],
+        "code_snippet": finding["snippet"],
+        "explanation": finding["message"],
+        "fix_suggestion": finding["suggestion"],
+        "edit": hint.get("edit"),
+    }
+    return {key: value for key, value in entry.items() if value is not None}
+
+
+def _word(finding: Document) -> str | None:
+    """Return the word that a finding points at."""
+    if finding["snippet"] is None or finding["column"] is None:
+        return None
+    words: Sequence[str] = finding["snippet"][finding["column"] - 1 :].split()
+    return words[0] if words else None
+
+
+def _retry_context(feedback: Document) -> Document:
+    return {
+        "add_emphasis": feedback.get("add_emphasis", []),
+        "condenser_feedback": {"expand_sections": feedback.get("expand_sections", [])},
+        "lens_feedback": {"warnings": feedback.get("lens_warnings", [])},
+        "priority_fixes": dict(enumerate(feedback.get("priority_fixes", []), 1)),
+    }

@@ -1,0 +1,53 @@
+"""What files on a command line mean as a program of Fifth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath
+
+from assayd.errors import RequestError
+from assayd.ports.command_line import STDIN, FileOptions
+from assayd.static.submitted_file import text_of
+from assayd_fifth.command_line import command_line
+
+SUFFIXES = frozenset({".fs", ".fth", ".forth", ".4th", ".f", ".md", ".txt"})
+"""A file on the command line is a program, or an answer as the model gave it."""
+
+_OPTIONS = frozenset(option.name for option in command_line.options)
+_SWITCHES = {"true": True, "false": False}
+
+
+def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
+    """Build a payload: the first file is the program, the others are what it may load.
+
+    Raises: RequestError ``request.files``, ``request.options``.
+    """
+    if not files:
+        raise RequestError("request.files", "a Fifth program is at least one file", field="files")
+    if options.input is not None or options.sample_paths:
+        raise RequestError("request.options", "a Fifth program takes neither --input nor --sample-path")
+    texts = {name: text_of(name, content) for name, content in files.items()}
+    first = next(iter(texts))
+    if first != STDIN and PurePath(first).suffix.lower() not in SUFFIXES:
+        message = f"{first}: expected one of {', '.join(sorted(SUFFIXES))}"
+        raise RequestError("request.files", message, field=first)
+    payload: dict[str, object] = {"code": texts.pop(first)}
+    if texts:
+        payload["files"] = texts
+    return payload | _read_options(options.extra)
+
+
+def _read_options(options: Mapping[str, str]) -> dict[str, object]:
+    """Read the options of the command line. Raises: RequestError ``request.options``."""
+    if unknown := set(options) - _OPTIONS:
+        message = f"there is no option {min(unknown)!r}; there are {', '.join(sorted(_OPTIONS))}"
+        raise RequestError("request.options", message, field=min(unknown))
+    read: dict[str, object] = dict(options)
+    for name in ("strict_mode", "execute"):
+        if name in options:
+            if options[name] not in _SWITCHES:
+                raise RequestError("request.options", f"{name} is true or false", field=name)
+            read[name] = _SWITCHES[options[name]]
+    if "libraries" in options:
+        read["libraries"] = [each for each in options["libraries"].split(",") if each]
+    return read

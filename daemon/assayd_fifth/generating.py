@@ -1,0 +1,64 @@
+"""What a Fifth program is written from: words, task type, libraries, files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
+
+from assayd.findings.expected import CASES, cases_told
+from assayd.model.prompting import Example, Proposal, Surrounding
+from assayd_fifth.payload import MOST_FILES, FifthCase, Label, Name, Path
+
+TASK = "Write a program in Fifth, a Forth dialect."
+
+EXAMPLE = Example(
+    request="A page with a heading, the number of items, and a link to items.html.",
+    context={"libraries": ["core"]},
+    answer=Proposal(
+        code="""\
+require lib/core.fs
+
+: amount ( n -- )
+  <p> s" Items: " text n>str text </p> ;
+
+: page ( title$ -- )
+  2dup html-head html-body h1.
+  3 amount
+  s" All items" s" items.html" a.
+  html-end ;
+
+html>stdout s" Inventory" page
+"""
+    ),
+    reason="page writes the title, the number as text and the link; html>stdout prints the page.",
+)
+
+
+class FifthContext(BaseModel):
+    """Libraries that are loaded, files that it may load, cases, whether it is run; what steers the rest."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task_type: Label | None = None
+    model_source: Label | None = None
+    libraries: Annotated[tuple[Name, ...], Field(max_length=50)] = ()
+    files: Annotated[dict[Path, str], Field(max_length=MOST_FILES)] = {}
+    execute: StrictBool = False
+    cases: Annotated[tuple[FifthCase, ...], Field(max_length=CASES)] = ()
+
+
+def around(context: FifthContext) -> list[Surrounding]:
+    """Return what the code has to fit."""
+    loaded = Surrounding(title="libraries that are loaded", text=", ".join(context.libraries) or "none")
+    files = [Surrounding(title=f"file {path}", text=text) for path, text in sorted(context.files.items())]
+    return [loaded, *files, *cases_of(context.cases)]
+
+
+def cases_of(cases: Sequence[FifthCase]) -> list[Surrounding]:
+    """Return cases as a model is told them."""
+    if not cases:
+        return []
+    told = cases_told((case, case.stdin, case.expected) for case in cases)
+    return [Surrounding(title="cases that have to pass: standard input -> output", text=told)]

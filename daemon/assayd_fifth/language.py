@@ -1,0 +1,350 @@
+"""What there is in the language, read from the data files: words, effects, rules, hints.
+
+A new word, library or rule of an existing sort is a change of data; nothing here knows any of them by name.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from assayd.errors import ConfigError
+from assayd_fifth.effects import CellNames, Effect, counts, describe, read_effect
+from assayd_fifth.rules import FifthRule, Rules, read_rules
+from assayd_fifth.tables import extend
+
+if TYPE_CHECKING:
+    from assayd_fifth.tokens import Token
+
+ALWAYS_LOADED = ("engine", "boot")
+PROGRAM = "program"
+"""The library of words that the submission itself defines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """What a word does, as the walk needs it; words of any name that do the same may share it.
+
+    `effect` is None when nobody can say what it does to the stack.
+    `moves` tells of a word that only moves cells, for each cell that it leaves, which of those that it takes
+    it is. `keeps` tells the same of a word that works on what it takes; -1 is a new cell. `certain` is
+    whether the effect is beyond doubt. `opens`, `adds`, `gives`, `overwrites` name string buffers.
+    """
+
+    library: str
+    effect: Effect | None
+    takes: int = 0
+    leaves: int = 0
+    moves: tuple[int, ...] | None = None
+    keeps: tuple[int, ...] = ()
+    certain: bool = False
+    role: str | None = None
+    parses: int = 0
+    defines: bool = False
+    """Whether it makes a word of the name that it reads; `child` is what that one does, where it is known."""
+    child: Effect | None = None
+    constant: bool = False
+    """Whether it is a value that the program has given a name."""
+    rule: str | None = None
+    """A rule that speaks of its use."""
+    defect: tuple[str, str] | None = None
+    """A rule, and what the word is known to do wrong."""
+    compile_only: bool = False
+    watched: frozenset[str] = frozenset()
+    """The flow rules for which it is a source."""
+    plain: bool = False
+    """Whether its effect is all that there is to it."""
+    told: bool = False
+    """Whether its mere use, wherever it is, may have to be told."""
+    touches: bool = False
+    """Whether it works on a buffer, or is a source."""
+    opens: tuple[str, ...] = ()
+    adds: tuple[str, ...] = ()
+    gives: tuple[str, ...] = ()
+    overwrites: tuple[str, ...] = ()
+    hands: frozenset[int] = frozenset()
+    """Which of the cells that it takes, counted from the top, a word of the program hands to SQL."""
+    brings: tuple[tuple[int, Token], ...] = ()
+    """Which of those that it leaves are strings with single quotes, and where they stand."""
+
+    @property
+    def signature(self) -> str:
+        """Return its stack effect as ``( a b -- c )``; ``( … )`` when that is not known."""
+        if self.effect is None:
+            return "( … )"
+        takes, leaves = self.effect.takes, self.effect.leaves
+        if not takes.names and not leaves.names:
+            return describe(takes.most, leaves.most)
+        return " ".join(["(", *takes.names, "--", *leaves.names, ")"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """A form of unknown words, and what to write instead."""
+
+    matches: re.Pattern[str]
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreign:
+    """Words of gforth and of other languages."""
+
+    gforth: frozenset[str]
+    gforth_hints: Mapping[str, str]
+    replacements: Mapping[str, str]
+    imagined: Mapping[str, str]
+    forms: tuple[Pattern, ...]
+    literals: tuple[Pattern, ...]
+    hints: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Language:
+    """Everything that the checks know of Fifth."""
+
+    words: Mapping[str, Mapping[str, Word]]
+    """Library to name to word."""
+    buffers: Mapping[str, str]
+    """Buffer to what it is called."""
+    brings: Mapping[str, tuple[str, ...]]
+    """What a library loads by itself."""
+    missing: Mapping[str, tuple[str, ...]]
+    """Words that a library needs and does not bring."""
+    rules: Rules
+    guide: Mapping[str, str]
+    """Section of the guide to its text."""
+    cells: CellNames
+    foreign: Foreign
+    prelude: bytes
+    """What gforth loads before a program of Fifth."""
+    plain_strings: tuple[str, ...]
+    escaped_strings: tuple[str, ...]
+    taking: tuple[str, ...]
+    takes_name: frozenset[str]
+    takes_word: frozenset[str]
+    takes_path: frozenset[str]
+    at_once: frozenset[str]
+    beginners: frozenset[str]
+    constants: frozenset[str]
+    sql: frozenset[str]
+    tags: frozenset[str]
+    """Words that are HTML tags, which models like to glue to what follows."""
+    companions: frozenset[str]
+    """Words that companion rules speak of."""
+    wheres: Mapping[str, str] = field(default_factory=dict)
+    """Word to the first library that has it, for words that are not loaded."""
+
+    def suspected(self, parameter: str) -> tuple[FifthRule, ...]:
+        """Return the rules for which a parameter of this name sounds like data from outside."""
+        name = parameter.lower()
+        return tuple(rule for rule in self.rules.flows if rule.parameters and rule.parameters.fullmatch(name))
+
+    def closure(self, libraries: Iterable[str]) -> list[str]:
+        """Return libraries with all that they bring, each once, what is brought first."""
+        found: dict[str, None] = {}
+        for name in libraries:
+            for each in (*self.closure(self.brings.get(name, ())), name):
+                found.setdefault(each)
+        return list(found)
+
+
+_folders: tuple[Path, ...] = ()
+"""Folders with what the operator has added."""
+
+
+def use_tables(folders: Iterable[Path]) -> None:
+    """Let the language have what these folders add to the package's tables, in this process.
+
+    Raises: ConfigError ``fifth.tables``.
+    """
+    global _folders  # noqa: PLW0603 - one language for each process, set before its first use
+    _folders = tuple(folders)
+    language.cache_clear()
+    if _folders:
+        language()
+
+
+@cache
+def language() -> Language:
+    """Return the language as the package describes it, with what the operator has added.
+
+    Raises: ConfigError ``fifth.tables``.
+    """
+    folder = resources.files(__package__) / "data"
+    names = ("language", "vocabulary", "rules")
+    about, vocabulary, rules = (tomllib.loads((folder / f"{name}.toml").read_text("utf-8")) for name in names)
+    about["guide"] = tomllib.loads((folder / "guide.toml").read_text("utf-8"))["section"]
+    extend(about, vocabulary, rules, _folders)
+    try:
+        return _read(about, vocabulary, rules, folder)
+    except (TypeError, ValueError, KeyError, re.error) as problem:
+        if not _folders:
+            raise
+        where = ", ".join(map(str, _folders))
+        raise ConfigError("fifth.tables", f"{where}: a rule or word cannot be read: {problem}") from problem
+
+
+def _read(
+    about: Mapping[str, Any], vocabulary: Mapping[str, Any], rules: Mapping[str, Any], folder: Traversable
+) -> Language:
+    return read_language(about, vocabulary, rules, prelude=(folder / "prelude.fs").read_bytes())
+
+
+def read_language(
+    about: Mapping[str, Any], vocabulary: Mapping[str, Any], rules: Mapping[str, Any], *, prelude: bytes = b""
+) -> Language:
+    """Build the language from the three data files."""
+    takes = about["takes"]
+    read = read_rules(rules)
+    maker = _Maker(about, vocabulary, read)
+    words = {library: maker.words(library, entries) for library, entries in vocabulary["words"].items()}
+    words["engine"] = {**words["engine"], **maker.words("engine", about["effects"])}
+    return Language(
+        words=MappingProxyType(words),
+        buffers={name: lists["called"] for name, lists in about["buffers"].items()},
+        brings={name: tuple(brought) for name, brought in about["libraries"].items()},
+        missing={name: tuple(words) for name, words in about["missing"].items()},
+        rules=read,
+        guide=MappingProxyType(dict(about.get("guide", {}))),
+        cells=_cells(about),
+        foreign=_foreign(about),
+        prelude=prelude,
+        plain_strings=tuple(about["strings"]["plain"]),
+        escaped_strings=tuple(about["strings"]["escaped"]),
+        taking=tuple(word for group in _TAKING for word in takes[group]),
+        takes_name=frozenset(takes["names"]),
+        takes_word=frozenset(takes["words"]),
+        takes_path=frozenset(takes["paths"]),
+        at_once=frozenset(takes["at_once"]),
+        beginners=frozenset(takes["begin_definition"]),
+        constants=frozenset(about["words"]["constants"]),
+        sql=frozenset(about["words"]["sql"]),
+        tags=frozenset(name for name in words["html"] if _TAG(name)),
+        companions=frozenset(word for rule in read.companions for word in (*rule.words, *rule.needs)),
+        wheres={name: library for library, entries in reversed(words.items()) for name in entries},
+    )
+
+
+class _Maker:
+    """Makes words out of the data."""
+
+    def __init__(self, about: Mapping[str, Any], vocabulary: Mapping[str, Any], rules: Rules) -> None:
+        self._about, self._rules = about, rules
+        self._cells = replace(_cells(about), other_most=1)
+        self._wrong_effect = _folded(vocabulary["wrong_effect"])
+        self._wrong_result = _folded(vocabulary["wrong_result"])
+        self._unsure = {*self._wrong_effect, *about["words"]["unknown"]}
+        self._roles = {word: role for role, words in about["roles"].items() for word in words}
+
+    def words(self, library: str, entries: Mapping[str, str]) -> dict[str, Word]:
+        return {name.lower(): self._word(name.lower(), library, text) for name, text in entries.items()}
+
+    def _word(self, name: str, library: str, text: str) -> Word:
+        effect = None if name in self._unsure else read_effect(_first_group(text), self._cells)
+        if effect is not None and not effect.counted:
+            effect = None
+        rule = self._rules.by_word.get(name)
+        word = Word(
+            library=library,
+            effect=effect,
+            takes=effect.takes.least if effect else 0,
+            leaves=effect.leaves.least if effect else 0,
+            moves=_kept(effect, self._cells) if effect and name in self._about["words"]["shuffles"] else None,
+            keeps=_kept(effect, self._cells) if effect else (),
+            certain=effect is not None and library in ALWAYS_LOADED,
+            role=self._roles.get(name),
+            defines=name in self._about["makes"],
+            child=counts(0, cells) if (cells := self._about["makes"].get(name, -1)) >= 0 else None,
+            parses=int(any(name in names for key, names in self._about["takes"].items() if key in _TAKING)),
+            rule=rule.id if rule else None,
+            defect=self._defect(name),
+            compile_only=name in self._about["words"]["compile_only"],
+            opens=self._buffers(name, "open"),
+            adds=self._buffers(name, "add"),
+            gives=self._buffers(name, "gives"),
+            overwrites=self._buffers(name, "uses"),
+        )
+        sources = frozenset(rule.id for rule in self._rules.flows if name in rule.sources)
+        watched = any(name in {*rule.words, *rule.needs} for rule in self._rules.companions)
+        return replace(
+            word,
+            watched=sources,
+            touches=any((word.opens, word.adds, word.gives, word.overwrites, sources)),
+            told=any((word.rule, word.defect, watched)),
+            plain=self._is_plain(name, word) and not watched,
+        )
+
+    def _is_plain(self, name: str, word: Word) -> bool:
+        special = (word.role, word.rule, word.defect, word.compile_only, word.parses)
+        strings = (word.opens, word.adds, word.gives, word.overwrites)
+        flows = any(name in {*rule.sources, *rule.through, *rule.sinks} for rule in self._rules.flows)
+        text = name in {*self._about["strings"]["plain"], *self._about["strings"]["escaped"]}
+        sql = name in self._about["words"]["sql"]
+        return word.effect is not None and not (any(special) or any(strings) or flows or text or sql)
+
+    def _defect(self, name: str) -> tuple[str, str] | None:
+        if name in self._wrong_effect:
+            return "structure.library_defect", self._wrong_effect[name]
+        return ("structure.library_result", self._wrong_result[name]) if name in self._wrong_result else None
+
+    def _buffers(self, name: str, key: str) -> tuple[str, ...]:
+        """Return the buffers that list the word, in the order of the data, which ranks them."""
+        buffers = self._about["buffers"].items()
+        return tuple(buffer for buffer, lists in buffers if name in lists.get(key, ()))
+
+
+_TAG = re.compile(r"</?\w+[.#/]*>").fullmatch
+_TAKING = ("names", "words", "characters", "paths")
+
+
+def _first_group(text: str) -> str:
+    """Return what stands between the first parentheses of ``( x -- ) ( R: -- x )``."""
+    return text.removeprefix("( ").partition(" )")[0]
+
+
+def _kept(effect: Effect, cells: CellNames) -> tuple[int, ...]:
+    """Return, for each cell that is left which of those taken has its name; -1 for a new one."""
+    taken = _expand(effect.takes.names, cells)
+    return tuple(taken.index(name) if name in taken else -1 for name in _expand(effect.leaves.names, cells))
+
+
+def _expand(names: Sequence[str], cells: CellNames) -> list[str]:
+    return [f"{name}.{cell}" for name in names for cell in range(cells.width(name)[0])]
+
+
+def _cells(about: Mapping[str, Any]) -> CellNames:
+    return CellNames(
+        one=frozenset(about["cells"]["one"]),
+        two=frozenset(about["cells"]["two"]),
+        one_suffixes=tuple(about["cells"]["one_suffixes"]),
+        two_suffixes=tuple(about["cells"]["two_suffixes"]),
+    )
+
+
+def _foreign(about: Mapping[str, Any]) -> Foreign:
+    return Foreign(
+        gforth=frozenset(about["gforth"]["words"].split()),
+        gforth_hints=about["gforth"]["hints"],
+        replacements=about["gforth"]["replace"],
+        imagined=about["imagined"]["words"],
+        forms=_patterns(about["imagined"]["forms"]),
+        literals=_patterns(about["literals"]),
+        hints=about["hints"],
+    )
+
+
+def _patterns(entries: Sequence[Mapping[str, str]]) -> tuple[Pattern, ...]:
+    return tuple(Pattern(matches=re.compile(e["pattern"], re.DOTALL), hint=e["hint"]) for e in entries)
+
+
+def _folded(entries: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): text for name, text in entries.items()}

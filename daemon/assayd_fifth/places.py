@@ -1,0 +1,111 @@
+"""Collects what the checks tell, and turns it into findings: with line, column, snippet and what to do."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from assayd.model.finding import Edit, Finding, Severity
+from assayd.model.text_limits import FINDINGS, SNIPPET_CHARS, shorten
+from assayd_fifth.rules import FifthRule, Rules
+from assayd_fifth.tokens import Token
+
+Change = tuple[int, int, str]
+"""A part of the text, from one offset to another, and what it should be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    rule: FifthRule
+    start: int
+    names: Mapping[str, object]
+    edit: Change | None
+    severity: Severity
+
+
+class Teller:
+    """Takes note of everything that is told of one text."""
+
+    def __init__(self, text: str, rules: Rules) -> None:
+        self._text = text
+        self._rules = rules
+        self._told: list[_Told] = []
+        self._lines = [0, *[match.end() for match in re.finditer("\n", text)]]
+
+    def __call__(
+        self,
+        rule: str,
+        start: int,
+        *,
+        edit: Change | None = None,
+        at: Token | None = None,
+        severity: Severity | None = None,
+        **names: object,
+    ) -> None:
+        """Report a rule at an offset; `at` is the token that a rule with a replacement replaces."""
+        known = self._rules.by_id[rule]
+        if at is not None and known.replace is not None:
+            edit = (at.start, at.start + len(at.word), known.replace)
+        self._told.append(
+            _Told(rule=known, start=start, names=names, edit=edit, severity=severity or known.severity)
+        )
+
+    def line_of(self, start: int) -> int:
+        """Return the line of an offset."""
+        return bisect_right(self._lines, start)
+
+    def findings(self) -> dict[str, tuple[Finding, ...]]:
+        """Return the findings of each stage in the order of their places, each thing once."""
+        found: dict[str, list[Finding]] = {}
+        seen: set[tuple[object, ...]] = set()
+        for told in sorted(self._told, key=lambda each: each.start):
+            key = (told.rule.id, told.names.get("word"), None if told.rule.once else self.line_of(told.start))
+            stage = found.setdefault(told.rule.stage, [])
+            if key not in seen and len(stage) < FINDINGS:
+                seen.add(key)
+                stage.append(self._finding(told))
+        return {stage: tuple(findings) for stage, findings in found.items()}
+
+    def _finding(self, told: _Told) -> Finding:
+        line = self.line_of(told.start)
+        names = {key: self._named(value) for key, value in told.names.items()}
+        # What one name brings may name others.
+        names |= {key: value.format_map(names) for key, value in names.items() if "{line}" in str(value)}
+        suggestion = told.rule.suggestion.format_map(names) if told.rule.suggestion else None
+        return Finding(
+            rule=told.rule.id,
+            category=told.rule.type,
+            message=shorten(told.rule.message.format_map(names)),
+            severity=told.severity,
+            line=line,
+            column=told.start - self._lines[line - 1] + 1,
+            snippet=shorten(self._line(line).rstrip(), SNIPPET_CHARS),
+            suggestion=shorten(suggestion) if suggestion else None,
+            edit=self._edit(told.edit, line) if told.edit else None,
+        )
+
+    def _named(self, value: object) -> str:
+        if isinstance(value, Token):
+            return str(self.line_of(value.start))
+        return shorten(str(value), SNIPPET_CHARS)
+
+    def _line(self, line: int) -> str:
+        end = self._lines[line] - 1 if line < len(self._lines) else len(self._text)
+        return self._text[self._lines[line - 1] : end]
+
+    def _edit(self, change: Change, line: int) -> Edit | None:
+        """Write a change as whole lines; only where it lies in the finding's own line."""
+        start, end, replacement = change
+        first = self._lines[line - 1]
+        text = self._line(line)
+        if not first <= start <= end <= first + len(text):
+            return None
+        new = text[: start - first] + replacement + text[end - first :]
+        return Edit(start_line=line, end_line=line, replacement=new.removesuffix("\r"))
+
+
+def errors_as_warnings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return findings of which none is an error."""
+    return tuple(replace(f, severity=Severity.WARNING) if f.is_error else f for f in findings)

@@ -1,0 +1,385 @@
+"""Reads a whole program in one pass, in the order in which the engine would: definitions, libraries, uses.
+
+A word is known from the end of its definition on; the newest definition of a name counts. What is found on
+the way is told as it is met; words that nobody knows are kept until all names of the program have been seen.
+
+    : double 2 * ;          required.stack_comment
+    s" a" str+              vocabulary.library_not_loaded
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from assayd_fifth.effects import Effect, counts, describe, is_stack_comment, read_effect
+from assayd_fifth.language import ALWAYS_LOADED, PROGRAM, Language, Word
+from assayd_fifth.places import Teller
+from assayd_fifth.tokens import NAME_CHARS, TAKING, WORD, Segment, Token, is_number, scan
+from assayd_fifth.walk import Walk, WalkResult
+
+_LIBRARY_PREFIXES = ("lib:", "pkg:")
+_SUFFIX = ".fs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """A word that was not known where it was used. `inside` is the definition that it is in."""
+
+    token: Token
+    before: str
+    inside: Segment | None
+    blind: bool
+    """Whether a file was loaded before of which nobody knows what it defines."""
+
+
+class _Declared(NamedTuple):
+    """What a stack comment says; `suspicious` when it names something that sounds like data from outside."""
+
+    text: str
+    effect: Effect | None
+    suspicious: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class FifthProgram:
+    """What is known of a program, and grows while it is read."""
+
+    language: Language
+    tell: Teller
+    files: Mapping[str, str] = field(default_factory=dict)
+    known: dict[str, Word] = field(default_factory=dict)
+    libraries: list[str] = field(default_factory=list)
+    defined: dict[str, Token] = field(default_factory=dict)
+    """Each name of the program, and the word that it is, or that takes it, where it is defined first."""
+    used: dict[str, Token] = field(default_factory=dict)
+    """Words of companion rules, and where they are used first."""
+    unknowns: list[Unknown] = field(default_factory=list)
+    _text: str = ""
+    _inside: Segment | None = None
+    _newest: str = ""
+    _blind: bool = False
+    _any_base: bool = False
+    _comments: dict[str, _Declared | None] = field(default_factory=dict)
+    _plain: dict[tuple[Effect | None, bool, bool], Word] = field(default_factory=dict)
+    _folder: str = "lib/"
+    _loaded_files: set[str] = field(default_factory=set)
+
+    def read(self, text: str, libraries: Iterable[str]) -> None:
+        """Read the program."""
+        self._text = text
+        for library in (*ALWAYS_LOADED, *libraries):
+            self._load_library(library, 0)
+        outside = Walk(self, self.tell)
+        for segment in scan(text, self.language, self.tell):
+            self._inside = segment if segment.opener is not None else None
+            if segment.opener is None:
+                outside.run(segment.tokens)
+            else:
+                self._define(segment, segment.opener)
+        outside.end(Token("", len(text)))
+
+    def check_companions(self) -> None:
+        """Report words that are used without those that have to be used with them."""
+        for rule in self.language.rules.companions:
+            used = [self.used[word] for word in rule.words if word in self.used]
+            first = min(used, default=None, key=_start)
+            if first is not None and not any(word in self.used for word in rule.needs):
+                self.tell(rule.id, first.start, word=first.word)
+
+    def path_of(self, library: str) -> str:
+        """Return the path by which a library would be loaded, beside those that the program loads."""
+        return f"{self._folder}{library}{_SUFFIX}"
+
+    # What a walk asks and tells
+
+    def use(self, token: Token) -> None:
+        """Take note of a word that a companion rule speaks of."""
+        self.used.setdefault(token.word, token)
+
+    def reads_number(self, word: str) -> bool:
+        """Return whether a word is a number in another base, where one may hold."""
+        return self._any_base and word.isalnum()
+
+    def unknown(self, token: Token, before: str) -> None:
+        """Keep a word that is not known."""
+        self.unknowns.append(Unknown(token=token, before=before, inside=self._inside, blind=self._blind))
+
+    def parsing(self, token: Token) -> None:
+        """Do what a parsing word does with the word that it takes."""
+        if token.word in self.language.takes_path:
+            self.load(token.text, self._start_of_name(token))
+        elif token.word in self.language.takes_name:
+            self.makes(token.text, token, self.known[token.word])
+        elif token.word in self.language.takes_word and token.text:
+            self._refer(Token(token.text.lower(), self._start_of_name(token)), token.word)
+
+    def act(self, role: str) -> None:
+        """Do what a word does to the program."""
+        match role:
+            case "hex" | "base":
+                self._any_base = True
+            case "decimal":
+                self._any_base = False
+            case "immediate" if self._newest in self.known:
+                word = self.known[self._newest]
+                self.known[self._newest] = replace(word, effect=None, plain=False, role="macro")
+            case _:
+                pass
+
+    def makes(self, name: str, by: Token, maker: Word) -> None:
+        """Make the word that a defining word makes of the name that `by` is or takes."""
+        self._add(name.lower(), self._child_of(maker), by)
+
+    def included(self, token: Token, path: str) -> None:
+        """Load a file whose name is a string."""
+        if path:
+            self.tell("required.require", token.start, word=token.word, path=path)
+        self.load(path, token.start)
+
+    # Loading
+
+    def load(self, path: str, start: int) -> None:
+        """Load a library, or a file that was submitted; what any other file defines nobody knows."""
+        plain = path.removeprefix("./")
+        for prefix in _LIBRARY_PREFIXES:
+            plain = plain.removeprefix(prefix)
+        name = PurePosixPath(plain).name
+        library = name.removesuffix(_SUFFIX).lower()
+        file = next((known for known in (plain, name) if known in self.files), None)
+        if file is not None:
+            self._load_file(file)
+        elif library in self.language.brings:
+            self._folder = path[: len(path) - len(name)] if "/" in path else self._folder
+            self._load_library(library, start)
+        elif path:
+            self._blind = True
+            self.tell("vocabulary.file_unknown", start, word=path, path=path)
+
+    def _load_library(self, name: str, start: int) -> None:
+        if name not in ALWAYS_LOADED and name not in self.language.brings:
+            self._blind = True
+        for each in self.language.closure([name]):
+            if each not in self.libraries:
+                self.libraries.append(each)
+                self._check_needs(each, start)
+                self.known.update(self.language.words.get(each, {}))
+
+    def _check_needs(self, library: str, start: int) -> None:
+        """Report a library in the middle of which the engine stops, for want of words."""
+        missing = [word for word in self.language.missing.get(library, ()) if word not in self.known]
+        if missing:
+            words = " and ".join(missing)
+            self.tell("vocabulary.library_fails", start, word=library, missing=words)
+
+    def _load_file(self, name: str) -> None:
+        """Take the names that a file defines, with what their stack comments say; it is not checked."""
+        if name in self._loaded_files:
+            return
+        self._loaded_files.add(name)
+        for segment in scan(self.files[name], self.language, _silent):
+            for token in segment.tokens:
+                self._take_over(token, inside=segment.opener is not None)
+            if segment.opener is not None and segment.opener.text:
+                comment = self._declared(segment)
+                effect = comment.effect if comment is not None else None
+                self._newest = segment.opener.text.lower()
+                self.known[self._newest] = self._word_of(effect, None)
+
+    def _take_over(self, token: Token, *, inside: bool) -> None:
+        """Take over from a file what a word outside of definitions defines or loads."""
+        if not inside and token.word == "immediate":
+            self.act("immediate")
+        if inside or token.kind is not TAKING or not token.text:
+            return
+        if token.word in self.language.takes_path:
+            self.load(token.text, 0)
+        elif token.word in self.language.takes_name:
+            maker = self.language.words[self.language.wheres[token.word]][token.word]
+            self.known[token.text.lower()] = self._child_of(maker)
+
+    # Definitions
+
+    def _define(self, segment: Segment, opener: Token) -> None:
+        """Read one definition; its name is known behind it."""
+        if opener.word not in self.known:
+            self.unknown(Token(opener.word, opener.start), "")
+        comment = self._declared(segment)
+        declared = comment.effect if comment is not None else None
+        suspicious = comment is not None and comment.suspicious
+        walk = Walk(
+            self,
+            self.tell,
+            opener=opener,
+            declared=declared,
+            suspicious=suspicious,
+            placed=self._hands_sql(segment),
+        )
+        walk.run(segment.tokens)
+        walk.end(Token(";", opener.start))
+        found = walk.found[0]
+        if comment is None:
+            self._miss_comment(segment, opener, found)
+        elif declared is not None and found.exact and not found.agrees and not walk.state.macro:
+            self._disagree(opener, found, declared, comment.text)
+        if not opener.text:
+            return
+        made = walk.found[-1] if len(walk.found) > 1 else None
+        trusted = declared if found.agrees or not found.exact else None
+        self._add(opener.text.lower(), self._word_of(trusted, found, walk, made), opener)
+
+    def _hands_sql(self, segment: Segment) -> bool:
+        """Return whether a definition has a word that hands a string to SQL, or whose own words do."""
+        words, sql = self.known, self.language.sql
+        if not any(word in words for word in sql):  # the other way round, all words would be gone through
+            return False
+        return any(t.word in sql or ((w := words.get(t.word)) and w.hands) for t in segment.tokens)
+
+    def _add(self, name: str, word: Word, by: Token) -> None:
+        """Let a word be known from here on by the name that `by` is or takes."""
+        if not name:
+            return
+        if len(name) > NAME_CHARS:
+            start = self._start_of_name(by)
+            written = self._text[start : start + len(name)]
+            self.tell("vocabulary.name_too_long", start, word=written, length=len(name))
+        self.defined.setdefault(name, by)
+        self.known[name] = word
+        self._newest = name
+
+    def _declared(self, segment: Segment) -> _Declared | None:
+        """Return what the stack comment of a definition says; it may stand in a comment to the line's end."""
+        for comment in segment.comments:
+            if comment not in self._comments:
+                self._comments[comment] = self._read(comment)
+            if (declared := self._comments[comment]) is not None:
+                return declared
+        return None
+
+    def _read(self, comment: str) -> _Declared | None:
+        """Read a comment; None when it is no stack comment."""
+        if not is_stack_comment(comment):
+            return None
+        text = comment.partition(")")[0].rpartition("(")[2].strip()
+        effect = read_effect(text, self.language.cells)
+        names = effect.takes.names if effect else ()
+        return _Declared(text, effect, any(map(self.language.suspected, names)))
+
+    def _miss_comment(self, segment: Segment, opener: Token, found: WalkResult) -> None:
+        """Report a definition without a stack comment; a constant may go without."""
+        if not opener.text:
+            return
+        constant = bool(segment.tokens) and found.exact and not found.takes
+        constant = constant and all(map(self._is_constant, segment.tokens))
+        effect, edit = "( … -- … )", None
+        if found.exact:
+            text = constant and found.leaves == 2
+            effect = "( -- addr u )" if text else describe(found.takes, found.leaves)
+            end = self._start_of_name(opener) + len(opener.text)
+            edit = (end, end, f" {effect}") if not segment.comments else None
+        rule = "required.stack_comment_constant" if constant else "required.stack_comment"
+        self.tell(rule, self._start_of_name(opener), word=opener.text, effect=effect, edit=edit)
+
+    def _is_constant(self, token: Token) -> bool:
+        word = self.known.get(token.word)
+        if word is None:
+            return is_number(token.word)
+        if token.kind is not WORD:
+            return token.word != "postpone" and word.leaves > 0
+        return word.constant or token.word in self.language.constants
+
+    def _disagree(self, opener: Token, found: WalkResult, declared: Effect, comment: str) -> None:
+        """Report a definition that does not do what its stack comment says."""
+        certain = found.certain and declared.counted
+        does = describe(found.takes, found.leaves)
+        self.tell(
+            "vocabulary.wrong_signature" if certain else "structure.stack_effect",
+            self._start_of_name(opener),
+            word=opener.text,
+            problem=f"'{opener.text}' is declared as ( {comment} ), and does {does}.",
+            remedy=f"Leave what the stack comment says, or write {does} there.",
+        )
+
+    def _refer(self, token: Token, by: str) -> None:
+        """Look up a word whose name another takes."""
+        word = self.known.get(token.word)
+        rule = self.language.rules.by_word.get(token.word) if word is None else None
+        if rule is not None:
+            self.tell(rule.id, token.start, word=token.word, at=token)
+        elif word is None:
+            self.unknown(token, by)
+
+    def _start_of_name(self, token: Token) -> int:
+        """Return the offset of the word that a parsing word takes, or of one that stands alone."""
+        start = token.start + (len(token.word) if token.kind is TAKING else 0)
+        while start < len(self._text) and self._text[start] <= " ":
+            start += 1
+        return start
+
+    # Words of the program
+
+    def _word_of(
+        self,
+        declared: Effect | None,
+        found: WalkResult | None,
+        walk: Walk | None = None,
+        made: WalkResult | None = None,
+    ) -> Word:
+        """Make the word that a definition is for those that use it."""
+        effect = declared if declared is not None and declared.counted else None
+        known = found is not None and found.countable and found.agrees
+        if effect is None and found is not None and known:
+            effect = counts(found.takes, found.leaves)
+        certain = known and found is not None and found.certain
+        strings = walk is not None and (
+            walk.flow.given or walk.flow.overwritten or walk.flow.handed or walk.brings
+        )
+        if walk is None or not (walk.parses or strings):
+            return self._plain_word(effect, certain=certain)
+        child = walk.child if made is None else None
+        if made is not None and made.countable:
+            child = counts(made.takes, made.leaves)
+        return Word(
+            library=PROGRAM,
+            effect=effect,
+            takes=effect.takes.least if effect else 0,
+            leaves=effect.leaves.least if effect else 0,
+            certain=certain,
+            parses=walk.parses,
+            defines=walk.defines,
+            child=child,
+            gives=tuple(sorted(walk.flow.given)),
+            overwrites=tuple(sorted(walk.flow.overwritten)),
+            hands=frozenset(walk.flow.handed) if declared is not None and declared.counted else frozenset(),
+            brings=tuple(each for each in walk.brings if effect and each[0] < effect.leaves.least),
+            touches=True,
+        )
+
+    def _child_of(self, maker: Word) -> Word:
+        """Make the word that a defining word makes; one that takes a value makes a constant."""
+        return self._plain_word(maker.child, certain=maker.child is not None, constant=maker.takes > 0)
+
+    def _plain_word(self, effect: Effect | None, *, certain: bool, constant: bool = False) -> Word:
+        """Make a word that does nothing beyond its effect; all of one effect share it."""
+        key = effect, certain, constant
+        if key not in self._plain:
+            self._plain[key] = Word(
+                library=PROGRAM,
+                effect=effect,
+                takes=effect.takes.least if effect else 0,
+                leaves=effect.leaves.least if effect else 0,
+                certain=certain,
+                constant=constant,
+                plain=effect is not None,
+            )
+        return self._plain[key]
+
+
+def _start(token: Token) -> int:
+    return token.start
+
+
+def _silent(rule: str, start: int, **names: object) -> None:
+    """Report nothing: files that are brought along are not checked."""

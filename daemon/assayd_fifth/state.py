@@ -1,0 +1,165 @@
+"""The stacks as a walk over words sees them, at one place and where branches meet.
+
+What is taken without being there is told here:
+
+    : f ( -- ) swap ;                       vocabulary.wrong_signature, or structure.stack_underflow
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from assayd.model.finding import Severity
+from assayd_fifth.flow import Cell
+from assayd_fifth.language import PROGRAM, Word
+from assayd_fifth.tokens import Report, Token
+
+MOST_CELLS = 64
+"""How many cells are followed over a branch; no program that a person can read has as many."""
+
+
+class Snapshot(NamedTuple):
+    """The state at one place. `borrowed` cells were taken from below what the walk has seen."""
+
+    cells: list[Cell]
+    returns: list[Cell]
+    borrowed: int
+    exact: bool
+    alive: bool
+
+    @property
+    def height(self) -> int:
+        """Return the depth, relative to where the walk began."""
+        return len(self.cells) - self.borrowed
+
+
+class End(NamedTuple):
+    """The state at an end of a definition, as far as its ends are compared."""
+
+    token: Token
+    height: int
+    borrowed: int
+    exact: bool
+
+
+class WalkState:
+    """The state that a walk changes, and what it reports of words that do not fit to it.
+
+    `allowed` cells may be borrowed; None for any number. `counted` is whether a stack comment says how many
+    there are at first. `exact` is whether the depth is known, `alive` whether this place is ever reached,
+    `certain` whether everything up to here is beyond doubt, `known` whether every word up to here is one that
+    is known, so that none can compile or take what nobody sees.
+    """
+
+    __slots__ = (
+        "_report",
+        "alive",
+        "allowed",
+        "borrowed",
+        "cells",
+        "certain",
+        "counted",
+        "exact",
+        "known",
+        "macro",
+        "returns",
+    )
+
+    def __init__(self, report: Report, cells: list[Cell], allowed: int | None, *, counted: bool) -> None:
+        self._report = report
+        self.cells = cells
+        self.returns: list[Cell] = []
+        self.allowed = allowed
+        self.counted = counted
+        self.borrowed = 0
+        self.exact = self.alive = self.certain = self.known = True
+        self.macro = False
+        """Whether the definition compiles code into others, so that its own words say little."""
+
+    @property
+    def height(self) -> int:
+        """Return the depth, relative to where the walk began."""
+        return len(self.cells) - self.borrowed
+
+    @property
+    def judged(self) -> bool:
+        """Return whether something wrong here is worth telling."""
+        return self.exact and self.alive
+
+    def take(self, count: int, word: Word, token: Token) -> list[Cell]:
+        """Take cells from the stack, and from below what is missing."""
+        rest = len(self.cells) - count
+        if rest < 0:
+            if not self._borrow(-rest):
+                self._underflow(-rest, word, token)
+                self.exact = False
+            rest = 0
+        taken = self.cells[rest:]
+        del self.cells[rest:]
+        return taken
+
+    def _borrow(self, missing: int) -> bool:
+        """Take cells from below; False when there cannot be so many."""
+        self.cells[:0] = [None] * missing
+        if not self.judged:
+            return True
+        self.borrowed += missing
+        return self.allowed is None or self.borrowed <= self.allowed
+
+    def tell(self, rule: str, token: Token, *, certain: bool = False, **names: object) -> None:
+        """Report something wrong at a word; it is an error where it is certain."""
+        if certain:
+            names["severity"] = Severity.ERROR
+        if not self.macro:
+            self._report(rule, token.start, **{"word": token.word, **names})
+
+    def lose(self) -> None:
+        """Go on without knowing what is on the stack."""
+        self.exact = self.certain = False
+        self.cells.clear()
+
+    def snapshot(self) -> Snapshot:
+        """Return the state here; one that is too deep is followed no further."""
+        self._limit()
+        return Snapshot(
+            cells=self.cells[:],
+            returns=self.returns[:],
+            borrowed=self.borrowed,
+            exact=self.exact,
+            alive=self.alive,
+        )
+
+    def end(self, token: Token) -> End:
+        """Return what the definition leaves when it ends here."""
+        self._limit()
+        return End(token, len(self.cells) - self.borrowed, self.borrowed, self.exact)
+
+    def restore(self, saved: Snapshot) -> None:
+        """Go on from another state."""
+        self.cells[:], self.returns[:] = saved.cells, saved.returns
+        self.borrowed, self.exact, self.alive = saved.borrowed, saved.exact, saved.alive
+
+    def join(self, other: Snapshot) -> None:
+        """Join the state with one of the same depth; of each cell, what either knows is kept."""
+        self.exact = self.exact and other.exact
+        self.borrowed = max(self.borrowed, other.borrowed)
+        self.cells[:0] = [None] * (len(other.cells) - len(self.cells))
+        for place, cell in enumerate(reversed(other.cells), 1):
+            if self.cells[-place] is None:
+                self.cells[-place] = cell
+
+    def _limit(self) -> None:
+        if len(self.cells) + len(self.returns) > MOST_CELLS:
+            self.lose()
+            self.returns.clear()
+
+    def _underflow(self, missing: int, word: Word, token: Token) -> None:
+        documented = self.certain and self.counted and word.library != PROGRAM
+        there = max(word.takes - missing, 0)
+        self.tell(
+            "vocabulary.wrong_signature" if documented else "structure.stack_underflow",
+            token,
+            certain=documented or (self.certain and word.certain),
+            problem=f"'{token.word}' is {word.signature}; of its {word.takes} items {there} can be there.",
+            remedy="Put there what it takes, or let the stack comment say what the definition takes.",
+        )

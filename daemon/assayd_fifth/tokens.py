@@ -1,0 +1,298 @@
+r"""Cuts a text into words, strings, comments and definitions by the language's own rules.
+
+Blanks are the only separator; cases are not told apart. `\` comments to the end of the line, `(` to the next
+`)` on it; a string word takes the text up to the next quote on the line; parsing words take the next word of
+the line. What the words mean is left to others.
+
+    .\" never closed        vocabulary.string_open
+    ( over two lines        vocabulary.comment_open
+    : a 1                   vocabulary.definition_open
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import partial
+from typing import NamedTuple, cast
+
+from assayd_fifth.language import Language
+
+NAME_CHARS = 31
+
+
+class TokenKind(IntEnum):
+    """What a token is."""
+
+    WORD = 0
+    """A word or a number, by itself."""
+    STRING = 1
+    """A string word with its text."""
+    TAKING = 2
+    """A parsing word with the word that it takes."""
+
+
+WORD, STRING, TAKING = TokenKind
+"""The kinds once more: finding one in its class takes as long as making a token."""
+
+
+class Token(NamedTuple):
+    """One word with what belongs to it. `word` is folded; `start` is its offset in the text."""
+
+    word: str
+    start: int
+    kind: TokenKind = WORD
+    text: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Segment:
+    """A definition, or what stands between two. `comments` are those right behind a definition's name."""
+
+    opener: Token | None = None
+    tokens: list[Token] = field(default_factory=list)
+    comments: list[str] = field(default_factory=list)
+
+    @property
+    def awaiting(self) -> bool:
+        """Return whether the next comment may be the stack comment of a definition that has just begun."""
+        return self.opener is not None and not self.tokens
+
+
+_token = partial(tuple.__new__, Token)
+"""Makes a token faster than its class does; there are very many."""
+
+Report = Callable[..., None]
+"""Called with the id of a rule, an offset, and what the rule's message names."""
+
+
+def fold(text: str) -> str:
+    """Return the text with A to Z as a to z; every character keeps its place."""
+    return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
+
+
+def scan(text: str, language: Language, report: Report) -> Iterator[Segment]:
+    """Cut a text into segments, in order."""
+    return _Scanner(text, language, report).run()
+
+
+def is_number(word: str) -> bool:
+    """Return whether the engine reads a folded word as a number, in base ten."""
+    return _NUMBER(word) is not None
+
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+|\$[0-9a-f]+|#[0-9]+|%[01]+|0x[0-9a-f]+)").fullmatch
+
+_NOWHERE = 2**62
+_INDENT = 200
+"""How many blanks may stand before a definition for it to begin its line."""
+_NEXT_DEFINITION = re.compile(r"^[ \t]*:[ \t]", re.MULTILINE)
+
+
+def _rest(pattern: str) -> Callable[[str, int], re.Match[str]]:
+    """Compile what matches everywhere, if only nothing; its first group is what is looked for."""
+    return cast("Callable[[str, int], re.Match[str]]", re.compile(pattern).match)
+
+
+_WORDS = re.compile(r"[^\x00-\x20]+").finditer
+_LINE = _rest(r"([^\n]*)")
+_COMMENT = _rest(r"([^)\n]*)(\))?")
+_PLAIN = _rest(r'[ ]?([^"\n]*)(")?')
+_ESCAPED = _rest(r'[ ]?((?:[^"\\\n]|\\[^\n])*)(")?')
+_NAME = _rest(r"[\x00-\x09\x0b-\x20]*([^\x00-\x20]+)?")
+_LINE_ENDS = re.compile(r"[\x00-\x09\x0b-\x20]*(?:\\[\x00-\x20]|\(|\n|\Z)").match
+_GLUED = {
+    "\\": re.compile(r"[^\n]*").match,
+    "(": re.compile(r"[^)\x00-\x20]{1,200}+[\x00-\x09\x0b-\x20][^)\n]{0,200}+\)").match,
+}
+_GLUED_STRING = re.compile(r'[^"\n]*"').match
+
+
+class _Scanner:
+    """Goes from word to word. What one does is looked up: a method, or None to add it and nothing else."""
+
+    def __init__(self, text: str, language: Language, report: Report) -> None:
+        self._text = text
+        self._folded = fold(text)
+        self._report = report
+        self._language = language
+        self._named: set[str] = set()
+        """Names of definitions so far."""
+        strings = (*language.plain_strings, *language.escaped_strings)
+        self._near = ("(", "\\", *sorted(strings, key=len, reverse=True))
+        """Words behind which a blank is easily forgotten."""
+        self._acts: dict[str, _Act | None] = {
+            **dict.fromkeys(language.taking, _Scanner._take),
+            **dict.fromkeys(language.plain_strings, _Scanner._plain),
+            **dict.fromkeys(language.escaped_strings, _Scanner._escaped),
+            "\\": _Scanner._line,
+            "(": _Scanner._comment,
+            ".(": _Scanner._comment,
+        }
+        self._now = Segment()
+        self._shut = self._next_definition = 0
+
+    def run(self) -> Iterator[Segment]:
+        """Return the segments one by one, so that few tokens are alive at a time."""
+        act_of, meet, now, position = self._acts.get, _Scanner._meet, self._now, 0
+        while True:
+            for match in _WORDS(self._folded, position):
+                word = match[0]
+                act = act_of(word, meet)
+                if act is None:
+                    now.tokens.append(_token((word, match.start(), WORD, "")))
+                    continue
+                position = act(self, word, match.start(), match.end())
+                if self._now is not now:
+                    if now.opener is not None or now.tokens:
+                        yield now
+                    now = self._now
+                if position != match.end():
+                    break
+            else:
+                break
+        if now.opener is not None:
+            self._report("vocabulary.definition_open", now.opener.start, word=now.opener.text)
+        yield now
+
+    # What words do: each method adds or passes over something, and returns where to go on.
+
+    def _meet(self, word: str, start: int, end: int) -> int:
+        """Find out, once, what a word does that is in no list, and do it."""
+        if word.startswith(self._near):
+            act: _Act | None = _Scanner._glued
+        elif word[: word.find(">") + 1] in self._language.tags and word not in self._language.wheres:
+            act = _Scanner._tag
+        else:
+            act = _Scanner._end if word[-1] == ";" else None
+        self._acts[word] = act
+        return (act or _Scanner._add)(self, word, start, end)
+
+    def _add(self, word: str, start: int, end: int) -> int:
+        self._now.tokens.append(Token(word, start))
+        return end
+
+    def _end(self, word: str, start: int, end: int) -> int:
+        """End the definition at a `;`, which may hang on the last word of a line; add any other word."""
+        hangs = word != ";"
+        if self._now.opener is None or word[-1] != ";" or (hangs and not _LINE_ENDS(self._folded, end)):
+            return self._add(word, start, end)
+        if hangs:
+            self._space(start, end - 1, word=word, left=word[:-1], right=";")
+            self._add(word[:-1], start, end)
+        self._redefine(self._now.opener.text.lower())
+        self._now = Segment()
+        return end
+
+    def _redefine(self, name: str) -> None:
+        """Let a parsing word that the program has defined anew be a word like others from here on."""
+        if name in self._language.taking and name not in self._language.beginners:
+            self._acts[name] = None
+
+    def _tag(self, word: str, start: int, end: int) -> int:
+        """Cut a tag off a word that begins with one, unless the program has defined that word."""
+        if word in self._named:
+            return self._end(word, start, end)
+        close = word.find(">") + 1
+        self._space(start, start + close, word=word, left=word[:close], right=word[close:])
+        return self._add(word[:close], start, start + close)
+
+    def _take(self, word: str, start: int, end: int) -> int:
+        """Add a parsing word; inside a definition most of them are words like others."""
+        taken, inside = _NAME(self._folded, end), self._now.opener is not None
+        if word in self._language.beginners and (not inside or self._begins_line(start, taken[1])):
+            self._begin(word, start, taken[1])
+            return taken.end()
+        if inside and word not in self._language.at_once:
+            return self._add(word, start, end)
+        if taken[1] is None:
+            self._report("vocabulary.name_missing", start, word=word)
+        self._now.tokens.append(_token((word, start, TAKING, self._exactly(taken))))
+        return taken.end()
+
+    def _begin(self, word: str, start: int, name: str | None) -> None:
+        if self._now.opener is not None:
+            self._report("vocabulary.definition_open", self._now.opener.start, word=self._now.opener.text)
+        if name is None:
+            self._report("vocabulary.name_missing", start, word=word)
+        self._named.add(name or "")
+        self._now = Segment(opener=Token(word, start, TAKING, name or ""))
+
+    def _begins_line(self, end: int, name: str | None) -> bool:
+        """Return whether a `:` inside a definition begins another one, rather than being a word of it."""
+        begin = max(0, end - _INDENT)
+        line = self._folded.rfind("\n", begin, end)
+        alone = (line >= 0 or begin == 0) and not self._folded[max(line + 1, begin) : end].strip()
+        return name != ";" and alone
+
+    def _line(self, _: str, __: int, end: int) -> int:
+        """Pass over a comment to the line's end."""
+        comment = _LINE(self._folded, end)
+        if self._now.awaiting:
+            self._now.comments.append(self._exactly(comment))
+        return comment.end()
+
+    def _comment(self, word: str, start: int, end: int) -> int:
+        """Pass over a comment in parentheses, or text to be printed; its line has to close it."""
+        comment, kept = _COMMENT(self._folded, end), word == "(" and self._now.awaiting
+        if comment[2] is not None:
+            if kept:
+                self._now.comments.append(self._exactly(comment))
+            return comment.end()
+        self._report("vocabulary.comment_open", start)
+        shut, after = self._places_from(comment.end())
+        closed = shut < after  # what was meant to be in it is passed over
+        if kept:
+            self._now.comments.append(self._text[end : shut if closed else comment.end()])
+        return shut + 1 if closed else comment.end()
+
+    def _places_from(self, start: int) -> tuple[int, int]:
+        """Return the places of the next `)` and of the next definition, each looked for once."""
+        if self._shut < start:
+            found = self._folded.find(")", start)
+            self._shut = found if found >= 0 else _NOWHERE
+        if self._next_definition < start:
+            begun = _NEXT_DEFINITION.search(self._folded, start)
+            self._next_definition = begun.start() if begun is not None else _NOWHERE
+        return self._shut, self._next_definition
+
+    def _plain(self, word: str, start: int, end: int) -> int:
+        return self._string(word, start, _PLAIN(self._folded, end))
+
+    def _escaped(self, word: str, start: int, end: int) -> int:
+        return self._string(word, start, _ESCAPED(self._folded, end))
+
+    def _string(self, word: str, start: int, text: re.Match[str]) -> int:
+        if text[2] is None:
+            self._report("vocabulary.string_open", start, word=word)
+        self._now.tokens.append(_token((word, start, STRING, self._exactly(text))))
+        return text.end()
+
+    def _glued(self, word: str, start: int, end: int) -> int:
+        """Report a blank that is missing behind the beginning of a comment or a string, where it is one."""
+        near = next(each for each in self._near if word.startswith(each))
+        blank = start + len(near)
+        rest = _GLUED.get(near, _GLUED_STRING)(self._folded, blank)
+        if rest is None:
+            return self._end(word, start, end)
+        right = self._text[blank : rest.end()]
+        self._space(start, blank, word=self._folded[start : rest.end()].split()[0], left=near, right=right)
+        if near not in _GLUED:
+            self._now.tokens.append(Token(near, start, STRING, right[:-1]))
+        elif near == "(" and self._now.awaiting:
+            self._now.comments.append(right[:-1])
+        return rest.end()
+
+    def _space(self, start: int, blank: int, **names: str) -> None:
+        self._report("required.word_spacing", start, edit=(blank, blank, " "), **names)
+
+    def _exactly(self, match: re.Match[str]) -> str:
+        """Return what was looked for as it was written; nothing where it is not there."""
+        start, end = match.span(1)
+        return self._text[start:end]
+
+
+_Act = Callable[[_Scanner, str, int, int], int]
+"""Called with a word, its offset and its end."""

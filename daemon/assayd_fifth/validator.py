@@ -1,0 +1,233 @@
+"""Fifth, a Forth dialect: declarative checks of generated programs, and a run in gforth on demand.
+
+Static: forbidden, required, structure, vocabulary; all of them run, so that all findings come together. With
+`execute` or cases, the program is loaded in a sandbox. Source: docs/kinds/fifth.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from types import MappingProxyType
+
+from assayd.findings import exec_unit
+from assayd.findings import expected as expected_results
+from assayd.findings import runs as run_findings
+from assayd.findings.repair_context import without_layout
+from assayd.findings.retry_context import retry_context
+from assayd.kind import Cap, Kind, OnFail, Stage
+from assayd.model.finding import Finding, Rule
+from assayd.model.policy import ExecutionPolicy
+from assayd.model.prompting import Briefing, Document, Passage, RepairContext, Surrounding
+from assayd.model.report import Judgement, Rating
+from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
+from assayd_fifth import advice, generating
+from assayd_fifth.analysis import Analysis, analyse, errors_as_warnings, program_of
+from assayd_fifth.answer import program_alone
+from assayd_fifth.generating import FifthContext
+from assayd_fifth.judging import GFORTH, judge_runs, runs_of
+from assayd_fifth.language import language, use_tables
+from assayd_fifth.payload import FifthPayload
+from assayd_fifth.run import PROGRAM_FILE
+from assayd_fifth.samples import SAMPLES
+from assayd_fifth.word_lists import READING, told_words
+
+_FOLDER = "assayd"
+_PRELUDE_FILE = f"{_FOLDER}/prelude.fs"
+_LIBRARIES_FILE = f"{_FOLDER}/libraries.fs"
+_LIBRARY_HOME = "/usr/share/forth"
+_WRITE = "Write Fifth: words between blanks, a stack comment in every definition."
+_ALWAYS = "structure.unbalanced"
+"""The rule of `structure` whose certain findings are errors in every mode."""
+
+
+class Fifth(Kind[FifthPayload]):
+    """The kind `fifth`."""
+
+    name = "fifth"
+    payload = FifthPayload
+    bounded = MappingProxyType({"code": Cap.SOURCE, "files.*": Cap.SOURCE, "cases": Cap.INPUTS})
+    default_policy = "fifth"
+    image = "forth"
+    language = "fifth"
+    beginning = r": \S+ |\\ |require "
+    samples = SAMPLES
+    comparison = expected_results.TEXTS_COMPARED
+    task = generating.TASK
+    example = generating.EXAMPLE
+    generation_context = FifthContext
+
+    @cached_property
+    def rules(self) -> Sequence[Rule]:
+        """The rules of the data files, and those of a run."""
+        return (
+            *language().rules.listed(),
+            *run_findings.CAUSE_RULES,
+            run_findings.LIMIT_RULE,
+            exec_unit.NOT_EXECUTED_RULE,
+            *expected_results.RULES,
+        )
+
+    @property
+    def stages(self) -> Sequence[Stage[FifthPayload]]:
+        """The static stages, in order; all of them run."""
+        return (
+            Stage(name="forbidden", check=_check_forbidden, on_fail=OnFail.CONTINUE),
+            Stage(name="required", check=_check_required, on_fail=OnFail.CONTINUE),
+            Stage(name="structure", check=_check_structure, on_fail=OnFail.CONTINUE),
+            Stage(name="vocabulary", check=_check_vocabulary, on_fail=OnFail.CONTINUE),
+        )
+
+    def use_tables(self, folders: Sequence[Path]) -> None:
+        """Use the rules and words that an operator has added. Raises: ConfigError ``fifth.tables``."""
+        use_tables(folders)
+
+    def prepare(self, payload: FifthPayload) -> FifthPayload:
+        """Return the payload with the program that the answer means, and nothing else of it."""
+        return payload.model_copy(update={"code": program_of(payload.code)})
+
+    def plan(self, payload: FifthPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
+        """Plan the runs in gforth: one for each case, else one where it is asked for."""
+        arguments = {
+            "argv": [GFORTH, _PRELUDE_FILE, _LIBRARIES_FILE, PROGRAM_FILE, "-e", "bye"],
+            "env": {"FIFTH_HOME": _LIBRARY_HOME},
+        }
+        units = tuple(
+            Unit(
+                name=name,
+                program=Program.EXEC,
+                arguments=arguments,
+                deadline_s=limits.unit_timeout_s,
+                stdin=read.encode(),
+            )
+            for name, read, _ in runs_of(payload)
+        )
+        if not units:
+            return None
+        return RunSpec(
+            image=self.image,
+            limits=limits,
+            units=units,
+            network=policy.network,
+            imports=policy.imports,
+            files=_laid(payload),
+            allow_exec=True,
+        )
+
+    def judge(self, payload: FifthPayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
+        """Judge how each run ended, and what cases printed."""
+        return judge_runs(payload, result)
+
+    def retry_context(
+        self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
+    ) -> str:
+        """Word all that was found for a model that tries again."""
+        stressed = advice.feedback(findings, language())["add_emphasis"]
+        reminders = [str(text) for text in stressed] if isinstance(stressed, list) else []
+        ran = stage in self.runtime_stages
+        headline = "The program failed when it ran:" if ran else "The program is not valid Fifth:"
+        return retry_context(findings, headline=headline, reminders=reminders)
+
+    def code_of(self, answer: str) -> str:
+        """Return the program of an answer."""
+        return program_alone(answer)
+
+    def passage(self, payload: FifthPayload) -> Passage:
+        """Return the program that the answer means."""
+        text = program_of(payload.code)
+        return Passage(name="code", language=self.language, text=text, beginning=self.beginning)
+
+    def surroundings(self, payload: FifthPayload) -> Sequence[Surrounding]:
+        """Return the libraries that the program has, and its cases."""
+        loaded = Surrounding(title="libraries that are loaded", text=", ".join(payload.libraries) or "none")
+        return (loaded, *generating.cases_of(payload.cases))
+
+    def context(
+        self, payload: FifthPayload, report: Document, policy: ExecutionPolicy | None = None
+    ) -> RepairContext:
+        """Return what is to be fixed, with the advice of the feedback."""
+        told = (_WRITE, *advice.told(report.get("feedback"), language()))
+        return replace(super().context(payload, report, policy), instructions=told)
+
+    def normal_form(self, payload: FifthPayload) -> bytes:
+        """Return the words of the program; case does not count."""
+        return without_layout(program_of(payload.code).lower(), "\\ ")
+
+    def brief(self, context: FifthContext, policy: ExecutionPolicy) -> Briefing:
+        """Return what a model is told before it writes."""
+        lens = advice.lens_of(context.model_source or "", context.task_type or "", language())
+        sections = advice.sections_for(context.task_type or "", language())
+        words = told_words(language(), context.libraries, sections)
+        rules = (_WRITE, *lens, READING, *words, *self._compared(context))
+        return replace(super().brief(context, policy), rules=rules)
+
+    def around(self, context: FifthContext) -> Sequence[Surrounding]:
+        """Return the libraries, files and cases of the request."""
+        return generating.around(context)
+
+    def rate(self, payload: FifthPayload, findings: Sequence[Finding]) -> Rating:
+        """Return the confidence in a program that passed, and what another try should be told."""
+        return Rating(
+            confidence=advice.confidence(findings),
+            feedback=advice.feedback(
+                findings,
+                language(),
+                model_source=payload.model_source or "",
+                task_type=payload.task_type or "",
+                ran=payload.execute or bool(payload.cases),
+            ),
+        )
+
+
+def _analysis(payload: FifthPayload) -> Analysis:
+    return _analyse(payload.code, payload.libraries, tuple(payload.files.items()))
+
+
+@lru_cache(maxsize=1)
+def _analyse(code: str, libraries: tuple[str, ...], files: tuple[tuple[str, str], ...]) -> Analysis:
+    """Analyse once for all stages, which run one after the other."""
+    return analyse(code, libraries=libraries, files=dict(files))
+
+
+def _found(payload: FifthPayload, stage: str) -> tuple[Finding, ...]:
+    return _analysis(payload).findings.get(stage, ())
+
+
+def _check_forbidden(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Finding]:
+    """``s" a" s" b" s+`` -> forbidden.concatenation."""
+    return _found(payload, "forbidden")
+
+
+def _check_required(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Finding]:
+    """``: double 2 * ;`` -> required.stack_comment, an error only in strict mode."""
+    found = _found(payload, "required")
+    return found if payload.strict_mode else errors_as_warnings(found)
+
+
+def _check_structure(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Finding]:
+    """``: f ( n -- ) if drop ;`` -> structure.unbalanced; of other errors, warnings unless strict."""
+    found = _found(payload, "structure")
+    if payload.strict_mode:
+        return found
+    return tuple(each for f in found for each in ((f,) if f.rule == _ALWAYS else errors_as_warnings((f,))))
+
+
+def _check_vocabulary(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Finding]:
+    """``string-split`` -> vocabulary.unknown_word."""
+    return _found(payload, "vocabulary")
+
+
+def _laid(payload: FifthPayload) -> dict[str, bytes]:
+    """Return the files of a run: what was submitted, our prelude, and a file that loads the libraries."""
+    loads = "".join(f"require {name}.fs\n" for name in payload.libraries)
+    ours = {
+        _PRELUDE_FILE: language().prelude,
+        _LIBRARIES_FILE: loads.encode(),
+        PROGRAM_FILE: payload.code.encode(),
+    }
+    return {name: text.encode() for name, text in payload.files.items()} | ours
+
+
+validator = Fifth()

@@ -1,0 +1,143 @@
+"""Explains words that are not known: misspelt, glued, of another language, not there yet.
+
+The first that fits counts, in the order of the list in `_explain`. A rule of this file speaks only of words
+that the program uses and the engine would not find.
+
+    string-split            vocabulary.unknown_word
+    3.14                    vocabulary.literal
+    <td>hello               required.word_spacing
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from assayd.did_you_mean import close_names
+from assayd.model.finding import Severity
+from assayd_fifth.language import Pattern, Word
+from assayd_fifth.program import FifthProgram, Unknown
+from assayd_fifth.tokens import is_number
+
+_MOST_GUESSED = 25
+"""For how many unknown words the nearest real ones are looked for; that takes time."""
+_MOST_PARAMETERS = 16
+_NO_HINT = "Define it first, or use words that exist."
+
+
+def explain_unknown(program: FifthProgram) -> None:
+    """Report each word that was not known where it was used."""
+    guesses = _Guesses(program)
+    seen: set[tuple[str, bool]] = set()
+    for unknown in program.unknowns:
+        key = (unknown.token.word, unknown.blind)
+        if key not in seen or unknown.token.word in program.defined:
+            seen.add(key)
+            _explain(program, unknown, guesses)
+
+
+def _explain(program: FifthProgram, unknown: Unknown, guesses: _Guesses) -> None:
+    """Find the reason why a word is not known, and report it."""
+    token, foreign, word = unknown.token, program.language.foreign, unknown.token.word
+    severity = Severity.WARNING if unknown.blind else None
+    opener = unknown.inside.opener if unknown.inside else None
+    # 1. the program has it, but not here
+    if opener is not None and opener.text.lower() == word:
+        edit = (token.start, token.start + len(word), "recurse")
+        program.tell("vocabulary.self_reference", token.start, word=word, edit=edit)
+    elif word in program.defined:
+        line = program.defined[word]
+        program.tell("vocabulary.forward_reference", token.start, word=word, line=line)
+    # 2. a library has it
+    elif word in program.language.wheres:
+        library = program.language.wheres[word]
+        program.tell(
+            "vocabulary.library_not_loaded",
+            token.start,
+            word=word,
+            library=library,
+            path=program.path_of(library),
+            severity=severity,
+        )
+    # 3. two words that exist stand in it
+    elif (cut := _cut(program, word)) is not None:
+        left, right = word[:cut], word[cut:]
+        edit = (token.start + cut, token.start + cut, " ")
+        program.tell("required.word_spacing", token.start, word=word, left=left, right=right, edit=edit)
+    # 4. another language has it
+    elif (hint := foreign.imagined.get(word) or _form(foreign.forms, word)) is not None:
+        program.tell("vocabulary.imagined_syntax", token.start, word=word, hint=hint, severity=severity)
+    elif word in foreign.gforth:
+        _tell_gforth(program, unknown, severity)
+    elif (hint := _form(foreign.literals, word)) is not None:
+        program.tell("vocabulary.literal", token.start, word=word, hint=hint)
+    # 5. nobody has it
+    else:
+        hint = _named_parameters(program, unknown) or foreign.hints.get(word) or guesses.of(unknown)
+        program.tell("vocabulary.unknown_word", token.start, word=word, hint=hint, severity=severity)
+
+
+def _tell_gforth(program: FifthProgram, unknown: Unknown, severity: Severity | None) -> None:
+    token, foreign = unknown.token, program.language.foreign
+    exact = foreign.replacements.get(token.word)
+    hint = foreign.gforth_hints.get(token.word) or (f"Write {exact}" if exact else "Do without it.")
+    edit = (token.start, token.start + len(token.word), exact) if exact else None
+    program.tell(
+        "vocabulary.gforth_word", token.start, word=token.word, hint=hint, edit=edit, severity=severity
+    )
+
+
+def _cut(program: FifthProgram, word: str) -> int | None:
+    """Find where a blank is missing: before a `;`, or before a tag that hangs on another word."""
+    exists = word[:-1] in program.known or is_number(word[:-1])
+    if word.endswith(";") and exists:
+        return len(word) - 1
+    tag = word.find("<", 1)
+    hangs = tag > 0 and word[tag:] in program.language.tags
+    return tag if hangs and (word[:tag] in program.known or word[:tag] in program.language.wheres) else None
+
+
+def _form(patterns: tuple[Pattern, ...], word: str) -> str | None:
+    return next((pattern.hint for pattern in patterns if pattern.matches.fullmatch(word)), None)
+
+
+def _named_parameters(program: FifthProgram, unknown: Unknown) -> str | None:
+    """Say of words right behind a name without a stack comment that parameters have no names."""
+    segment = unknown.inside
+    if segment is None or segment.opener is None or segment.comments:
+        return None
+    line = program.tell.line_of(segment.opener.start)
+    few = islice(segment.tokens, _MOST_PARAMETERS)
+    first = [token for token in few if program.tell.line_of(token.start) == line]
+    if not first or unknown.token not in first or any(token.word in program.known for token in first):
+        return None
+    names = " ".join(token.word for token in first)
+    return f"Parameters have no names: they are on the stack, and a comment says so: ( {names} -- … )"
+
+
+class _Guesses:
+    """Looks for the words that an unknown one may have been meant to be."""
+
+    def __init__(self, program: FifthProgram) -> None:
+        self._program = program
+        self._left = _MOST_GUESSED
+        self._words: list[str] = []
+
+    def of(self, unknown: Unknown) -> str:
+        """Return a hint."""
+        if unknown.before == "char":
+            return "Inside a definition write [char]; char reads its character only when the definition runs."
+        if unknown.before in {"variable", "constant", "value", "create"} and unknown.inside is not None:
+            return f"Put {unknown.before} outside: in a definition it reads its name only when that runs."
+        if not self._left:
+            return _NO_HINT
+        self._left -= 1
+        self._words = self._words or list(self._candidates())
+        near = close_names(unknown.token.word, self._words, 3)
+        return f"Did you mean {' or '.join(near)}?" if near else _NO_HINT
+
+    def _candidates(self) -> Iterator[str]:
+        words: dict[str, Word] = dict(self._program.known)
+        for library in self._program.language.words.values():
+            words.update(library)
+        return iter(words)

@@ -1,0 +1,343 @@
+"""Walks over the words of a definition and keeps count of the stack: an abstract interpretation.
+
+It decides what documented effects decide. A word of which nobody knows what it does ends the count quietly:
+what comes after it is followed, and not judged.
+
+    : f ( n -- n n ) 2 * ;                  vocabulary.wrong_signature, or structure.stack_effect
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from assayd_fifth.control import METHODS, Control
+from assayd_fifth.effects import MOST_CELLS, Effect
+from assayd_fifth.flow import NONES, Cell, Flow
+from assayd_fifth.language import Language, Word
+from assayd_fifth.state import End, WalkState
+from assayd_fifth.tokens import STRING, TAKING, WORD, Report, Token, is_number
+
+
+class WalkScope(Protocol):
+    """What a walk knows and reports of the program around it."""
+
+    language: Language
+    known: dict[str, Word]
+
+    def reads_number(self, word: str) -> bool:
+        """Return whether a word is a number in the base that holds here."""
+        ...
+
+    def unknown(self, token: Token, before: str) -> None:
+        """Take note of a word that is not known here; `before` is the word before it."""
+        ...
+
+    def use(self, token: Token) -> None:
+        """Take note of a word that a companion rule speaks of."""
+        ...
+
+    def parsing(self, token: Token) -> None:
+        """Do what a parsing word does with the word that it takes."""
+        ...
+
+    def act(self, role: str) -> None:
+        """Do what a word does to the program rather than to the stack."""
+        ...
+
+    def makes(self, name: str, by: Token, maker: Word) -> None:
+        """Take note of a word that a defining word makes of the name that `by` is or takes."""
+        ...
+
+    def included(self, token: Token, path: str) -> None:
+        """Take note of a file that is loaded by a string."""
+        ...
+
+
+class WalkResult(NamedTuple):
+    """What a walk found out of a definition, or of the part of it before or behind does>.
+
+    `takes` and `leaves` say something only when `exact`. `agrees` is whether the stack comment says the same.
+    """
+
+    exact: bool = False
+    certain: bool = False
+    takes: int = 0
+    leaves: int = 0
+    agrees: bool = True
+
+    @property
+    def countable(self) -> bool:
+        """Return whether it is an effect that those who use the definition can count on."""
+        return self.exact and max(self.takes, self.leaves) <= MOST_CELLS
+
+
+_NOTHING = WalkResult()
+
+
+class Walk:
+    """One definition, or all that stands outside of definitions (then `opener` is None).
+
+    `suspicious` is whether a name among its parameters sounds like data from outside, `placed` whether it is
+    to be seen which of them reach SQL.
+    """
+
+    def __init__(
+        self,
+        scope: WalkScope,
+        report: Report,
+        *,
+        opener: Token | None = None,
+        declared: Effect | None = None,
+        suspicious: bool = False,
+        placed: bool = False,
+    ) -> None:
+        self.outside = opener is None
+        self.flow = Flow(scope.language, report, outside=self.outside)
+        self.declared = declared
+        cells, allowed = self._beginning(opener, traced=suspicious or placed, placed=placed)
+        counted = declared is not None and declared.takes.counted
+        self.state = WalkState(report, cells, allowed, counted=counted)
+        settled = declared is not None and declared.counted
+        self.control = Control(self.state, outside=self.outside, counted=settled)
+        self.found: list[WalkResult] = []
+        self.parses = 0
+        """How many words of the text the definition reads when it runs."""
+        self.defines = False
+        """Whether it makes words of them; `child` is what those do, where that is known."""
+        self.child: Effect | None = None
+        self._scope = scope
+        self._report = report
+        self._tokens: Sequence[Token] = ()
+        self._at = 0
+
+    def run(self, tokens: Sequence[Token]) -> None:
+        """Walk over words."""
+        self._tokens, known, cells, count, at = tokens, self._scope.known, self.state.cells, len(tokens), 0
+        while at < count:
+            token = tokens[at]
+            at += 1
+            word = known.get(token.word)
+            if word is not None and word.plain:
+                rest = len(cells) - word.takes
+                if rest < 0 or any(cells[rest:]):
+                    self._plain(word, token)
+                else:  # by far the most: nothing is known of what it takes
+                    cells[rest:] = NONES[word.leaves]
+                    if not word.certain:
+                        self.state.certain = False
+                continue
+            self._at = at
+            if word is None:
+                self._unknown(token)
+            elif token.kind is WORD:
+                self._act(word, token)
+            else:
+                self._special(word, token)
+            at = self._at
+
+    @property
+    def brings(self) -> tuple[tuple[int, Token], ...]:
+        """Return which cells, counted from the top, are strings with quotes at the definition's last end."""
+        cells = reversed(self.state.cells) if self.state.exact else ()
+        return tuple((place, cell.quotes) for place, cell in enumerate(cells) if cell and cell.quotes)
+
+    def end(self, token: Token) -> None:
+        """End the definition at its `;`, or the part of it before does>."""
+        self.control.end(token)
+        self.found.append(self._find_out())
+
+    def _beginning(
+        self, opener: Token | None, *, traced: bool, placed: bool
+    ) -> tuple[list[Cell], int | None]:
+        """Return the cells that are there at first, and how many more may be."""
+        if opener is None:
+            return [], 0
+        if self.declared is None:
+            return [], None
+        taken = self.declared.takes
+        cells = self.flow.parameters(taken, opener, placed=placed) if traced else list(NONES[taken.least])
+        return cells, taken.most - taken.least
+
+    def _plain(self, word: Word, token: Token) -> None:
+        """Do what a word with a fixed effect does, and nothing else to it."""
+        state = self.state
+        taken = state.take(word.takes, word, token)
+        state.certain = state.certain and word.certain
+        if word.moves is not None:
+            state.cells.extend([taken[place] for place in word.moves])
+        else:
+            self.flow.used(taken, token)
+            kept = [taken[place] if place >= 0 else None for place in word.keeps]
+            state.cells.extend(kept or NONES[word.leaves])
+
+    def _act(self, word: Word, token: Token) -> None:
+        """Do what a word does that is more than its effect."""
+        if word.told or self.outside:
+            self._watch(word, token)
+        if word.parses:
+            self._parse(word)
+        role = word.role
+        if role is None:
+            self._call(word, token)
+        elif role in METHODS:
+            METHODS[role](self.control, word, token)
+        else:
+            self._do(role, word, token)
+        self.control.doubled = role == "maybe_dup"
+
+    def _do(self, role: str, word: Word, token: Token) -> None:
+        """Do what one of the other roles does."""
+        match role:
+            case "maybe_dup":
+                self._maybe_dup(word, token)
+            case "pick":
+                self.state.take(1, word, token)
+                self.state.cells.append(None)
+            case "recurse":
+                self._recurse(word, token)
+            case "does":
+                self._does(token)
+            case "bracket":
+                self._pass_bracket()
+            case "macro":
+                self.state.macro, self.state.known = True, False
+                self.state.lose()
+            case "included":
+                before = self._tokens[self._at - 2] if self._at > 1 else token
+                self._scope.included(token, before.text if before.kind is STRING else "")
+                self._call(word, token)
+            case _:
+                self._scope.act(role)
+                self._call(word, token)
+
+    def _call(self, word: Word, token: Token) -> None:
+        """Let a word act on the stack and on strings."""
+        if word.effect is None:
+            self.flow.call(word, token, [])
+            self.state.lose()
+            return
+        taken = self.state.take(word.takes, word, token)
+        self.state.certain = self.state.certain and word.certain
+        self.state.cells.extend(self.flow.call(word, token, taken))
+
+    def _watch(self, word: Word, token: Token) -> None:
+        """Report a word that a rule speaks of."""
+        if token.word in self._scope.language.companions:
+            self._scope.use(token)
+        if word.rule is not None:
+            self._report(word.rule, token.start, word=token.word, at=token)
+        if word.defect is not None:
+            self._report(word.defect[0], token.start, word=token.word, defect=word.defect[1])
+        if self.outside and word.compile_only and not self.control.frames:
+            self._report("structure.compile_only", token.start, word=token.word)
+
+    def _parse(self, word: Word) -> None:
+        """Let a word read words of the text: here when it runs here, else wherever the definition runs."""
+        if not self.outside:
+            self.parses += word.parses
+            if word.defines:
+                self.defines, self.child = True, word.child
+            return
+        for taken in self._tokens[self._at : self._at + word.parses]:
+            if word.defines:
+                self._scope.makes(taken.word, taken, word)
+        self._at += word.parses
+
+    def _special(self, word: Word, token: Token) -> None:
+        """Do what a word does that has a text or takes a word."""
+        if word.told or self.outside:
+            self._watch(word, token)
+        if token.kind is TAKING:
+            self.state.macro = self.state.macro or token.word == "postpone"
+            self._scope.parsing(token)
+        self.state.take(word.takes, word, token)
+        if token.kind is STRING and word.leaves == 2:
+            self.state.cells.extend((self.flow.literal(token), None))
+        else:
+            self.state.cells.extend(NONES[word.leaves])
+        if self.state.macro:
+            self.state.lose()
+
+    def _unknown(self, token: Token) -> None:
+        """Take a word that is not known for a number, for one that a rule speaks of, or for unknown."""
+        if token.kind is WORD and (is_number(token.word) or self._scope.reads_number(token.word)):
+            self.state.cells.append(None)
+            return
+        self.state.known = False
+        rule = self._scope.language.rules.by_word.get(token.word)
+        if rule is not None:
+            self._report(rule.id, token.start, word=token.word, at=token)
+        else:
+            self._scope.unknown(token, self._tokens[self._at - 2].word if self._at > 1 else "")
+        self.state.lose()
+
+    def _maybe_dup(self, word: Word, token: Token) -> None:
+        """Follow ?dup where the word behind it takes the flag."""
+        after = self._tokens[self._at].word if self._at < len(self._tokens) else ""
+        if after not in {"if", "while"}:
+            self.state.lose()
+
+    def _recurse(self, word: Word, token: Token) -> None:
+        if self.declared is None or not self.declared.counted:
+            self.state.lose()
+            return
+        self.state.take(self.declared.takes.least, word, token)
+        self.state.cells.extend(NONES[self.declared.leaves.least])
+
+    def _does(self, token: Token) -> None:
+        """End the part that makes a word, and begin the one that the word does: it finds an address."""
+        self.end(token)
+        self.declared, self.state.counted = None, False
+        self.state.cells[:] = [None]
+        self.state.returns.clear()
+        self.state.borrowed, self.state.allowed = 0, None
+        self.state.exact = self.state.alive = True
+        self.control.leaving.clear()
+
+    def _pass_bracket(self) -> None:
+        """Pass over what is computed while the definition is compiled."""
+        self.state.known = False
+        while self._at < len(self._tokens) and self._tokens[self._at].word != "]":
+            self._at += 1
+        self._at += 1
+
+    def _find_out(self) -> WalkResult:
+        """Return what all ends of the definition have in common."""
+        ends = self.control.leaving
+        if not ends or self.control.broken:
+            return _NOTHING
+        first, other, borrowed = ends[0], None, 0
+        for end in ends:
+            if not end.exact:
+                return _NOTHING
+            if end.height != first.height:
+                other = other or end
+            borrowed = max(borrowed, end.borrowed)
+        if other is not None:
+            self._differ(first, other)
+            return _NOTHING
+        start = self.declared.takes.least if self.declared else 0
+        return WalkResult(
+            exact=True,
+            certain=self.state.certain,
+            takes=start + borrowed,
+            leaves=first.height + borrowed,
+            agrees=self.declared is None or _agrees(self.declared, first.height - start),
+        )
+
+    def _differ(self, one: End, other: End) -> None:
+        self.state.tell(
+            "structure.stack_effect",
+            one.token,
+            problem=f"The definition leaves {one.height} items at this '{one.token.word}', "
+            f"and {other.height} at another end.",
+            remedy="Let every way out leave the same.",
+            word=other.token.word,
+        )
+
+
+def _agrees(declared: Effect, net: int) -> bool:
+    """Return whether a stack comment can mean so many more items than before."""
+    least = declared.leaves.least - declared.takes.most
+    return least <= net <= declared.leaves.most - declared.takes.least

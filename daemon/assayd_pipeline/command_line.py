@@ -1,0 +1,12 @@
+"""What the command line shows of pipelines."""
+
+from assayd.ports.command_line import CommandLine
+
+command_line = CommandLine(
+    from_files="assayd_pipeline.from_files:from_files",
+    case="step",
+    forms={"steps": "assayd_pipeline.forms:print_steps"},
+    data_folder="data",
+    commands_help="Look at stored pipelines, and apply results.",
+    commands="assayd_pipeline.commands:pipeline_app",
+)

@@ -1,0 +1,147 @@
+"""`assay pipeline`: look at stored pipelines, and apply what a validated attempt came to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assayd_client import Document, PlainClient
+from assayd_pipeline.forms import print_table_of_steps
+
+pipeline_app = typer.Typer(help="Look at stored pipelines, and apply results.", no_args_is_help=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+HEADS = ("id", "status", "updated")
+
+
+@pipeline_app.command("list")
+def list_pipelines(
+    context: typer.Context,
+    status: Annotated[str | None, typer.Option(help="Only those that stand so.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="How many.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """List stored pipelines, newest first."""
+    from assayd_client.cli.listing import print_table
+    from assayd_client.cli.terminal import out, print_json
+
+    with PlainClient(context.find_root().obj) as client:
+        page = client.records("pipelines", status=status, limit=limit)
+    if as_json:
+        print_json(page)
+    else:
+        rows = [[one["id"], one["status"], one["updated_at"][:19] + "Z"] for one in page["pipelines"]]
+        print_table(out(), HEADS, rows)
+
+
+@pipeline_app.command("show")
+def show(
+    context: typer.Context,
+    pipeline_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The pipeline: its id, the beginning of it, or `last`.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Show a pipeline: its steps, and what each attempt came to, step by step."""
+    from assayd_client.cli.ids import record_id
+    from assayd_client.cli.terminal import out, plain, print_json
+
+    with PlainClient(context.find_root().obj) as client:
+        pipeline = client.records("pipelines", record_id(client, "pipelines", "pipeline", pipeline_id))
+    if as_json:
+        print_json(pipeline)
+        return
+    console = out()
+    console.print(f"{pipeline['id']}  {pipeline['status']}")
+    for step in pipeline["steps"]:
+        console.print(f"  {step['position']}. {plain(step['name'])} ({step['type']})")
+    for attempt in pipeline["attempts"]:
+        console.print(f"\n{attempt['attempt_id']}  {attempt['verdict'] or 'unfinished'}")
+        for told in _history(attempt):
+            console.print(f"  {told}")
+        print_table_of_steps(attempt["steps"])
+
+
+def _history(attempt: Document) -> Iterator[str]:
+    """Return where an attempt comes from: the one before, and the fix that it tries."""
+    from assayd_client.cli.terminal import shorten
+
+    if attempt["parent_id"] is not None:
+        yield f"after {attempt['parent_id']}"
+    fix = attempt["fix"]
+    if fix is not None:
+        yield f"fix {fix['number']} of repair {fix['repair_id']}, by {shorten(fix['provider'], 40)}"
+        yield f"reason: {shorten(fix['reason'], 200)}"
+        if fix["hint"] is not None:
+            yield f"hint: {shorten(fix['hint'], 200)}"
+
+
+Database = Annotated[Path, typer.Option(metavar="FILE", help="The database that the result is applied to.")]
+Directory = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="The folder that changed files are applied to.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+
+
+@pipeline_app.command("commit")
+def commit(
+    context: typer.Context,
+    attempt_id: Annotated[
+        str, typer.Argument(metavar="ID", help="A validated attempt: its id, the beginning of it, or `last`.")
+    ],
+    database: Database,
+    directory: Directory = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Apply a validated attempt's database and files, if nothing has changed since they were submitted."""
+    from assayd_pipeline.commands.commit import apply, foretell, read_result
+
+    with PlainClient(context.find_root().obj) as client:
+        meant, name = _meant(client, attempt_id)
+        result = read_result(client, meant)
+    done = foretell(result, database, directory) if dry_run else apply(result, database, directory, name=name)
+    for line in done:
+        print(line)
+
+
+@pipeline_app.command("rollback")
+def rollback(
+    reference: Annotated[str, typer.Argument(metavar="ID|NAME", help="What was committed.")],
+    database: Database,
+    directory: Directory = None,
+    dry_run: DryRun = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also take away what was changed since; says what that is.")
+    ] = False,
+) -> None:
+    """Take a commit back, if nothing has changed since; needs no daemon."""
+    from assayd_pipeline.commands.rollback import foretell, roll_back
+
+    for line in (foretell if dry_run else roll_back)(reference, database, directory, force=force):
+        print(line)
+
+
+def _meant(client: PlainClient, said: str) -> tuple[str, str | None]:
+    """Return the attempt that is meant, and the name that it was approved under where it was said by that.
+
+    Raises: NotFound; RequestError.
+    """
+    from assayd_client import NotFound
+    from assayd_client.cli.ids import LAST
+    from assayd_client.cli.ids import attempt_id as find_attempt
+    from assayd_client.cli.library import find_entry
+
+    if said != LAST and (_NAME.fullmatch(said) or "@" in said):
+        try:
+            approved = find_entry(client, said)
+        except NotFound:
+            if "@" in said:
+                raise
+        else:
+            return approved["attempt_id"], approved["name"]
+    return find_attempt(client, said), None

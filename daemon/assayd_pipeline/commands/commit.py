@@ -1,0 +1,330 @@
+"""Apply what a validated pipeline attempt came to: its database and its changed files.
+
+Nothing is changed unless everything still is as it was submitted. What is replaced is kept beside it as a
+backup, and all of it is recorded in the database's journal, so that `rollback` can take it back. A commit
+that was interrupted is completed by running it again: what is done already is left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from assayd.errors import StoreError
+from assayd.model.run import DATABASE_OUTPUT
+from assayd_client import Document, PlainClient
+from assayd_client.cli.terminal import plain
+from assayd_pipeline.commands.differences import differences
+from assayd_pipeline.commands.journal import (
+    BEGUN,
+    COMMIT,
+    DONE,
+    Record,
+    Replaced,
+    last,
+    open_journal,
+    read_journal,
+)
+from assayd_pipeline.commands.replacing import (
+    beside,
+    content_digest,
+    digest,
+    inside,
+    locked,
+    move,
+    opened,
+    read,
+    refused,
+    remark,
+    same,
+    write,
+)
+
+FILES = "files/"
+
+Checkpoint = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What an attempt was given and what it came to. `base_database` is None when it began without one."""
+
+    attempt_id: str
+    base_files: Mapping[str, bytes]
+    new_files: Mapping[str, bytes]
+    base_database: bytes | None
+    new_database: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """One file that is to become another; `base` is None when there must be none yet."""
+
+    name: str
+    path: Path
+    base: bytes | None
+    new: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """What is to be done, and the record of all that the commit is, done already or not."""
+
+    connection: sqlite3.Connection | None
+    database_due: bool
+    files_due: Sequence[_Change]
+    record: Record
+
+
+def read_result(client: PlainClient, attempt_id: str) -> Result:
+    """Fetch what an attempt was given and came to.
+
+    Raises: RequestError ``commit.refused``; StoreError ``artifact.damaged``.
+    """
+    attempt = client.attempt(attempt_id)
+    if attempt["kind"] != "pipeline":
+        raise refused(f"{attempt_id} is a {attempt['kind']}, not a pipeline")
+    if attempt["verdict"] != "validated":
+        raise refused(f"{attempt_id} is {attempt['verdict'] or attempt['state']}, not validated")
+    [document] = [one for one in attempt["artifacts"] if one["name"].startswith("submission_")]
+    payload = json.loads(_fetch(client, attempt_id, document))["payload"]
+    given = payload.get("database") or {}
+    if given.get("schema_sql") is not None:
+        raise refused("it ran on a schema, not on a database; submit the database itself as base64")
+    outputs = {
+        one["name"].removeprefix(FILES): _fetch(client, attempt_id, one)
+        for one in attempt["artifacts"]
+        if one["name"].startswith(FILES)
+    }
+    return Result(
+        attempt_id=attempt_id,
+        base_files={path: _content(value) for path, value in (payload.get("files") or {}).items()},
+        new_database=outputs.pop(DATABASE_OUTPUT, None),
+        new_files=outputs,
+        base_database=b64decode(given["base64"]) if given.get("base64") is not None else None,
+    )
+
+
+def apply(
+    result: Result,
+    database: Path,
+    directory: Path | None,
+    checkpoint: Checkpoint = lambda _: None,
+    *,
+    name: str | None = None,
+) -> list[str]:
+    """Apply a result; return a line for each thing that was done.
+
+    Args:
+        result: from `read_result`.
+        database: the real database.
+        directory: the real folder that the attempt's files came from; needed when some were changed.
+        checkpoint: told of each step, for tests.
+        name: what the pipeline was asked for by, if not by the attempt's id.
+
+    Raises: RequestError ``commit.refused``, before anything was changed; StoreError ``commit.failed``.
+    """
+    database = database.resolve()
+    with _failing(database), _planned(result, database, directory, name) as plan:
+        if not (plan.database_due or plan.files_due):
+            _close_interrupted(plan, database)
+            return []
+        _stage(result, plan.files_due)
+        checkpoint("staged")
+        with open_journal(database) as journal:
+            journal.append(plan.record)
+            checkpoint("begun")
+            told = []
+            if plan.connection is not None and plan.database_due:
+                told.append(_replace_database(result, plan.connection, database, checkpoint))
+            told += _place(result, plan.files_due, checkpoint)
+            journal.append(replace(plan.record, state=DONE))
+            return told
+
+
+def foretell(result: Result, database: Path, directory: Path | None) -> list[str]:
+    """Return a line for each thing that `apply` would do, and for each table that would be another.
+
+    Raises: RequestError ``commit.refused``; StoreError ``commit.failed``.
+    """
+    database = database.resolve()
+    with _failing(database), _planned(result, database, directory, None) as plan:
+        told = []
+        if plan.connection is not None and plan.database_due:
+            backup = beside(database, result.attempt_id, "backup").name
+            told.append(f"{database}: would be replaced; backup: {backup}")
+            changed = differences(plan.connection.serialize(), result.new_database or b"")
+            told += [f"  {line}" for line in changed]
+        for change in plan.files_due:
+            what = "created" if change.base is None else "replaced"
+            told.append(f"{plain(str(change.path))}: would be {what}{remark(change.name)}")
+        return told or ["nothing is left to be done"]
+
+
+@contextmanager
+def _failing(database: Path) -> Iterator[None]:
+    """Translate what SQLite and the file system raise."""
+    try:
+        yield
+    except sqlite3.Error as problem:
+        raise StoreError("commit.failed", f"{database}: {problem}; run the commit again") from problem
+    except OSError as problem:
+        message = f"{problem.filename}: {problem.strerror}; run the commit again"
+        raise StoreError("commit.failed", message) from problem
+
+
+@contextmanager
+def _planned(result: Result, database: Path, directory: Path | None, name: str | None) -> Iterator[_Plan]:
+    """Hold the database, and return what is to be done with it and with the files.
+
+    Raises: RequestError ``commit.refused``, when anything is not as it was submitted.
+    """
+    if result.base_database is None:
+        changes = _changes(result, directory)
+        created = []
+        if result.new_database is not None:
+            created = [_Change(database.name, database, None, result.new_database)]
+        due = [change for change in (*created, *changes) if _is_due(change)]
+        record = _record(result, database, changes, name)
+        yield _Plan(connection=None, database_due=False, files_due=due, record=record)
+        return
+    with locked(database) as connection:
+        is_due = _is_database_due(result, connection, database)
+        changes = _changes(result, directory)
+        yield _Plan(
+            connection=connection,
+            database_due=is_due,
+            files_due=[change for change in changes if _is_due(change)],
+            record=_record(result, database, changes, name),
+        )
+
+
+def _record(result: Result, database: Path, changes: Sequence[_Change], name: str | None) -> Record:
+    base, new = result.base_database, result.new_database
+    kept = beside(database, result.attempt_id, "backup").name if base is not None else None
+    replaced = None
+    if new is not None:
+        before = content_digest(base) if base is not None else None
+        replaced = Replaced(name=database.name, before=before, after=content_digest(new), backup=kept)
+    return Record(
+        action=COMMIT,
+        state=BEGUN,
+        attempt_id=result.attempt_id,
+        name=name,
+        database=replaced,
+        files=tuple(_replaced(result, change) for change in changes if change.base != change.new),
+    )
+
+
+def _replaced(result: Result, change: _Change) -> Replaced:
+    before = digest(change.base) if change.base is not None else None
+    backup = beside(change.path, result.attempt_id, "backup").name if change.base is not None else None
+    return Replaced(name=change.name, before=before, after=digest(change.new), backup=backup)
+
+
+def _close_interrupted(plan: _Plan, database: Path) -> None:
+    """Record the end of a commit that a crash kept from doing so."""
+    known = last(read_journal(database), plan.record.attempt_id)
+    if known is not None and (known.action, known.state) == (COMMIT, BEGUN):
+        with open_journal(database) as journal:
+            journal.append(replace(known, state=DONE))
+
+
+def _changes(result: Result, directory: Path | None) -> list[_Change]:
+    """Return all files that were submitted or changed, each as it was and as it is to be.
+
+    Raises: RequestError ``commit.refused``.
+    """
+    if directory is None:
+        if result.new_files:
+            raise refused(f"it changed {', '.join(sorted(result.new_files))}; name the folder by --directory")
+        return []
+    root = directory.resolve()
+    changes = []
+    for name in sorted(result.base_files.keys() | result.new_files.keys()):
+        base, new = result.base_files.get(name), result.new_files.get(name)
+        changes.append(_Change(name, inside(root, name), base, new if new is not None else base or b""))
+    return changes
+
+
+def _is_due(change: _Change) -> bool:
+    """Return whether a file is still to be replaced; False when it is as it is to be."""
+    current = read(change.path) if change.path.exists() else None
+    if current == change.new:
+        return False
+    if current == change.base:
+        return True
+    if change.base is None:
+        raise refused(f"{change.path} exists, and the attempt began without it")
+    why = "is gone" if current is None else "has changed"
+    raise refused(f"{change.path} {why} since it was submitted (digest {digest(change.base)[:12]} expected)")
+
+
+def _stage(result: Result, due: Sequence[_Change]) -> None:
+    """Write new files and backups beside those that they are to replace."""
+    for change in due:
+        change.path.parent.mkdir(parents=True, exist_ok=True)
+        if change.base is not None:
+            write(beside(change.path, result.attempt_id, "backup"), change.base, like=change.path)
+        write(beside(change.path, result.attempt_id, "new"), change.new, like=change.path)
+
+
+def _place(result: Result, due: Sequence[_Change], checkpoint: Checkpoint) -> list[str]:
+    """Put each file in its place; what was there is in its backup."""
+    told = []
+    for change in due:
+        move(beside(change.path, result.attempt_id, "new"), change.path)
+        checkpoint("file")
+        backup = beside(change.path, result.attempt_id, "backup").name
+        what = f"replaced; backup: {plain(backup)}" if change.base is not None else "created"
+        told.append(f"{plain(str(change.path))}: {what}{remark(change.name)}")
+    return told
+
+
+def _is_database_due(result: Result, connection: sqlite3.Connection, database: Path) -> bool:
+    """Return whether the database is still to be replaced; False when it is as it is to be.
+
+    Raises: RequestError ``commit.refused``.
+    """
+    current, base = connection.serialize(), result.base_database or b""
+    if result.new_database is not None and same(current, result.new_database):
+        return False
+    if not same(current, base):
+        raise refused(f"{database} has changed since it was submitted (digest {digest(base)[:12]} expected)")
+    if result.new_database is None:
+        return False
+    with opened(result.new_database) as source:
+        (answer,) = source.execute("PRAGMA integrity_check(1)").fetchone()
+    if answer != "ok":
+        raise refused(f"the resulting database is damaged: {answer}")
+    return True
+
+
+def _replace_database(
+    result: Result, connection: sqlite3.Connection, database: Path, checkpoint: Checkpoint
+) -> str:
+    backup = beside(database, result.attempt_id, "backup")
+    write(backup, connection.serialize(), like=database)
+    checkpoint("backed_up")
+    with opened(result.new_database or b"") as source:
+        source.backup(connection)
+    checkpoint("database")
+    return f"{database}: replaced; backup: {backup.name}"
+
+
+def _fetch(client: PlainClient, attempt_id: str, artifact: Document) -> bytes:
+    if artifact["truncated"]:
+        raise refused(f"{artifact['name']} was kept in part only")
+    content = client.artifact(attempt_id, artifact["name"])
+    if digest(content) != artifact["sha256"]:
+        raise StoreError("artifact.damaged", f"{artifact['name']} is not what the daemon has recorded")
+    return content
+
+
+def _content(value: object) -> bytes:
+    return b64decode(value["base64"]) if isinstance(value, dict) else str(value).encode()

@@ -1,0 +1,179 @@
+"""The journal of what was committed to a database and taken back: lines of JSON beside it.
+
+A line that says "begun" is durable before the first change, one that says "done" comes after the last. So a
+crash leaves on record what was under way, and running the same again completes it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pwd
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from assayd.errors import StoreError
+from assayd_pipeline.commands.replacing import refused, sync
+
+SUFFIX = ".commits.jsonl"
+COMMIT, ROLLBACK = "commit", "rollback"
+BEGUN, DONE = "begun", "done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replaced:
+    """What became of one thing. Digests: None when there is nothing; of a database, without its counters.
+
+    `name` is relative to the folder of the commit; `backup` names what lies beside it.
+    """
+
+    name: str
+    before: str | None
+    after: str | None
+    backup: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One line. `name` is what the pipeline was asked for by, where that was not the attempt's id."""
+
+    action: str
+    state: str
+    attempt_id: str
+    name: str | None
+    database: Replaced | None
+    files: tuple[Replaced, ...]
+
+    def is_of(self, reference: str) -> bool:
+        """Return whether it is of this attempt, or of the pipeline of this name."""
+        return reference in {self.attempt_id, self.name}
+
+
+class Journal:
+    """The journal of one database. Whoever has it open is alone with it."""
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        self._descriptor = descriptor
+        self._path = path
+
+    def records(self) -> Sequence[Record]:
+        """Return all lines, oldest first; one that a crash has cut is left out.
+
+        Raises: StoreError ``commit.journal``, when it is damaged.
+        """
+        size = os.fstat(self._descriptor).st_size
+        *whole, _ = os.pread(self._descriptor, size, 0).split(b"\n")
+        try:
+            return [_read(json.loads(line)) for line in whole if line]
+        except (ValueError, KeyError, TypeError) as problem:
+            message = f"{self._path} is damaged ({problem}); look at it, and move it away to begin a new one"
+            raise StoreError("commit.journal", message) from problem
+
+    def append(self, record: Record) -> None:
+        """Add a line durably, with who does it and when."""
+        line = json.dumps(_written(record), sort_keys=True).encode() + b"\n"
+        size = os.fstat(self._descriptor).st_size
+        cut = size and os.pread(self._descriptor, 1, size - 1) != b"\n"
+        if cut:  # by a crash: what is left of the line was never acted on
+            whole = os.pread(self._descriptor, size, 0).rfind(b"\n") + 1
+            os.ftruncate(self._descriptor, whole)
+        os.lseek(self._descriptor, 0, os.SEEK_END)
+        os.write(self._descriptor, line)
+        os.fsync(self._descriptor)
+        sync(self._path.parent)
+
+
+@contextmanager
+def open_journal(database: Path) -> Iterator[Journal]:
+    """Open the journal of a database, alone. Raises: RequestError ``commit.refused``."""
+    path = database.with_name(database.name + SUFFIX)
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise refused(f"another commit or rollback of {database} is going on; try again") from None
+        if database.exists():  # who may write it may commit to it
+            os.fchmod(descriptor, database.stat().st_mode & 0o666)
+        yield Journal(descriptor, path)
+    finally:
+        os.close(descriptor)
+
+
+def read_journal(database: Path) -> Sequence[Record]:
+    """Return the records of a database without making a journal."""
+    path = database.with_name(database.name + SUFFIX)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return ()
+    try:
+        return Journal(descriptor, path).records()
+    finally:
+        os.close(descriptor)
+
+
+def last(records: Sequence[Record], reference: str) -> Record | None:
+    """Return the last record of an attempt or of a pipeline's name."""
+    return next((record for record in reversed(records) if record.is_of(reference)), None)
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def _written(record: Record) -> Mapping[str, object]:
+    return {
+        "action": record.action,
+        "state": record.state,
+        "at": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "uid": os.getuid(),
+        "user": _user(),
+        "attempt_id": record.attempt_id,
+        "name": record.name,
+        "database": None if record.database is None else _thing(record.database),
+        "files": [_thing(file) for file in record.files],
+    }
+
+
+def _thing(replaced: Replaced) -> Mapping[str, object]:
+    return {key: getattr(replaced, key) for key in ("name", "before", "after", "backup")}
+
+
+def _read(line: Mapping[str, object]) -> Record:
+    database, files = line["database"], line["files"]
+    if not isinstance(files, list):
+        raise TypeError("files is not a list")
+    return Record(
+        action=_text(line["action"]),
+        state=_text(line["state"]),
+        attempt_id=_text(line["attempt_id"]),
+        name=_optional(line["name"]),
+        database=None if database is None else _read_thing(database),
+        files=tuple(map(_read_thing, files)),
+    )
+
+
+def _read_thing(thing: object) -> Replaced:
+    if not isinstance(thing, dict):
+        raise TypeError("an entry is not an object")
+    optional = {key: _optional(thing[key]) for key in ("before", "after", "backup")}
+    return Replaced(name=_text(thing["name"]), **optional)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value
+
+
+def _optional(value: object) -> str | None:
+    return None if value is None else _text(value)

@@ -1,0 +1,285 @@
+"""Take a commit back: the database and the files become what they were before it.
+
+Only what is as the commit left it is taken back, unless that is forced; what was there is kept beside in any
+case. A rollback that was interrupted is completed by running it again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from assayd.errors import StoreError
+from assayd_client.cli.terminal import plain
+from assayd_pipeline.commands.differences import differences
+from assayd_pipeline.commands.journal import (
+    BEGUN,
+    COMMIT,
+    DONE,
+    ROLLBACK,
+    Record,
+    Replaced,
+    open_journal,
+    read_journal,
+)
+from assayd_pipeline.commands.replacing import (
+    beside,
+    content_digest,
+    digest,
+    inside,
+    locked,
+    move,
+    opened,
+    read,
+    refused,
+    remark,
+    write,
+)
+
+KEPT = "rolled-back"
+
+Checkpoint = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Restore:
+    """One thing that is to be as before: its place, what it was (None: not there), what is there now."""
+
+    path: Path
+    name: str
+    before: bytes | None
+    current: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """What is to be done; `lost` says what was changed since the commit and would go."""
+
+    record: Record
+    connection: sqlite3.Connection | None
+    database: _Restore | None
+    files: Sequence[_Restore]
+    lost: Sequence[str]
+
+
+def roll_back(
+    reference: str,
+    database: Path,
+    directory: Path | None,
+    *,
+    force: bool = False,
+    checkpoint: Checkpoint = lambda _: None,
+) -> list[str]:
+    """Take the last commit of an attempt or a name back; give a line for each thing that was done.
+
+    Args:
+        reference: the attempt's id, or the name that it was committed by.
+        database: the database that it was committed to.
+        directory: the folder that it was committed to; needed when it changed files.
+        force: also what was changed since then; the lines say what of that is gone.
+        checkpoint: told of each step, for tests.
+
+    Raises: RequestError ``commit.refused``, before anything was changed; StoreError ``commit.failed``.
+    """
+    database = database.resolve()
+    with _failing(database), _planned(reference, database, directory, force=force) as plan:
+        with open_journal(database) as journal:
+            journal.append(plan.record)
+            checkpoint("begun")
+            told = _restore_all(plan, checkpoint)
+            journal.append(replace(plan.record, state=DONE))
+        return [*told, *(f"  lost: {line}" for line in plan.lost)]
+
+
+def foretell(reference: str, database: Path, directory: Path | None, *, force: bool = False) -> list[str]:
+    """Return a line for each thing that `roll_back` would do. Raises: as it does."""
+    database = database.resolve()
+    with _failing(database), _planned(reference, database, directory, force=force) as plan:
+        things = [plan.database, *plan.files] if plan.database is not None else plan.files
+        told = [
+            f"{plain(str(thing.path))}: would be {'removed' if thing.before is None else 'restored'}"
+            f"{remark(thing.name)}"
+            for thing in things
+        ]
+        return [*told, *(f"  lost: {line}" for line in plan.lost)] or ["nothing is left to be done"]
+
+
+@contextmanager
+def _failing(database: Path) -> Iterator[None]:
+    """Translate what SQLite and the file system raise."""
+    try:
+        yield
+    except sqlite3.Error as problem:
+        raise StoreError("commit.failed", f"{database}: {problem}; run the rollback again") from problem
+    except OSError as problem:
+        message = f"{problem.filename}: {problem.strerror}; run the rollback again"
+        raise StoreError("commit.failed", message) from problem
+
+
+@contextmanager
+def _planned(reference: str, database: Path, directory: Path | None, *, force: bool) -> Iterator[_Plan]:
+    """Hold the database, and return what is to be done.
+
+    Raises: RequestError ``commit.refused``, when that was not committed, or something has changed since.
+    """
+    records = read_journal(database)
+    commit = _committed(records, reference, database)
+    replaced = commit.database
+    was_there = replaced is not None and replaced.before is not None
+    with locked(database) if was_there else nullcontext() as connection:
+        lost: list[str] = []
+        whole = None
+        if replaced is not None:
+            later = _later(records, commit)
+            whole = _of_database(commit, replaced, database, connection, later, lost, force=force)
+        files = _of_files(commit, directory, lost, force=force)
+        yield _Plan(
+            record=replace(commit, action=ROLLBACK, state=BEGUN),
+            connection=connection,
+            database=whole,
+            files=files,
+            lost=lost,
+        )
+
+
+def _committed(records: Sequence[Record], reference: str, database: Path) -> Record:
+    """Return the record of the commit that is to be taken back."""
+    latest = {record.attempt_id: record for record in records if record.is_of(reference)}
+    if not latest:
+        raise refused(f"the journal of {database} has no commit of {plain(reference)}")
+    standing = [
+        record
+        for record in records
+        if latest.get(record.attempt_id) is record and (record.action, record.state) != (ROLLBACK, DONE)
+    ]
+    if not standing:
+        raise refused(f"{plain(reference)} was rolled back already")
+    return standing[-1]
+
+
+def _later(records: Sequence[Record], commit: Record) -> str | None:
+    """Name the attempt that was committed after this one, and not taken back."""
+    since = records[max(n for n, each in enumerate(records) if each.attempt_id == commit.attempt_id) + 1 :]
+    standing: dict[str, None] = {}
+    for record in since:
+        if record.action == COMMIT:
+            standing[record.attempt_id] = None
+        elif record.state == DONE:
+            standing.pop(record.attempt_id, None)
+    return next(reversed(standing), None)
+
+
+def _of_database(  # noqa: PLR0913 - what is known of one database
+    commit: Record,
+    replaced: Replaced,
+    database: Path,
+    connection: sqlite3.Connection | None,
+    later: str | None,
+    lost: list[str],
+    *,
+    force: bool,
+) -> _Restore | None:
+    """Return what is to be done with the database; None when it is as it was before."""
+    current = connection.serialize() if connection is not None else _content(database)
+    found = content_digest(current) if current is not None else None
+    if found == replaced.before:
+        return None
+    before = _backup(database, commit, replaced, content_digest)
+    if found != replaced.after:
+        why = f"{database} has changed since the commit"
+        if later is not None:
+            why += f"; roll {later} back first"
+        changed = differences(before or b"", current or b"") if before is not None else []
+        if not force:
+            listed = "".join(f"\n  {line}" for line in changed)
+            raise refused(
+                f"{why}, or --force takes away what is in it and was not before the commit:{listed}"
+            )
+        lost.extend(f"{database.name}: {line}" for line in changed)
+    return _Restore(path=database, name=replaced.name, before=before, current=current)
+
+
+def _of_files(commit: Record, directory: Path | None, lost: list[str], *, force: bool) -> list[_Restore]:
+    """Return the files that are not as they were before."""
+    if not commit.files:
+        return []
+    if directory is None:
+        names = ", ".join(plain(file.name) for file in commit.files)
+        raise refused(f"it changed {names}; name the folder by --directory")
+    root, restores = directory.resolve(), []
+    for file in commit.files:
+        path = inside(root, file.name)
+        current = _content(path)
+        found = digest(current) if current is not None else None
+        if found == file.before:
+            continue
+        if found != file.after:
+            if not force:
+                raise refused(f"{plain(str(path))} has changed since the commit; --force takes that away")
+            lost.append(f"{plain(file.name)}: what was changed since the commit")
+        before = _backup(path, commit, file, digest)
+        restores.append(_Restore(path=path, name=file.name, before=before, current=current))
+    return restores
+
+
+def _backup(
+    path: Path, commit: Record, replaced: Replaced, digest_of: Callable[[bytes], str]
+) -> bytes | None:
+    """Return what was there before a commit. Raises: RequestError, when its backup is gone or another."""
+    if replaced.before is None:
+        return None
+    backup = beside(path, commit.attempt_id, "backup")
+    content = _content(backup)
+    if content is None or digest_of(content) != replaced.before:
+        why = "is gone" if content is None else "is not what was there before the commit"
+        raise refused(f"the backup {plain(str(backup))} {why}")
+    return content
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return read(path)
+    except FileNotFoundError:
+        return None
+
+
+def _restore_all(plan: _Plan, checkpoint: Checkpoint) -> list[str]:
+    attempt_id, told = plan.record.attempt_id, []
+    if plan.database is not None and plan.connection is not None:
+        kept = _keep(plan.database, attempt_id)
+        checkpoint("kept")
+        with opened(plan.database.before or b"") as source:
+            source.backup(plan.connection)
+        checkpoint("database")
+        told.append(f"{plan.database.path}: restored; what was there: {kept}")
+    elif plan.database is not None:
+        told.append(_put_back(plan.database, attempt_id))
+        checkpoint("database")
+    for thing in plan.files:
+        told.append(_put_back(thing, attempt_id))
+        checkpoint("file")
+    return told
+
+
+def _put_back(thing: _Restore, attempt_id: str) -> str:
+    """Make a file what it was, or nothing if there was none."""
+    path = plain(str(thing.path))
+    if thing.before is None:
+        kept = beside(thing.path, attempt_id, KEPT)
+        move(thing.path, kept)
+        return f"{path}: removed; what was there: {plain(kept.name)}{remark(thing.name)}"
+    name = _keep(thing, attempt_id)
+    write(thing.path, thing.before, like=thing.path)
+    return f"{path}: restored; what was there: {name}{remark(thing.name)}"
+
+
+def _keep(thing: _Restore, attempt_id: str) -> str:
+    """Keep what is there now; give its name."""
+    kept = beside(thing.path, attempt_id, KEPT)
+    if thing.current is None:
+        return "nothing"
+    write(kept, thing.current, like=thing.path)
+    return plain(kept.name)

@@ -1,0 +1,48 @@
+"""`--steps`: the rows of the steps that an attempt of a pipeline ran."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from assayd_client import Document, PlainClient
+from assayd_client.cli.kinds import ShownAttempt
+
+STEP_HEADS = ("step", "result", "exit", "took", "started", "error")
+
+
+def print_steps(shown: ShownAttempt) -> None:
+    """Print the steps that an attempt ran, as a table or as JSON."""
+    from assayd_client.cli.terminal import print_json
+
+    rows = steps_of(shown.client, shown.attempt["id"])
+    print_json(rows) if shown.as_json else print_table_of_steps(rows)
+
+
+def steps_of(client: PlainClient, attempt_id: str) -> Sequence[Document]:
+    """Return the rows of the steps that an attempt ran."""
+    pages = client.records("pipelines", attempt=attempt_id)["pipelines"]
+    attempts = client.records("pipelines", pages[0]["id"])["attempts"] if pages else []
+    return next((found["steps"] for found in attempts if found["attempt_id"] == attempt_id), [])
+
+
+def print_table_of_steps(steps: Sequence[Document]) -> None:
+    """Print a row per step."""
+    from assayd_client.cli.amounts import duration
+    from assayd_client.cli.table import print_table
+    from assayd_client.cli.terminal import out
+
+    print_table(
+        out(),
+        STEP_HEADS,
+        [
+            [
+                f"{step['position']}. {step['name']}",
+                "ok" if step["is_successful"] else "failed",
+                "killed" if step["exit_code"] is None else str(step["exit_code"]),
+                duration(step["execution_time_ms"]),
+                (step["run_time"] or "")[11:23],
+                step["stderr"].strip().split("\n")[0][:200],
+            ]
+            for step in steps
+        ],
+    )

@@ -1,0 +1,71 @@
+"""What files on a command line mean as a pipeline."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from assayd.errors import RequestError
+from assayd.ports.command_line import FileOptions
+from assayd.static.submitted_file import payload_of, text_of
+from assayd_pipeline.command_line import command_line
+
+SQLITE_HEADER = b"SQLite format 3\0"
+SCHEMA_FILE = "schema.sql"
+"""What the file of a database's schema is called."""
+
+_DATABASE_SUFFIXES = frozenset({".db", ".sqlite", ".sqlite3"})
+_OPTIONS = {"pipeline_id", "sample_rows"}
+_STEP_SUFFIXES = {".sh": "bash", ".sql": "sql"}
+
+
+def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
+    """Build a payload: ``*.sh`` and ``*.sql`` are steps in the order of their names, the rest is data.
+
+    ``schema.sql`` is the schema, ``*.db`` and ``*.sqlite`` the database; other files keep their folder,
+    or go to data/.
+
+    Raises: RequestError ``request.options``.
+    """
+    if options.input is not None or options.sample_paths or options.extra.keys() - _OPTIONS:
+        message = "a pipeline takes files, --option pipeline_id=ID and --sample-rows"
+        raise RequestError("request.options", message)
+    extra = dict(options.extra)
+    shows_rows = extra.pop("sample_rows", "false") == "true"
+    payload = _payload_of(files)
+    if not shows_rows:
+        return {**payload, **extra}
+    database = payload["database"]
+    if not isinstance(database, dict) or "base64" not in database:
+        message = "--sample-rows shows rows of a database file, and none was given"
+        raise RequestError("request.options", message, field="database")
+    return {**payload, "database": {**database, "sample_rows": True}, **extra}
+
+
+def _payload_of(files: Mapping[str, bytes]) -> Mapping[str, object]:
+    """Build the payload that files of a command line mean.
+
+    ``*.sh`` and ``*.sql`` are steps in the order of their names, ``schema.sql`` is the schema, ``*.db`` and
+    ``*.sqlite`` the database. What else lies in a folder keeps its path, what lies in none goes to data/.
+
+    Raises: RequestError.
+    """
+    steps: list[object] = []
+    staged: dict[str, object] = {}
+    databases: dict[str, object] = {}
+    for name in sorted(files):
+        path, content = PurePosixPath(name), files[name]
+        if path.suffix in _DATABASE_SUFFIXES or content.startswith(SQLITE_HEADER):
+            databases[name] = {"base64": b64encode(content).decode()}
+        elif path.name == SCHEMA_FILE:
+            databases[name] = {"schema_sql": text_of(name, content)}
+        elif path.suffix in _STEP_SUFFIXES:
+            kind = _STEP_SUFFIXES[path.suffix]
+            steps.append({"name": path.stem, "type": kind, "content": text_of(name, content)})
+        else:
+            staged[command_line.placed(name)] = payload_of(content)
+    if len(databases) > 1:
+        message = f"a pipeline has one database, not {', '.join(databases)}"
+        raise RequestError("request.files", message, field="files")
+    return {"steps": steps, "files": staged, "database": next(iter(databases.values()), None)}

@@ -1,0 +1,237 @@
+"""Judges the run of a pipeline: one case per step, and why the first bad one failed.
+
+A step that ends with another exit code than 0 is put into a class by what it left on standard error
+(`pipeline_errors`); every other bad end has its cause.
+
+    cat: data/x.csv: No such file or directory     step.file_not_found
+    no such table: sales                           step.table_missing
+    (killed after 10 s)                            sandbox.timeout
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from assayd.findings.call_unit import case_of
+from assayd.findings.exec_unit import exit_code, judge_exec
+from assayd.findings.last_lines import quoted_end
+from assayd.findings.runs import cause_finding, details_of
+from assayd.findings.source_text import snippet
+from assayd.findings.timeout import COMPUTING, timeout_finding
+from assayd.guest_results.json_reader import GuestJsonError
+from assayd.model.finding import Finding, Layer, Rule
+from assayd.model.report import Case, CaseStatus
+from assayd.model.run import Cause, RunResult, UnitResult
+from assayd.model.submission import JsonValue
+from assayd.model.text_limits import shorten
+from assayd_pipeline.advice import advice_on, advice_on_exit, advice_on_silence, advice_on_time
+from assayd_pipeline.errors import ADVICE, ErrorClass, ErrorSource, classify
+from assayd_pipeline.from_files import SCHEMA_FILE
+from assayd_pipeline.payload import Database
+from assayd_pipeline.sql.names import advice_on_names
+from assayd_pipeline.sql_record import SqlFailed, SqlRan, read_sql_record
+
+BASH = "/usr/bin/bash"
+
+_TITLES = {
+    ErrorClass.FILE_NOT_FOUND: "A file that is not there",
+    ErrorClass.TABLE_MISSING: "A table that is not there",
+    ErrorClass.SYNTAX_ERROR: "Text that a program cannot read",
+    ErrorClass.PERMISSION_DENIED: "Something that a step may not touch",
+    ErrorClass.TIMEOUT: "Something that took too long",
+    ErrorClass.DATA_VALIDATION: "Data that a constraint does not admit",
+    ErrorClass.SCHEMA_MISMATCH: "A statement that does not fit the tables",
+    ErrorClass.COMMAND_NOT_FOUND: "A command that is not there",
+    ErrorClass.UNKNOWN: "A step that failed",
+}
+RULES = (
+    *(
+        Rule(id=f"step.{error_class}", title=title, help=ADVICE[error_class])
+        for error_class, title in _TITLES.items()
+    ),
+    Rule(id="database.schema", title="A schema that SQLite does not take", help="Bad: CREATE TABEL t (a)."),
+    Rule(id="database.unusable", title="A database that is damaged", help="Bad: a file that was cut short."),
+    Rule(
+        id="outputs.incomplete",
+        title="Changed files that could not be kept",
+        help="Bad: 200 files under data/. Good: a few; temporary files go to tmp/.",
+    ),
+)
+"""One per class of error, and those for what stands around the steps."""
+
+_AT_LINE = re.compile(r"^scripts/[^:]*: line (\d{1,6}): ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepText:
+    """What of a step is needed to judge it: its number (from 1), name, program and text."""
+
+    number: int
+    name: str
+    program: ErrorSource
+    content: str
+
+    @property
+    def label(self) -> str:
+        """Name it in a sentence."""
+        return f"Step {self.number} ({self.name})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedStep:
+    """A step's case, and the finding when it did not end well."""
+
+    case: Case
+    finding: Finding | None = None
+
+
+def judge_step(step: StepText, unit: UnitResult | None) -> JudgedStep:
+    """Judge one step; None when it was never started."""
+    if unit is None:
+        return JudgedStep(case=Case(name=step.name, status=CaseStatus.SKIPPED, message="never started"))
+    judged = _judge_sql(step, unit) if step.program is ErrorSource.SQL else _judge_bash(step, unit)
+    if judged.finding is None:
+        return judged
+    message = f"{step.label}: {shorten(judged.finding.message)}"
+    said = quoted_end(unit.stderr.text()) if step.program is ErrorSource.BASH else None
+    context = step.label if said is None else f"{step.label}; {said}"
+    return replace(judged, finding=replace(judged.finding, message=message, file=step.name, context=context))
+
+
+def _judge_bash(step: StepText, unit: UnitResult) -> JudgedStep:
+    tried = judge_exec(step.name, unit, program=BASH)
+    if unit.outcome.cause is not Cause.EXITED_NONZERO or unit.results:
+        return _ended_badly(step, unit, tried.case, tried.findings[0] if tried.findings else None)
+    seen = classify(unit.stderr.text(), program=step.program)
+    line = _AT_LINE.match(seen.line or "")
+    words = f"{seen.line or 'it failed'} (exit code {exit_code(unit)})"
+    at = int(line[1]) if line else None
+    advice = advice_on(seen.line or "")
+    if not unit.stderr.text().strip():
+        advice, at = advice_on_silence(step.content)
+    finding = _finding(step, seen.error_class, words, line=at)
+    said = f"{advice or finding.suggestion}{advice_on_exit(step.content, exit_code(unit))}"
+    finding = replace(finding, suggestion=said)
+    case = replace(tried.case, error_type=seen.error_class, message=finding.message, line=finding.line)
+    return JudgedStep(case=case, finding=finding)
+
+
+def _judge_sql(step: StepText, unit: UnitResult) -> JudgedStep:
+    case = replace(case_of(unit, CaseStatus.ERROR, None), exit_code=exit_code(unit))
+    try:
+        record = read_sql_record(unit)
+    except GuestJsonError as problem:
+        broken = cause_finding(Cause.PROTOCOL_VIOLATION, "It", str(problem))
+        return JudgedStep(case=replace(case, message=broken.message), finding=broken)
+    if isinstance(record, SqlFailed) and unit.outcome.cause is Cause.EXITED_NONZERO:
+        return _sql_failed(step, record, case)
+    if unit.outcome.completed and isinstance(record, SqlRan):
+        return JudgedStep(case=replace(case, status=CaseStatus.PASSED, result=_counts(record)))
+    cause = Cause.PROTOCOL_VIOLATION if unit.outcome.completed else unit.outcome.cause
+    return _ended_badly(step, unit, case, cause_finding(cause, "It", details_of(unit)))
+
+
+def _sql_failed(step: StepText, record: SqlFailed, case: Case) -> JudgedStep:
+    seen = classify(record.message, program=step.program)
+    place = f"statement {record.statement}: " if record.statement is not None else ""
+    finding = _finding(step, seen.error_class, place + record.message, line=record.line)
+    finding = replace(
+        finding,
+        column=record.column if finding.line is not None else None,
+        suggestion=advice_on_names(record.message, record.names)
+        or advice_on(record.message)
+        or finding.suggestion,
+    )
+    failed = replace(
+        case,
+        status=CaseStatus.FAILED,
+        result=_counts(record.ran),
+        error_type=seen.error_class,
+        message=record.message,
+        line=finding.line,
+        traceback=record.text,
+    )
+    return JudgedStep(case=failed, finding=finding)
+
+
+def _ended_badly(step: StepText, unit: UnitResult, case: Case, finding: Finding | None) -> JudgedStep:
+    """Return the case of an end that has a cause of its own; the advice on time is the steps' own."""
+    if finding is None:
+        return JudgedStep(case=case)
+    if unit.outcome.cause is Cause.TIMEOUT:
+        finding = timeout_finding(unit, "It")
+        if finding.suggestion == COMPUTING:
+            loops, at = advice_on_time(step.content) if step.program is ErrorSource.BASH else (None, None)
+            finding = replace(
+                finding,
+                suggestion=loops or ADVICE[ErrorClass.TIMEOUT],
+                line=at,
+                snippet=snippet(step.content, at),
+            )
+        case = replace(case, error_type=ErrorClass.TIMEOUT)
+    return JudgedStep(case=replace(case, message=finding.message), finding=finding)
+
+
+def _finding(step: StepText, error_class: ErrorClass, words: str, *, line: int | None) -> Finding:
+    shown = snippet(step.content, line)
+    return Finding(
+        rule=f"step.{error_class}",
+        category=error_class,
+        message=shorten(f"{words}."),
+        layer=Layer.RUNTIME,
+        line=line if shown is not None else None,
+        snippet=shown,
+        suggestion=ADVICE[error_class],
+    )
+
+
+def _counts(ran: SqlRan) -> JsonValue:
+    return {"statements": ran.statements, "rows": ran.rows, "changes": ran.changes}
+
+
+def judge_database(database: Database, unit: UnitResult | None) -> Iterator[Finding]:
+    """Judge the unit that made or checked the database."""
+    if unit is None or unit.outcome.completed:
+        return
+    try:
+        record = read_sql_record(unit)
+    except GuestJsonError as problem:
+        yield cause_finding(Cause.PROTOCOL_VIOLATION, "Making the database ready", str(problem))
+        return
+    if not isinstance(record, SqlFailed) or unit.outcome.cause is not Cause.EXITED_NONZERO:
+        what, cause = "Making the database ready", unit.outcome.cause
+        yield (
+            timeout_finding(unit, what)
+            if cause is Cause.TIMEOUT
+            else cause_finding(cause, what, details_of(unit))
+        )
+        return
+    made = database.schema_sql is not None
+    shown = snippet(database.schema_sql or "", record.line) if made else None
+    field = "payload.database.schema_sql" if made else "payload.database.base64"
+    yield Finding(
+        rule="database.schema" if made else "database.unusable",
+        category="database",
+        message=f"{field}: {record.message}.",
+        layer=Layer.RUNTIME,
+        file=SCHEMA_FILE if made else None,
+        line=record.line if shown is not None else None,
+        column=record.column if shown is not None else None,
+        snippet=shown,
+        suggestion="Correct the schema." if made else "Submit a sound copy, made by SQLite's backup.",
+    )
+
+
+def judge_outputs(result: RunResult) -> Iterator[Finding]:
+    """See that everything that steps have changed came out whole: half a result is none."""
+    cut = [f"{output.name!a} is too large" for output in result.outputs if output.truncated]
+    for reason in (*result.outputs_dropped, *cut)[:10]:
+        yield Finding(
+            rule="outputs.incomplete",
+            category="outputs",
+            message=shorten(f"A changed file was not kept: {reason}."),
+            layer=Layer.RUNTIME,
+            suggestion="Write fewer and smaller files under data/; put temporary ones under tmp/.",
+        )

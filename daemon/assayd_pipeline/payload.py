@@ -1,0 +1,102 @@
+"""What the submission of a pipeline holds: steps, files, a database, the stored pipeline that it is."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StringConstraints,
+    model_validator,
+)
+
+from assayd.static.work_files import Base64Text, FileContent
+from assayd_pipeline.from_files import SQLITE_HEADER
+
+MOST_STEPS = 100
+"""Source: docs/operating/configure.md."""
+MOST_NAME_CHARS = 64
+
+Ulid = Annotated[str, StringConstraints(pattern=r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$")]
+
+
+def _step_name(name: str) -> str:
+    if not name.strip() or len(name) > MOST_NAME_CHARS:
+        raise ValueError(f"a step's name has 1 to {MOST_NAME_CHARS} characters")
+    if not name.isprintable() or ".." in name or any(sign in name for sign in "/\\"):
+        raise ValueError("a step's name has no slashes, no '..' and no control characters")
+    return name
+
+
+def _step_content(content: str) -> str:
+    if not content.strip():
+        raise ValueError("a step has content")
+    if "\0" in content:
+        raise ValueError("a step's content has no NUL character")
+    return content
+
+
+def _sqlite_file(text: str) -> str:
+    content = b64decode(text)
+    if content and (not content.startswith(SQLITE_HEADER) or len(content) < 512):
+        raise ValueError("is not a SQLite database")
+    return text
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, cache_strings="none")
+
+
+class Step(_Model):
+    """One step: a bash script, or statements of SQL."""
+
+    name: Annotated[str, AfterValidator(_step_name)]
+    type: Literal["bash", "sql"]
+    content: Annotated[str, AfterValidator(_step_content)]
+
+
+class Database(_Model):
+    """What SQL steps begin with: a schema to make an empty database by, or a database file.
+
+    With `sample_rows`, a model may be shown three rows of each of its tables; else their names alone.
+    """
+
+    schema_sql: Annotated[str, AfterValidator(_step_content)] | None = None
+    base64: Annotated[Base64Text, AfterValidator(_sqlite_file)] | None = None
+
+    sample_rows: StrictBool = False
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Database:
+        if (self.schema_sql is None) == (self.base64 is None):
+            raise ValueError("give either schema_sql or base64")
+        return self
+
+    @property
+    def content(self) -> bytes:
+        """Return the database file; empty for a schema."""
+        return b"" if self.base64 is None else b64decode(self.base64)
+
+
+class PipelinePayload(_Model):
+    """`steps` run in order in a directory that holds `files`; SQL steps work on `database`.
+
+    `pipeline_id` names a stored pipeline: with `steps`, they become its steps; without, it is run as stored.
+    """
+
+    steps: Annotated[tuple[Step, ...], Field(max_length=MOST_STEPS)] = ()
+    files: Mapping[str, FileContent] = Field(default_factory=dict)
+    database: Database | None = None
+    pipeline_id: Ulid | None = None
+
+    @model_validator(mode="after")
+    def _something_to_run(self) -> PipelinePayload:
+        if not self.steps and self.pipeline_id is None:
+            raise ValueError("give steps, or the pipeline_id of a stored pipeline")
+        return self

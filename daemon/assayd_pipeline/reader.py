@@ -1,0 +1,164 @@
+"""Reads stored pipelines, and completes a submission that names one."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from sqlalchemy import Connection, RowMapping, select
+
+from assayd.errors import RequestError
+from assayd.model.submission import Submission
+from assayd.store.rows import from_micros
+from assayd.store.tables import attempts, verdicts
+from assayd_pipeline.stored import (
+    PipelineAttempt,
+    PipelineQuery,
+    PipelineStatus,
+    PipelineStep,
+    StepRun,
+    StoredPipeline,
+)
+from assayd_pipeline.tables import execution_logs, pipeline_attempts, pipeline_steps, pipelines
+
+T = TypeVar("T")
+ROOT = 0
+
+
+class Reader(Protocol):
+    """What runs queries: the job store, whose database this is too."""
+
+    async def read(self, fetch: Callable[[Connection], T]) -> T:
+        """Run a query."""
+        ...
+
+
+class DatabasePipelines:
+    """Implements `stored.Pipelines`, `store.recorder.Completing` and `store.recorder.Naming`."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    async def get(self, pipeline_id: str) -> StoredPipeline | None:
+        """Return a pipeline with its steps and attempts, newest first."""
+        return await self._reader.read(lambda connection: _get(connection, pipeline_id))
+
+    async def list(self, query: PipelineQuery) -> Sequence[StoredPipeline]:
+        """List pipelines, newest first, without steps and attempts."""
+        return await self._reader.read(lambda connection: _list(connection, query))
+
+    async def belongs_to(self, attempt_id: str) -> Mapping[str, str]:
+        """Return the pipeline that an attempt belongs to."""
+        found = await self.list(PipelineQuery(attempt_id=attempt_id, limit=1))
+        return {"pipeline_id": found[0].id} if found else {}
+
+    async def complete(self, submission: Submission, uid: int) -> Mapping[str, object] | None:
+        """Return the payload with the steps of the pipeline that it names, where it has none of its own.
+
+        Raises: RequestError ``pipeline.unknown``, also for one that is somebody else's.
+        """
+        pipeline_id = getattr(submission.payload, "pipeline_id", None)
+        if pipeline_id is None:
+            return None
+        stored = await self.get(pipeline_id)
+        if stored is None or uid not in {stored.uid, ROOT}:
+            message = f"there is no pipeline {pipeline_id}"
+            raise RequestError("pipeline.unknown", message, field="payload.pipeline_id")
+        payload: dict[str, object] = json.loads(submission.document)["payload"]
+        if payload.get("steps"):
+            return None
+        steps = [{"name": step.name, "type": step.type, "content": step.content} for step in stored.steps]
+        return {**payload, "steps": steps}
+
+
+def _get(connection: Connection, pipeline_id: str) -> StoredPipeline | None:
+    row = connection.execute(select(pipelines).where(pipelines.c.id == pipeline_id)).mappings().first()
+    if row is None:
+        return None
+    steps = connection.execute(
+        select(pipeline_steps)
+        .where(pipeline_steps.c.pipeline_id == pipeline_id)
+        .order_by(pipeline_steps.c.position)
+    ).mappings()
+    return _pipeline(row, steps=tuple(map(_step, steps)), attempts=tuple(_attempts(connection, pipeline_id)))
+
+
+def _list(connection: Connection, query: PipelineQuery) -> tuple[StoredPipeline, ...]:
+    statement = select(pipelines).order_by(pipelines.c.id.desc()).limit(query.limit)
+    if query.uid is not None:
+        statement = statement.where(pipelines.c.uid == query.uid)
+    if query.status is not None:
+        statement = statement.where(pipelines.c.status == query.status.value)
+    if query.before is not None:
+        statement = statement.where(pipelines.c.id < query.before)
+    if query.attempt_id is not None:
+        of_attempt = select(pipeline_attempts.c.pipeline_id).where(
+            pipeline_attempts.c.attempt_id == query.attempt_id
+        )
+        statement = statement.where(pipelines.c.id.in_(of_attempt))
+    return tuple(_pipeline(row) for row in connection.execute(statement).mappings())
+
+
+def _attempts(connection: Connection, pipeline_id: str) -> Sequence[PipelineAttempt]:
+    logs: dict[str, list[StepRun]] = defaultdict(list)
+    wanted = select(execution_logs).where(execution_logs.c.pipeline_id == pipeline_id)
+    for row in connection.execute(wanted.order_by(execution_logs.c.position)).mappings():
+        logs[row["attempt_id"]].append(_step_run(row))
+    found = connection.execute(
+        select(attempts.c.id, attempts.c.created_at, attempts.c.parent_id, verdicts.c.verdict)
+        .select_from(
+            pipeline_attempts.join(attempts, attempts.c.id == pipeline_attempts.c.attempt_id).outerjoin(
+                verdicts, verdicts.c.attempt_id == attempts.c.id
+            )
+        )
+        .where(pipeline_attempts.c.pipeline_id == pipeline_id)
+        .order_by(attempts.c.created_at.desc(), attempts.c.id.desc())
+    ).mappings()
+    return [
+        PipelineAttempt(
+            attempt_id=row["id"],
+            verdict=row["verdict"],
+            created_at=from_micros(row["created_at"]),
+            parent_id=row["parent_id"],
+            steps=tuple(logs[row["id"]]),
+        )
+        for row in found
+    ]
+
+
+def _pipeline(
+    row: RowMapping, steps: tuple[PipelineStep, ...] = (), attempts: tuple[PipelineAttempt, ...] = ()
+) -> StoredPipeline:
+    return StoredPipeline(
+        id=row["id"],
+        uid=row["uid"],
+        status=PipelineStatus(row["status"]),
+        created_at=from_micros(row["created_at"]),
+        updated_at=from_micros(row["updated_at"]),
+        steps=steps,
+        attempts=attempts,
+    )
+
+
+def _step(row: RowMapping) -> PipelineStep:
+    return PipelineStep(
+        id=row["id"], position=row["position"], name=row["name"], type=row["type"], content=row["content"]
+    )
+
+
+def _step_run(row: RowMapping) -> StepRun:
+    return StepRun(
+        pipeline_id=row["pipeline_id"],
+        step_id=row["step_id"],
+        attempt_id=row["attempt_id"],
+        position=row["position"],
+        name=row["name"],
+        run_time=None if row["run_time"] is None else from_micros(row["run_time"]),
+        is_successful=bool(row["is_successful"]),
+        stdout=row["stdout"],
+        stderr=row["stderr"],
+        exit_code=row["exit_code"],
+        execution_time_ms=row["execution_time_ms"],
+    )

@@ -1,0 +1,161 @@
+"""The records of pipelines: what was submitted, how it stands, and a row for each step that was run.
+
+A pipeline has the id of the attempt that brought it. An attempt that names it by `pipeline_id` belongs to it,
+and so does one that names none and follows an attempt of it, as every fix of a repair does; the steps that
+come along become its steps. Source: docs/kinds/pipeline.md.7 and "Database Schema Usage".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Connection, Table, bindparam, delete, insert, select, update
+
+from assayd.model.attempt import Attempt
+from assayd.model.report import Case, CaseStatus, Verdict
+from assayd.ports.store import Event, Run
+from assayd.store.access import DatabaseAccess
+from assayd.store.rows import to_micros
+from assayd.store.tables import verdicts
+from assayd_pipeline.reader import DatabasePipelines
+from assayd_pipeline.stored import PipelineStatus
+from assayd_pipeline.tables import execution_logs, pipeline_attempts, pipeline_steps, pipelines
+
+_PIPELINE_OF = (
+    select(pipeline_attempts.c.pipeline_id)
+    .where(pipeline_attempts.c.attempt_id == bindparam("wanted"))
+    .scalar_subquery()
+)
+_RUNNING = update(pipelines).where(pipelines.c.id == _PIPELINE_OF).values(status=PipelineStatus.RUNNING.value)
+_ORPHANS = delete(pipelines).where(
+    ~select(pipeline_attempts.c.attempt_id).where(pipeline_attempts.c.pipeline_id == pipelines.c.id).exists()
+)
+
+
+class PipelineRecorder:
+    """Implements `store.recorder.Recorder` for the kind `pipeline`."""
+
+    kind: str = "pipeline"
+    tables: Sequence[Table] = (pipelines, pipeline_steps, pipeline_attempts, execution_logs)
+
+    def records(self, access: DatabaseAccess) -> DatabasePipelines:
+        """Return the stored pipelines."""
+        return DatabasePipelines(access)
+
+    def accepted(self, connection: Connection, attempt: Attempt, document: bytes) -> None:
+        """Note the attempt, and the pipeline with its steps as they are now."""
+        payload = json.loads(document)["payload"]
+        pipeline_id = payload.get("pipeline_id") or _pipeline_of_parent(connection, attempt) or attempt.id
+        now = to_micros(attempt.created_at)
+        touched = update(pipelines).where(pipelines.c.id == pipeline_id).values(updated_at=now)
+        if connection.execute(touched).rowcount == 0:
+            connection.execute(
+                insert(pipelines).values(
+                    id=pipeline_id,
+                    uid=attempt.peer.uid,
+                    status=PipelineStatus.CREATED.value,
+                    created_at=now,
+                    updated_at=now,
+                )
+            )
+        _store_steps(connection, pipeline_id, payload["steps"])
+        connection.execute(insert(pipeline_attempts).values(attempt_id=attempt.id, pipeline_id=pipeline_id))
+
+    def leased(self, connection: Connection, run: Run) -> None:
+        """Note that the pipeline runs."""
+        connection.execute(_RUNNING, {"wanted": run.attempt_id})
+
+    def finished(
+        self, connection: Connection, attempt: Attempt, cases: Sequence[Case], events: Sequence[Event]
+    ) -> None:
+        """Note how the pipeline stands now, and the steps that were run."""
+        pipeline_id = connection.execute(select(_PIPELINE_OF), {"wanted": attempt.id}).scalar()
+        if pipeline_id is None:
+            return
+        status = _status(connection, attempt, pipeline_id)
+        connection.execute(update(pipelines).where(pipelines.c.id == pipeline_id).values(status=status.value))
+        found = connection.execute(
+            select(pipeline_steps.c.position, pipeline_steps.c.id).where(
+                pipeline_steps.c.pipeline_id == pipeline_id
+            )
+        )
+        step_ids: dict[int, int] = {row.position: row.id for row in found}
+        started = _start_times(events, len(cases))
+        ran = [
+            (number, case) for number, case in enumerate(cases, 1) if case.status is not CaseStatus.SKIPPED
+        ]
+        rows = [_log_row(case, number, step_ids, started) for number, case in ran]
+        if rows:
+            common = {"pipeline_id": pipeline_id, "attempt_id": attempt.id}
+            connection.execute(insert(execution_logs), [{**row, **common} for row in rows])
+
+    def removed(self, connection: Connection) -> None:
+        """Forget pipelines of which no attempt is left."""
+        connection.execute(_ORPHANS)
+
+
+def _pipeline_of_parent(connection: Connection, attempt: Attempt) -> str | None:
+    """Name the pipeline that an attempt goes on with; a replay looks at what was, and changes none."""
+    if attempt.parent_id is None or attempt.replay_of is not None:
+        return None
+    found: str | None = connection.execute(select(_PIPELINE_OF), {"wanted": attempt.parent_id}).scalar()
+    return found
+
+
+def _store_steps(connection: Connection, pipeline_id: str, steps: Sequence[Mapping[str, str]]) -> None:
+    """Make the stored steps these; one that stays in its place keeps its id."""
+    of_pipeline = pipeline_steps.c.pipeline_id == pipeline_id
+    there = set(connection.execute(select(pipeline_steps.c.position).where(of_pipeline)).scalars())
+    for position, step in enumerate(steps, 1):
+        values = {"name": step["name"], "type": step["type"], "content": step["content"]}
+        if position in there:
+            place = pipeline_steps.c.position == position
+            connection.execute(update(pipeline_steps).where(of_pipeline, place).values(**values))
+        else:
+            row = {"pipeline_id": pipeline_id, "position": position, **values}
+            connection.execute(insert(pipeline_steps).values(**row))
+    connection.execute(delete(pipeline_steps).where(of_pipeline, pipeline_steps.c.position > len(steps)))
+
+
+def _status(connection: Connection, attempt: Attempt, pipeline_id: str) -> PipelineStatus:
+    if attempt.verdict is not Verdict.VALIDATED:
+        return PipelineStatus.FAILED
+    followed = (
+        select(verdicts.c.verdict)
+        .join(pipeline_attempts, pipeline_attempts.c.attempt_id == verdicts.c.attempt_id)
+        .where(verdicts.c.attempt_id == attempt.parent_id, pipeline_attempts.c.pipeline_id == pipeline_id)
+    )
+    repaired = connection.execute(followed).scalar() == Verdict.FAILED
+    return PipelineStatus.REPAIRED if repaired else PipelineStatus.SUCCESS
+
+
+def _start_times(events: Sequence[Event], steps: int) -> Mapping[int, int]:
+    """Return when each step was started, by its number; the units before the first step are not counted."""
+    started: dict[int, int] = {}
+    for event in events:
+        index, total = event.body.get("index"), event.body.get("total")
+        if event.kind == "unit" and event.body.get("status") == "started":
+            if isinstance(index, int) and isinstance(total, int):
+                started[index - (total - steps)] = to_micros(event.at)
+    return started
+
+
+def _log_row(
+    case: Case, number: int, step_ids: Mapping[int, int], started: Mapping[int, int]
+) -> dict[str, object]:
+    return {
+        "step_id": step_ids.get(number),
+        "position": number,
+        "name": case.name,
+        "run_time": started.get(number),
+        "is_successful": int(case.exit_code == 0 and case.status is CaseStatus.PASSED),
+        # PostgreSQL's texts hold no NUL.
+        "stdout": case.stdout.replace("\0", "\ufffd"),
+        "stderr": case.stderr.replace("\0", "\ufffd"),
+        "exit_code": case.exit_code,
+        "execution_time_ms": round(case.duration_s * 1000),
+    }
+
+
+recorder = PipelineRecorder()

@@ -1,0 +1,91 @@
+"""What a fix of a pipeline is asked for with: the step that failed, and what is around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from assayd.findings.briefing import file_head
+from assayd.findings.repair_context import errors_of, without_layout
+from assayd.model.prompting import Surrounding
+from assayd.static.work_files import content_of
+from assayd_pipeline.errors import ErrorSource as Writer
+from assayd_pipeline.judging import StepText
+from assayd_pipeline.payload import Database, PipelinePayload
+from assayd_pipeline.shell.parse.source import clean
+from assayd_pipeline.sql import catalog
+from assayd_pipeline.sql import tokens as sql_tokens
+
+SAMPLE_ROWS = 3
+"""Of each table, where the request allows it."""
+_HEAD_BYTES = 1024
+"""How much of each file a request for a fix shows."""
+_STEP_CHARS = 4000
+"""How much of each other step it shows."""
+
+
+def step_texts(submitted: PipelinePayload) -> Iterator[StepText]:
+    """Return every step with its number, in the form that is run."""
+    for number, step in enumerate(submitted.steps, 1):
+        yield StepText(number=number, name=step.name, program=Writer(step.type), content=clean(step.content))
+
+
+def faulty(submitted: PipelinePayload, report: Mapping[str, object]) -> StepText:
+    """Find the step that the first error is about; errors of steps begin with the step's name."""
+    steps = list(step_texts(submitted))
+    for finding in errors_of(report):
+        for step in steps:
+            if str(finding.get("message")).startswith(f"{step.label}:"):
+                return step
+    return steps[0] if steps else StepText(number=1, name="", program=Writer.BASH, content="")
+
+
+def types_in(submitted: PipelinePayload, report: Mapping[str, object]) -> frozenset[Writer]:
+    """Return the types of the steps that have errors; that of the first step without any."""
+    found = {
+        step.program
+        for finding in errors_of(report)
+        for step in step_texts(submitted)
+        if str(finding.get("message")).startswith(f"{step.label}:")
+    }
+    return frozenset(found or {faulty(submitted, report).program})
+
+
+def around(submitted: PipelinePayload, step: StepText, failure: str) -> Iterator[Surrounding]:
+    """Return what a fix has to fit into: the schema, the files that matter to the step, all other steps."""
+    if step.program is Writer.SQL and (tables := tables_of(submitted.database)) is not None:
+        yield Surrounding(title="tables", text=tables)
+    named = [path for path in submitted.files if path in step.content or path in failure]
+    shown = sorted(named if named and "*" not in step.content else submitted.files)
+    for path in shown:
+        yield file_head(path, content_of(submitted.files[path]), _HEAD_BYTES)
+    if others := sorted(submitted.files.keys() - set(shown)):
+        yield Surrounding(title="other files, not shown", text="\n".join(others))
+    for other in step_texts(submitted):
+        if other.number != step.number:
+            yield _other(other)
+
+
+def _other(step: StepText) -> Surrounding:
+    size = len(step.content)
+    cut = f", first {_STEP_CHARS} of {size} characters" if size > _STEP_CHARS else ""
+    title = f"{step.label}, {step.program.value}{cut}"
+    return Surrounding(title=title, text=step.content[:_STEP_CHARS])
+
+
+def tables_of(database: Database | None) -> str | None:
+    """Return what SQL steps begin with: the schema, or the tables of a database file; None without one."""
+    if database is None:
+        return None
+    if database.schema_sql is not None:
+        return database.schema_sql
+    return catalog.describe(database.content, SAMPLE_ROWS if database.sample_rows else 0)
+
+
+def normal(step: StepText) -> bytes:
+    """Return what stays of a step when its layout and comments change."""
+    if step.program is Writer.BASH:
+        return without_layout(step.content, "#")
+    try:
+        return " ".join(token.text for token in sql_tokens.tokenize(step.content)).encode()
+    except sql_tokens.NotSql:
+        return without_layout(step.content, "--")

@@ -1,0 +1,149 @@
+"""Checks one bash script: the rules on what it runs, reads, writes and sets.
+
+Every command counts, wherever it stands: in a function, a loop, a substitution, a here-document, an
+arithmetic expression. All violations are given at once, in source order. Rules stand with their bad lines in
+the modules that decide them; `RULES` lists all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from assayd.model.finding import Finding
+from assayd.model.policy import CommandPolicy, NetworkPolicy
+from assayd.model.text_limits import FINDINGS
+from assayd_pipeline.shell.parse import source
+from assayd_pipeline.shell.parse.nodes import Node
+from assayd_pipeline.shell.parse.resolve import invocations, script_arguments
+from assayd_pipeline.shell.parse.script import ParsedScript
+from assayd_pipeline.shell.parse.source import ShellSource
+from assayd_pipeline.shell.parse.words import FunctionScopes, How, Known, Setting, find_settings, literal
+from assayd_pipeline.shell.rules.assignments import check_declaration, check_expansion, check_setting
+from assayd_pipeline.shell.rules.builtins import action_of, at_trap, names_set
+from assayd_pipeline.shell.rules.commands import check_background, check_function, check_invocation
+from assayd_pipeline.shell.rules.paths import check_redirection
+from assayd_pipeline.shell.rules.texts import COMMAND_RULES
+
+RULES = (*source.RULES, *COMMAND_RULES)
+_CLOSED = NetworkPolicy()
+MOST_TRAPS = 64
+"""How many texts of traps are read; each costs a run of the parser."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command that a script may run, and the line where."""
+
+    name: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellCheck:
+    """What was found in a script, and the commands that it names, both in source order."""
+
+    findings: tuple[Finding, ...]
+    commands: tuple[Command, ...] = ()
+
+
+def parse_script(text: str) -> tuple[Finding, ...]:
+    """Return whether a text is bash: no finding, or why it is not."""
+    return source.parse(text).findings
+
+
+def check_script(text: str, commands: CommandPolicy, *, network: NetworkPolicy = _CLOSED) -> ShellCheck:
+    """Check a script; of a text that is not bash, only that is said.
+
+    Args:
+        text: the script, as it will run.
+        commands: what it may run.
+        network: what curl may reach.
+    """
+    parsed = source.parse(text)
+    if parsed.root is None:
+        return ShellCheck(findings=parsed.findings)
+    try:
+        script = _judge(parsed, commands, network)
+    except RecursionError:
+        return ShellCheck(findings=(source.too_deep(),))
+    named = {(parsed.place(call.word.start)[0], call.name) for call in script.calls if call.name}
+    return ShellCheck(
+        findings=_in_order(script.findings),
+        commands=tuple(Command(name=name, line=line) for line, name in sorted(named)),
+    )
+
+
+def _judge(parsed: ShellSource, commands: CommandPolicy, network: NetworkPolicy) -> ParsedScript:
+    settings = find_settings(parsed.nodes)
+    scopes = FunctionScopes(parsed.nodes)
+    written = invocations(parsed, Known(), scopes)
+    by_builtin = (
+        Setting(name=name.partition("[")[0], how=How.BUILTIN, node=call.call)
+        for call in written
+        for word in names_set(call)
+        if (name := literal(word)) is not None
+    )
+    known = Known([*settings, *by_builtin], script_arguments(parsed, scopes), scopes)
+    script = ParsedScript(
+        source=parsed,
+        commands=commands,
+        network=network,
+        calls=invocations(parsed, known, scopes),
+        settings=settings,
+        known=known,
+        functions=scopes.names,
+    )
+    _check_all(script)
+    _check_traps(script)
+    return script
+
+
+def _check_all(script: ParsedScript) -> None:
+    for call in script.calls:
+        check_invocation(script, call)
+    for setting in script.settings:
+        check_setting(script, setting)
+    for node in script.source.nodes:
+        _check_node(script, node)
+
+
+def _check_traps(script: ParsedScript) -> None:
+    """Judge the text of each trap as a script with the same functions and variables."""
+    actions = [(call.word, literal(word)) for call in script.calls if (word := action_of(call)) is not None]
+    texts = {text: place for place, text in actions if text is not None and text.strip() and text != "-"}
+    for number, (text, place) in enumerate(texts.items()):
+        if number == MOST_TRAPS:
+            script.findings.append(at_trap(script, place, source.too_deep()))
+            return
+        parsed = source.parse(text)
+        inner = replace(
+            script,
+            source=parsed,
+            calls=invocations(parsed, script.known, FunctionScopes(parsed.nodes)),
+            settings=find_settings(parsed.nodes),
+            findings=list(parsed.findings),
+        )
+        _check_all(inner)
+        script.findings += [at_trap(script, place, finding) for finding in inner.findings]
+
+
+def _check_node(script: ParsedScript, node: Node) -> None:
+    for redirection in node.nodes("Redirs"):
+        check_redirection(script, redirection)
+    match node.kind:
+        case "FuncDecl":
+            check_function(script, node)
+        case "DeclClause":
+            check_declaration(script, node)
+        case "CoprocClause":
+            check_background(script, node)
+        case "" if node.fields.get("Background") or node.fields.get("Coprocess") or node.fields.get("Disown"):
+            check_background(script, node)
+        case _:
+            check_expansion(script, node)
+
+
+def _in_order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    distinct = {(f.line or 0, f.column or 0, f.rule, f.message): f for f in findings}
+    return tuple(distinct[key] for key in sorted(distinct))[:FINDINGS]

@@ -1,0 +1,201 @@
+"""Computes the edit for a script that cannot be read, where one word in one place is all that is missing.
+
+    if [ -s x ]; then … (to the end)      fi at the end     (when all lines after it are indented deeper)
+    while read -r x; do … (to the end)    done at the end
+    if [ -s x ]                           if [ -s x ]; then (when the test ends the line)
+    ```bash … ```                         …
+    whiel read -r x; do                   while read -r x; do
+    echo "total                           echo "total"        (when the quote of no other line would do)
+    names=(a b                            names=(a b)
+
+What comes of it is read again: an edit is given only when it is bash then. The parser complains where it
+gives up, which may be many lines later; `place` says where something is missing most likely.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from assayd.guest.near import steps_between
+from assayd.model.finding import Edit
+from assayd.static.python.safe_fixes import edit_between, inside_fences
+from assayd_pipeline.shell.parse import reader
+
+_OPENED = re.compile(r"'(if|for|while|until|case)' (?:statement|clause) must (?:end|be closed) with '(\w+)'")
+_KEYWORDS = frozenset(
+    {"case", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "then", "until", "while"}
+)
+_FIRST_WORDS = re.compile(r"(?:^|[;&|]|\b(?:do|then|else)\b)\s*([a-z]{2,9})(?![\w=.(/-])")
+_MOST_TRIED = 8
+_MOST_QUOTES = 6
+_TEST_ALONE = re.compile(r"[ \t]*(?:if|elif)\b[^;#]*\]\]?[ \t]*;?")
+
+
+def mended(text: str, message: str, line: int) -> Edit | None:
+    """Return the edit for a complaint of the parser about a line, or None."""
+    for candidate in _candidates(text, message, line):
+        if reader.read(candidate).tree is not None:
+            return edit_between(text, candidate)
+    return None
+
+
+def place(text: str, message: str, line: int) -> int:
+    """Return the line where something is missing most likely."""
+    if "without closing quote" in message:
+        starts = _quotes_open(text, '"' if '"' in message else "'")
+        return starts[0] + 1 if starts else line
+    if "array element values" in message:
+        return _array_before(text.split("\n"), line) + 1
+    if "without matching '{'" in message:
+        return _end_by_indentation(text.split("\n"), line)
+    return line
+
+
+def misspelt(text: str, line: int) -> tuple[str, Edit] | None:
+    """Return the keyword that is misspelt, and the edit that writes it, where one alone would do."""
+    found: list[tuple[str, str]] = []
+    lines = text.split("\n")
+    tried = 0
+    for number, each in enumerate(lines):
+        for word in _FIRST_WORDS.finditer(each):
+            near = sorted(key for key in _KEYWORDS if steps_between(word[1], key) == 1)
+            for key in near if word[1] not in _KEYWORDS else ():
+                tried += 1
+                if tried > _MOST_TRIED:
+                    return None
+                new = each[: word.start(1)] + key + each[word.end(1) :]
+                changed = "\n".join((*lines[:number], new, *lines[number + 1 :]))
+                if reader.read(changed).tree is not None:
+                    found.append((key, changed))
+    if len(found) != 1:
+        return None
+    edit = edit_between(text, found[0][1])
+    return None if edit is None else (found[0][0], edit)
+
+
+def unfenced(text: str) -> Edit | None:
+    """Return the edit that leaves out the fences around a script: to bash they are commands, not an error."""
+    inside = inside_fences(text)
+    if inside is None or reader.read(inside).tree is None:
+        return None
+    return edit_between(text, inside)
+
+
+def _candidates(text: str, message: str, line: int) -> Iterator[str]:
+    inside = inside_fences(text)
+    if inside is not None:
+        yield inside
+        return
+    if "without closing quote" in message:
+        yield from _with_quote(text, '"' if '"' in message else "'")
+        return
+    if "array element values" in message:
+        yield from _with_bracket(text, line)
+        return
+    opened = _OPENED.search(message)
+    if opened is not None:
+        yield from _closed(text, line, opened[2])
+    elif "'fi' can only be used to end an 'if'" in message or "must be followed by 'then'" in message:
+        yield from _with_then(text)
+
+
+def _closed(text: str, line: int, closer: str) -> Iterator[str]:
+    """Close what was opened on a line at the end, when everything after it is indented deeper."""
+    lines = text.rstrip("\n").split("\n")
+    indent = _indent(lines[line - 1])
+    inner = [each for each in lines[line:] if each.strip()]
+    middle = {"else", "elif"} if closer == "fi" else set()
+    deeper = [each for each in inner if each.split()[0].rstrip(";") not in middle or _indent(each) != indent]
+    if inner and all(len(_indent(each)) > len(indent) for each in deeper):
+        yield "\n".join((*lines, f"{indent}{closer}", ""))
+
+
+def _with_then(text: str) -> Iterator[str]:
+    """Put `then` behind the one test that ends its line and is followed by none."""
+    lines = text.split("\n")
+    alone = [
+        n
+        for n, each in enumerate(lines[:-1])
+        if _TEST_ALONE.fullmatch(each) and not re.match(r"\s*(?:then\b|&&|\|\|)", lines[n + 1])
+    ]
+    if len(alone) == 1:
+        [n] = alone
+        lines[n] = lines[n].rstrip().removesuffix(";") + "; then"
+        yield "\n".join(lines)
+
+
+def _with_quote(text: str, quote: str) -> Iterator[str]:
+    """Close a quote at the end of its line, where that of no other line would do as well."""
+    lines = text.split("\n")
+    good: list[tuple[int, int, str]] = []
+    for number in _quotes_open(text, quote)[:_MOST_QUOTES]:
+        code = lines[number].rstrip()
+        tail = code[len(code.rstrip(";")) :]
+        changed = [*lines]
+        changed[number] = f"{code.removesuffix(tail)}{quote}{tail}"
+        whole = "\n".join(changed)
+        if reader.read(whole).tree is not None:
+            still_open = sum(len(_quotes_open(whole, each)) for each in "\"'")
+            good.append((still_open, number, whole))
+    good.sort()
+    alone = len(good) == 1 or (len(good) > 1 and good[0][0] == 0 < good[1][0])
+    if good and alone and _plain_end(lines[good[0][1]], quote):
+        yield good[0][2]
+
+
+def _plain_end(line: str, quote: str) -> bool:
+    """Return whether all behind the open quote of a line can be text: no pipe, no second command."""
+    return not re.search(r"[|&<>;]", line[line.rfind(quote) :].rstrip(";"))
+
+
+def _quotes_open(text: str, quote: str) -> list[int]:
+    """Return the lines, from 0, on which a quoted text begins that goes over to the next line."""
+    found: list[int] = []
+    inside = ""
+    for number, line in enumerate(text.split("\n")):
+        began = False
+        before = ""
+        for character in line:
+            if before == "\\" and inside != "'":
+                before = ""
+                continue
+            if not inside and character == "#" and before in {"", " ", "\t"}:
+                break
+            if character in "\"'" and inside in {"", character}:
+                inside, began = ("", False) if inside else (character, True)
+            before = character
+        if inside == quote and began:
+            found.append(number)
+    return found
+
+
+def _array_before(lines: list[str], line: int) -> int:
+    """Return the line, from 0, of the array that is open before a line."""
+    for number in range(min(line, len(lines)) - 1, -1, -1):
+        if re.search(r"=\(", lines[number]) and lines[number].count("(") > lines[number].count(")"):
+            return number
+    return line - 1
+
+
+def _with_bracket(text: str, line: int) -> Iterator[str]:
+    """``names=(a b`` -> ``names=(a b)``: the array is closed at the end of its line."""
+    lines = text.split("\n")
+    number = _array_before(lines, line)
+    lines[number] = f"{lines[number].rstrip()})"
+    yield "\n".join(lines)
+
+
+def _end_by_indentation(lines: list[str], line: int) -> int:
+    """Return the line behind those that are indented deeper than the one where something is opened."""
+    indent, last = len(_indent(lines[line - 1])), line
+    for number, each in enumerate(lines[line:], line + 1):
+        if each.strip() and len(_indent(each)) <= indent:
+            return last + 1
+        if each.strip():
+            last = number
+    return last + 1 if last < len(lines) else last
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]

@@ -1,0 +1,131 @@
+"""Splits the arguments of a command into options, their values and operands, as getopt_long does.
+
+Options may follow operands; short ones may be glued together or to their value; long ones may be abbreviated;
+``--`` ends the options. Only options that take a value need an entry in a `Syntax`: any other is a flag.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from assayd_pipeline.shell.parse.nodes import Node
+
+_LETTER = re.compile(r"([^:;])(::?|;)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArgumentValue:
+    """One argument with one of its values, and the word that it comes from."""
+
+    value: str
+    node: Node
+    loose: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Syntax:
+    """The options of a command that take a value.
+
+    Args:
+        short: as for getopt: a letter, and ``:`` if a value follows, ``::`` if it may be glued to the letter,
+            ``;`` if a long option follows.
+        long: names of long options, separated by spaces. One that ends in ``?`` takes no value from the next
+            argument; it is listed if it could be mistaken for the abbreviation of another one.
+        ordered: whether the first operand ends the options.
+    """
+
+    short: str = ""
+    long: str = ""
+    ordered: bool = False
+
+    @cached_property
+    def letters(self) -> dict[str, str]:
+        """Map each short option that takes a value to its mark."""
+        return dict(_LETTER.findall(self.short))
+
+    @cached_property
+    def names(self) -> dict[str, bool]:
+        """Map each long option to whether it takes the next argument as its value."""
+        return {name.rstrip("?"): not name.endswith("?") for name in self.long.split()}
+
+    def meant(self, name: str, others: Iterable[str] = ()) -> str:
+        """Return the long option of which `name` is an abbreviation; `name` itself if there is none."""
+        known = [*(other[2:] for other in others if other.startswith("--")), *self.names]
+        fitting = [each for each in known if each.startswith(name)]
+        return name if name in known or not fitting else fitting[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellOption:
+    """An option, ``-x`` or ``--name`` in full, and its value."""
+
+    name: str
+    node: Node
+    value: ArgumentValue | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Parsed:
+    """The options and operands of a command."""
+
+    options: list[ShellOption] = field(default_factory=list)
+    operands: list[ArgumentValue] = field(default_factory=list)
+
+    def given(self, *names: str) -> list[ShellOption]:
+        """Return the options with one of these names, in order."""
+        return [option for option in self.options if option.name in names]
+
+
+def parse(syntax: Syntax, arguments: Sequence[ArgumentValue], others: Iterable[str] = ()) -> Parsed:
+    """Split arguments; `others` are more options that may be abbreviated."""
+    parsed, rest = Parsed(), list(arguments[::-1])
+    while rest:
+        argument = rest.pop()
+        text = argument.value
+        if text == "--":
+            parsed.operands += rest[::-1]
+            break
+        if text.startswith("--"):
+            parsed.options.append(_long(syntax, argument, rest, others))
+        elif text.startswith("-") and len(text) > 1:
+            parsed.options += _short(syntax, argument, rest, others)
+        else:
+            parsed.operands.append(argument)
+            if syntax.ordered:
+                parsed.operands += rest[::-1]
+                break
+    return parsed
+
+
+def _long(
+    syntax: Syntax, argument: ArgumentValue, rest: list[ArgumentValue], others: Iterable[str]
+) -> ShellOption:
+    written, glued, text = argument.value[2:].partition("=")
+    name = syntax.meant(written, others)
+    value = ArgumentValue(value=text, node=argument.node) if glued else None
+    if value is None and syntax.names.get(name) and rest:
+        value = rest.pop()
+    return ShellOption(name="--" + name, node=argument.node, value=value)
+
+
+def _short(
+    syntax: Syntax, argument: ArgumentValue, rest: list[ArgumentValue], others: Iterable[str]
+) -> list[ShellOption]:
+    found: list[ShellOption] = []
+    node, letters = argument.node, argument.value[1:]
+    for index, letter in enumerate(letters, 1):
+        mark = syntax.letters.get(letter)
+        if mark is None:
+            found.append(ShellOption(name="-" + letter, node=node))
+            continue
+        value = ArgumentValue(value=letters[index:], node=node) if letters[index:] else None
+        if value is None and mark != "::" and rest:
+            value = rest.pop()
+        if mark == ";":
+            long = ArgumentValue(value=f"--{value.value if value else ''}", node=node)
+            return [*found, _long(syntax, long, rest, others)]
+        return [*found, ShellOption(name="-" + letter, node=node, value=value)]
+    return found

@@ -1,0 +1,300 @@
+r"""Which commands a script runs, also behind commands and functions that run others.
+
+cat f, "cat" f                  cat
+/usr/lib/assayd/tools/cat f     cat
+env -i LC_ALL=C sort f          env, sort
+timeout -k 5 "$limit" sort f    timeout, sort
+xargs -n 1 sort                 xargs, sort
+find . -exec wc {} +            find, wc
+x=cat; $x f                     cat
+run() { "$@"; }; run sort f     run, sort
+set -- sort f; "$@"             sort
+c"a"t f, \cat f                 command.obscured
+$x f                            command.dynamic
+./cat f                         command.path
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from assayd_pipeline.shell.parse.nodes import Node, walk
+from assayd_pipeline.shell.parse.options import Syntax
+from assayd_pipeline.shell.parse.source import ShellSource
+from assayd_pipeline.shell.parse.words import (
+    Argument,
+    FunctionScopes,
+    Known,
+    arguments_of,
+    is_known,
+    literal,
+    pieces_of,
+)
+
+TOOLS = "/usr/lib/assayd/tools"
+"""The only folder on PATH in the shell image."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./+:@%^,=\[\]-]+")
+_NAME = re.compile(r"[A-Za-z0-9_./+:@%^,=-]+|\[")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=.*", re.DOTALL)
+_OLD_NICE = re.compile(r"-[0-9]+")
+_FIND_RUNS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
+
+
+class WordForm(StrEnum):
+    """How a command word is written."""
+
+    PLAIN = "plain"
+    """As a name or a path, quoted as a whole or not at all."""
+    OBSCURED = "obscured"
+    """With quotes or backslashes inside, as a pattern, a brace expression or with a tilde."""
+    DYNAMIC = "dynamic"
+    """Known only at run time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """One command that a script may run: the word that names it, and the words after that word.
+
+    `leading` are further arguments, if the value of the word has some: ``c="grep -c"; $c x``.
+    """
+
+    call: Node
+    word: Node
+    form: WordForm
+    name: str
+    arguments: Sequence[Node]
+    prefixes: tuple[str, ...] = ()
+    leading: tuple[Argument, ...] = ()
+
+    @property
+    def path(self) -> bool:
+        """Return whether it is named by a path other than that of a tool."""
+        return "/" in self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prefix:
+    """A command that runs another one: its options, and the number of operands before that other one."""
+
+    syntax: Syntax
+    operands: int = 0
+    assignments: bool = False
+    only_looks: frozenset[str] = frozenset()
+
+
+PREFIXES: Mapping[str, Prefix] = {
+    "builtin": Prefix(syntax=Syntax()),
+    "command": Prefix(syntax=Syntax(), only_looks=frozenset("vV")),
+    "env": Prefix(syntax=Syntax(short="C:S:u:", long="chdir split-string unset"), assignments=True),
+    "nice": Prefix(syntax=Syntax(short="n:", long="adjustment")),
+    "nohup": Prefix(syntax=Syntax()),
+    "timeout": Prefix(syntax=Syntax(short="k:s:", long="kill-after signal"), operands=1),
+    "xargs": Prefix(
+        syntax=Syntax(
+            short="a:d:E:e::I:i::L:l::n:P:s:",
+            long="arg-file delimiter max-args max-chars max-procs process-slot-var",
+        )
+    ),
+}
+
+
+def invocations(source: ShellSource, known: Known, scopes: FunctionScopes) -> list[Invocation]:
+    """Return every command of a script, wherever it is, in no order."""
+    written = [
+        (node, words) for node in source.nodes if node.kind == "CallExpr" and (words := node.nodes("Args"))
+    ]
+    runners = _Runners(source, [words for _, words in written], scopes)
+    found: list[Invocation] = []
+    for node, words in written:
+        if runners.is_called_from(words[0]):
+            continue
+        for each in resolve(node, words, source):
+            found += _by_value(each, known) or [each]
+            passed = runners.passed_on(each)
+            found += [
+                one for words in passed for one in resolve(node, words, source, (*each.prefixes, each.name))
+            ]
+    return found
+
+
+def resolve(
+    call: Node, words: Sequence[Node], source: ShellSource, prefixes: tuple[str, ...] = ()
+) -> Iterator[Invocation]:
+    """Return the command that words name, and those that it runs."""
+    while words:
+        form, name = name_of(words[0], source)
+        yield Invocation(
+            call=call, word=words[0], form=form, name=name, arguments=words[1:], prefixes=prefixes
+        )
+        if name == "find":
+            for index, word in enumerate(words):
+                if literal(word) in _FIND_RUNS:
+                    yield from resolve(call, words[index + 1 :], source, (*prefixes, name))
+            return
+        prefix = PREFIXES.get(name)
+        if form is not WordForm.PLAIN or prefix is None:
+            return
+        words = words[1 + skip(prefix, words[1:]) :]
+        prefixes = (*prefixes, name)
+
+
+def skip(prefix: Prefix, words: Sequence[Node]) -> int:
+    """Return how many words after a prefix come before the command that it runs."""
+    index, operands = 0, prefix.operands
+    while index < len(words):
+        text = pieces_of(words[index])
+        if text == "--":
+            return index + 1 + operands
+        if text.startswith("-") and len(text) > 1 and not _OLD_NICE.fullmatch(text):
+            if prefix.only_looks & set(text):
+                return len(words)
+            index += 1 + _takes_next(prefix.syntax, text)
+        elif _OLD_NICE.fullmatch(text) or (prefix.assignments and _ASSIGNMENT.fullmatch(text)):
+            index += 1
+        elif operands:
+            operands -= 1
+            index += 1
+        else:
+            break
+    return index
+
+
+def _takes_next(syntax: Syntax, text: str) -> bool:
+    """Return whether the value of the last option in a word is the next word."""
+    if text.startswith("--"):
+        return "=" not in text and syntax.names.get(syntax.meant(text[2:]), False)
+    marked = next((place for place, letter in enumerate(text) if place and letter in syntax.letters), None)
+    return marked == len(text) - 1 and syntax.letters[text[-1]] == ":"
+
+
+def name_of(word: Node, source: ShellSource) -> tuple[WordForm, str]:
+    """Return how a command word is written, and the name; an empty name if it is not known."""
+    parts = word.nodes("Parts")
+    if any(part.kind not in {"Lit", "SglQuoted", "DblQuoted"} for part in parts):
+        return WordForm.DYNAMIC, ""
+    text = _whole(parts, source, word)
+    if text is None:
+        dynamic = any(inner.kind in {"ParamExp", "CmdSubst", "ArithmExp"} for inner in walk(word))
+        return (WordForm.DYNAMIC if dynamic else WordForm.OBSCURED), ""
+    return WordForm.PLAIN, text.removeprefix(TOOLS + "/") if text.count("/") == TOOLS.count("/") + 1 else text
+
+
+def _whole(parts: Sequence[Node], source: ShellSource, word: Node) -> str | None:
+    """Return the text of a word that is written as one piece."""
+    written = source.written(word)
+    if all(part.kind == "Lit" for part in parts):
+        text = written
+    elif len(parts) == 1 and not parts[0].flag("Dollar") and written[:1] == written[-1:]:
+        text = written[1:-1]
+    else:
+        return None
+    return text if _PLAIN.fullmatch(text) and not ("[" in text and text not in {"[", "[["}) else None
+
+
+def _by_value(call: Invocation, known: Known) -> list[Invocation]:
+    """Return the commands that a variable in command position may name; none if one of them is unknown."""
+    arguments = arguments_of(call.word, known) if call.form is WordForm.DYNAMIC else []
+    if not arguments or any(one.loose for one in arguments):
+        return []
+    first, *leading = arguments
+    if not all(is_known(name) and _NAME.fullmatch(name) and name not in PREFIXES for name in first.values):
+        return []
+    return [replace(call, form=WordForm.PLAIN, name=name, leading=tuple(leading)) for name in first.values]
+
+
+_ALL = frozenset(('"$@"', "$@", '"${@}"', "${@}"))
+_ONE = re.compile(r'"?\$\{?([1-9])\}?"?')
+_BRANCHES = frozenset(("BinaryCmd", "CaseClause", "ForClause", "IfClause", "WhileClause"))
+
+
+class _Runners:
+    """The functions that run what they are passed: ``run() { shift; "$@"; }``.
+
+    At the top of a script, `set --` says what ``"$@"`` is. A function in which the number of shifts
+    depends on a branch or a loop is not followed.
+    """
+
+    def __init__(self, source: ShellSource, calls: Sequence[Sequence[Node]], scopes: FunctionScopes) -> None:
+        self._source, self._scopes = source, scopes
+        branches = [(node.start, node.end) for node in source.nodes if node.kind in _BRANCHES]
+        self._shifts: defaultdict[str, list[tuple[int, int | None]]] = defaultdict(list)
+        for words in calls:
+            if literal(words[0]) == "shift":
+                place = words[0].start
+                count = self._count(words, branches)
+                self._shifts[scopes.name_at(place)].append((place, count))
+        self._called = {literal(words[0]) for words in calls}
+        self._passed_to_script = any(_set_words(words) for words in calls)
+        self._runs: dict[str, set[int]] = {}
+        for _ in range(3):  # a function may pass its arguments on to another one that runs them
+            for words in calls:
+                self._note(words)
+
+    def _count(self, words: Sequence[Node], branches: Sequence[tuple[int, int]]) -> int | None:
+        """Return by how much a call of ``shift`` shifts; None if that is not certain."""
+        count = literal(words[1]) if len(words) > 1 else "1"
+        around = self._scopes.at(words[0].start)
+        begin = around.start if around is not None else -1
+        in_branch = any(begin < start <= words[0].start < end for start, end in branches)
+        return None if in_branch or count is None or not count.isdecimal() else int(count)
+
+    def is_called_from(self, word: Node) -> bool:
+        """Return whether what a word runs is judged at the calls of the function around it."""
+        if self._passed_at(word) is None:
+            return False
+        name = self._scopes.name_at(word.start)
+        called = name in self._called if name else self._passed_to_script
+        return called or self._source.written(word) in _ALL
+
+    def passed_on(self, call: Invocation) -> list[Sequence[Node]]:
+        """Return the commands that a function runs because this call passes them."""
+        name, words = call.name, call.arguments
+        if call.name == "set" and not self._scopes.name_at(call.word.start):
+            name, words = "", _set_words([call.word, *words])
+        elif not name:
+            return []
+        passed = [words[place:] for place in self._runs.get(name, ()) if place < len(words)]
+        return [each for each in passed if not self.is_called_from(each[0])]
+
+    def _note(self, words: Sequence[Node]) -> None:
+        """Note that the function around a call runs one of its own arguments."""
+        name = literal(words[0])
+        places = [0] if name is None else [place + 1 for place in self._runs.get(name, ())]
+        for word in [words[place] for place in places if place < len(words)]:
+            passed = self._passed_at(word)
+            if passed is not None:
+                self._runs.setdefault(self._scopes.name_at(word.start), set()).add(passed)
+
+    def _passed_at(self, word: Node) -> int | None:
+        """Return the index of the argument that a word is; None if it is none, or not a certain one."""
+        written = self._source.written(word)
+        one = _ONE.fullmatch(written)
+        if one is None and written not in _ALL:
+            return None
+        shifts = self._shifts.get(self._scopes.name_at(word.start), ())
+        counts = [count for place, count in shifts if place < word.start]
+        known = [count for count in counts if count is not None]
+        before = int(one[1]) - 1 if one is not None else 0
+        return before + sum(known) if len(known) == len(counts) else None
+
+
+def _set_words(words: Sequence[Node]) -> Sequence[Node]:
+    """Return the arguments that ``set -- …`` gives to the script."""
+    texts = [literal(word) for word in words]
+    return words[texts.index("--") + 1 :] if texts[:1] == ["set"] and "--" in texts else ()
+
+
+def script_arguments(source: ShellSource, scopes: FunctionScopes) -> Sequence[Node]:
+    """Return the script's own arguments, as the only ``set --`` makes them.
+
+    There are no certain arguments if the script shifts them, or sets them twice.
+    """
+    calls = (words for node in source.nodes if node.kind == "CallExpr" and (words := node.nodes("Args")))
+    changes = [words for words in calls if literal(words[0]) == "shift" or _set_words(words)]
+    changes = [words for words in changes if scopes.at(words[0].start) is None]
+    return _set_words(changes[0]) if len(changes) == 1 else ()

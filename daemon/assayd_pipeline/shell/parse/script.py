@@ -1,0 +1,82 @@
+"""One script under one policy: what the rules ask, and where they leave their findings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from assayd.findings.source_text import line_at, snippet
+from assayd.model.finding import Edit, Finding, Severity
+from assayd.model.policy import CommandPolicy, NetworkPolicy
+from assayd.model.text_limits import shorten
+from assayd_pipeline.shell.parse.nodes import Node
+from assayd_pipeline.shell.parse.resolve import Invocation
+from assayd_pipeline.shell.parse.source import ShellSource
+from assayd_pipeline.shell.parse.words import Known, Setting
+
+_CATEGORIES = {
+    "awk": "option",
+    "sed": "option",
+    "curl": "option",
+    "builtin": "command",
+    "function": "command",
+}
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class ParsedScript:
+    """A parsed script with what is known of it. Rules call `error` and `warn`."""
+
+    source: ShellSource
+    commands: CommandPolicy
+    network: NetworkPolicy
+    calls: Sequence[Invocation]
+    settings: Sequence[Setting]
+    known: Known
+    functions: frozenset[str]
+    findings: list[Finding] = field(default_factory=list)
+
+    def error(
+        self, node: Node, rule: str, message: str, suggestion: str, *, edit: Edit | None = None
+    ) -> None:
+        """Leave an error at a node's place."""
+        self._leave(node, rule, message, suggestion, Severity.ERROR, edit)
+
+    def warn(self, node: Node, rule: str, message: str, suggestion: str) -> None:
+        """Leave a warning at a node's place: it cannot be decided, and the container holds anyway."""
+        self._leave(node, rule, message, suggestion, Severity.WARNING, None)
+
+    def replacing(self, node: Node, text: str) -> Edit | None:
+        """Return the edit that puts `text` in the place of a node; None when it reaches over lines."""
+        line, column = self.source.place(node.start)
+        whole = line_at(self.source.text, line)
+        written = self.source.written(node)
+        if whole is None or "\n" in written:
+            return None
+        replacement = whole[: column - 1] + text + whole[column - 1 + len(written) :]
+        return Edit(start_line=line, end_line=line, replacement=replacement)
+
+    def written(self, node: Node) -> str:
+        """Return what stands in the text for a node, cut to a fair length."""
+        return shorten(self.source.written(node), 80)
+
+    def _leave(
+        self, node: Node, rule: str, message: str, suggestion: str, severity: Severity, edit: Edit | None
+    ) -> None:
+        line, column = self.source.place(node.start)
+        end_line, _ = self.source.place(max(node.start, node.end - 1))
+        category = rule.partition(".")[0]
+        self.findings.append(
+            Finding(
+                rule=rule,
+                category=_CATEGORIES.get(category, category),
+                message=shorten(message),
+                severity=severity,
+                line=line,
+                column=column,
+                end_line=end_line,
+                snippet=snippet(self.source.text, line),
+                suggestion=suggestion,
+                edit=edit,
+            )
+        )

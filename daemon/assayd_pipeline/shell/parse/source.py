@@ -1,0 +1,266 @@
+r"""Parses a script once, within caps; everything that reads bash starts here.
+
+a text of 1.2 MiB           source.too_large
+"ls\0"                      source.nul_byte
+half a surrogate pair       source.not_text
+"ls\r\n"                    source.control_character
+echo $(( a $op b ))         shell.undecided       as is let x=( a + b )
+if true; then               shell.syntax          edit, where one word is missing in one place
+```bash … ```               shell.syntax          edit: what stands between the fences
+$( $( $( … ) ) )            shell.too_deep
+200,001 syntax nodes        source.too_complex
+# nothing but this          shell.empty
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import islice
+
+from assayd.findings.source_text import column_of, line_of, snippet
+from assayd.model.finding import Edit, Finding, Rule
+from assayd.model.text_limits import SOURCE_BYTES, SYNTAX_NODES, shorten
+from assayd_pipeline.shell.parse import reader
+from assayd_pipeline.shell.parse.mending import mended, misspelt, place, unfenced
+from assayd_pipeline.shell.parse.nodes import Node, load, walk
+
+RULES = (
+    Rule(id="source.too_large", title="The source is too large", help="One text may have 1 MiB."),
+    Rule(id="source.nul_byte", title="The source holds a NUL byte", help="Bad: a script with \\0 in it."),
+    Rule(id="source.not_text", title="The source is not Unicode text", help="Bad: half a surrogate pair."),
+    Rule(
+        id="source.control_character",
+        title="The source holds a control character",
+        help="Bad: a carriage return at the end of a line. Write $'\\r' where one is meant.",
+    ),
+    Rule(
+        id="source.too_complex",
+        title="The source has too many syntax nodes",
+        help="Bad: a table of 100,000 lines in a script. Put data into files.",
+    ),
+    Rule(
+        id="source.unanalysable",
+        title="Reading the source exceeded time or memory",
+        help="Submit smaller and less deeply nested source.",
+    ),
+    Rule(
+        id="shell.syntax",
+        title="The text is not bash",
+        help="Bad: if true; then. Good: if true; then ls; fi.",
+    ),
+    Rule(
+        id="shell.undecided",
+        title="A text of which only bash knows what it is",
+        help="Bad: echo $((a $op b)). Good: echo $((a + b)).",
+    ),
+    Rule(id="shell.too_deep", title="The script is nested too deep", help="Bad: $( $( $( … ) ) )."),
+    Rule(id="shell.empty", title="The script has no command", help="Bad: a script of comments only."),
+)
+
+# Line feeds and tabs are white space to the shell. Marks of writing direction show a text as another one.
+_CONTROL = re.compile(r"[\x01-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_NAMES = {"\r": "a carriage return", "\x1b": "an escape", "\x08": "a backspace"}
+_WARNING = re.compile(r"[`]([^`]*)[`]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellSource:
+    """A text and what reading it gave: a tree with all its nodes, or findings that say why there is none."""
+
+    text: str
+    root: Node | None = None
+    nodes: tuple[Node, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    raw: bytes = b""
+    lines: list[int] = field(default_factory=list)
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """Return the 1-based line and column, in characters, of an offset in bytes."""
+        line = bisect_right(self.lines, offset)
+        begin = self.lines[line - 1]
+        end = self.lines[line] if line < len(self.lines) else len(self.raw)
+        return line, column_of(self.raw[begin:end].decode("utf-8", "replace"), offset - begin)
+
+    def written(self, node: Node) -> str:
+        """Return what stands in the text for a node."""
+        return self.raw[node.start : node.end].decode("utf-8", "replace")
+
+
+@lru_cache(maxsize=4)
+def parse(text: str) -> ShellSource:
+    """Read a text whose line ends are plain newlines; nothing of it is run."""
+    refused = _refuse(text)
+    if refused is not None:
+        return ShellSource(text=text, findings=(refused,))
+    fenced = unfenced(text) if text.lstrip().startswith(("```", "~~~")) else None
+    if fenced is not None:
+        return ShellSource(text=text, findings=(_fenced(fenced),))
+    reading = reader.read(text)
+    if reading.tree is None:
+        return ShellSource(text=text, findings=(_complaint(reading, text),))
+    try:
+        root = load(reading.tree)
+    except RecursionError:
+        return ShellSource(text=text, findings=(too_deep(),))
+    nodes = tuple(islice(walk(root), SYNTAX_NODES + 1))
+    found = _judge_size(root, len(nodes))
+    if found is not None:
+        return ShellSource(text=text, findings=(found,))
+    raw = text.encode()
+    lines = [0, *(match.end() for match in re.finditer(rb"\n", raw))]
+    return ShellSource(text=text, root=root, nodes=nodes, raw=raw, lines=lines)
+
+
+def clean(text: str) -> str:
+    """Return the script that a text means: without a byte order mark, with plain newlines."""
+    return text.removeprefix("\ufeff").replace("\r\n", "\n")
+
+
+def _refuse(text: str) -> Finding | None:
+    """Refuse what the parsers must not see."""
+    try:
+        size = len(text.encode("utf-8"))
+    except UnicodeEncodeError as error:
+        line = line_of(text, error.start)
+        return _finding("source.not_text", "The script holds half a surrogate pair.", line)
+    if size > SOURCE_BYTES:
+        return _finding("source.too_large", f"The script has {size} bytes; {SOURCE_BYTES} are allowed.")
+    if "\0" in text:
+        return _finding("source.nul_byte", "The script holds a NUL byte.", line_of(text, text.index("\0")))
+    control = _CONTROL.search(text)
+    return None if control is None else _control(text, control)
+
+
+def _control(text: str, found: re.Match[str]) -> Finding:
+    character, line = found.group(), line_of(text, found.start())
+    begin = text.rfind("\n", 0, found.start()) + 1
+    whole = text[begin:].split("\n", 1)[0]
+    at_end = character == "\r" and found.start() - begin == len(whole) - 1
+    return Finding(
+        rule="source.control_character",
+        category="syntax",
+        message=f"The script holds {_NAMES.get(character, f'the character U+{ord(character):04X}')}.",
+        line=line,
+        column=found.start() - begin + 1,
+        suggestion="Remove it; inside a quoted text write it as $'\\r', $'\\x1b' or the like.",
+        edit=Edit(start_line=line, end_line=line, replacement=whole[:-1]) if at_end else None,
+    )
+
+
+def _complaint(reading: reader.Reading, text: str) -> Finding:
+    if reading.line is None:
+        return too_deep()
+    message = _WARNING.sub(_quoted, reading.message)
+    line = text.split("\n", reading.line)[reading.line - 1 : reading.line]
+    column = column_of(line[0], (reading.column or 1) - 1) if line else reading.column
+    shown = snippet(text, reading.line)
+    found = Finding(
+        rule="shell.syntax",
+        category="syntax",
+        message=shorten(f"This is not bash: {message}."),
+        line=reading.line,
+        column=column,
+        snippet=shown,
+        suggestion=_advice(reading.message),
+    )
+    if not _depends(reading.message, line[0] if line else ""):
+        return _mended(found, text, message)
+    words = "What bash makes of this cannot be decided before it runs"
+    return replace(
+        found,
+        rule="shell.undecided",
+        message=shorten(f"{words}: {message}."),
+        suggestion="Write arithmetic without let: x=$((a + b))."
+        if _LET.search(line[0])
+        else "Write operators and subscripts in plain text; choose between them with case or if.",
+    )
+
+
+def _mended(found: Finding, text: str, message: str) -> Finding:
+    """Add the edit, and move the finding to where something is missing most likely."""
+    line = found.line or 1
+    edit = mended(text, message, line)
+    if edit is None and (spelt := misspelt(text, line)) is not None:
+        word, edit = spelt
+        found = replace(found, suggestion=f"Did you mean {word}?")
+        return replace(found, line=edit.start_line, snippet=snippet(text, edit.start_line), edit=edit)
+    at = place(text, message, line)
+    if at == line:
+        return replace(found, edit=edit)
+    return replace(found, line=at, column=None, snippet=snippet(text, at), edit=edit)
+
+
+_ARITHMETIC = re.compile(r"\(\(|\[|\$\{")
+_LET = re.compile(r"\blet\b")
+_OPEN = re.compile(
+    r"not a valid (?:arithmetic operator|parameter expansion operator)|arithmetic"
+    r"|`expr` must be followed by `;`|`\[` must be followed by an expression|reached `?[.~$]"
+    r"|must be followed by a word"
+)
+
+
+def _depends(message: str, line: str) -> bool:
+    """Return whether the parser met what bash reads only when it runs."""
+    if _LET.search(line) and "`(` must be followed by an expression" in message:
+        return True  # let x=( a + b ) is arithmetic to bash
+    return _OPEN.search(message) is not None and _ARITHMETIC.search(line) is not None
+
+
+def _fenced(edit: Edit) -> Finding:
+    message, remedy = "The script stands in a markdown fence.", "Send the script alone, without the fences."
+    found = Finding(rule="shell.syntax", category="syntax", message=message, line=1, suggestion=remedy)
+    return replace(found, edit=edit)
+
+
+def _quoted(found: re.Match[str]) -> str:
+    return f"'{found.group(1)}'"
+
+
+# What shfmt says begins with the word that is at fault, in backquotes.
+_ADVICE = (
+    (
+        r"here-document|heredoc",
+        "Write the closing word alone at the beginning of a line, with no blanks before or behind it (after "
+        "<<- tabs may stand before it).",
+    ),
+    (r"array element values", "Close the array that is opened before: names=(a b)."),
+    (r"can only be used (in|to)|is not a valid", "Remove the word, or add the beginning that it belongs to."),
+    (r"reached EOF|without closing|must (be followed|end)|unclosed|not closed", "Close what is named here."),
+)
+
+
+def _advice(message: str) -> str:
+    fitting = (advice for pattern, advice in _ADVICE if re.search(pattern, message))
+    return next(
+        fitting, "Correct the syntax at this place; quote ( ) ; & | < > where they are meant as text."
+    )
+
+
+def _judge_size(root: Node, count: int) -> Finding | None:
+    if count > SYNTAX_NODES:
+        return _finding("source.too_complex", f"The script has more than {SYNTAX_NODES} syntax nodes.")
+    if not root.nodes("Stmts"):
+        return _finding("shell.empty", "There is no command in the script.")
+    return None
+
+
+def too_deep() -> Finding:
+    """Return the finding for a script that is too much for a parser."""
+    return _finding("shell.too_deep", "The script is too large or nested too deep to be read.")
+
+
+def _finding(rule: str, message: str, line: int | None = None) -> Finding:
+    return Finding(rule=rule, category="syntax", message=message, line=line, suggestion=_SUGGESTIONS[rule])
+
+
+_SUGGESTIONS = {
+    "source.too_large": "Submit less source; put data into files.",
+    "source.nul_byte": "Remove the NUL byte.",
+    "source.not_text": "Submit text that is valid UTF-8.",
+    "source.too_complex": "Submit a smaller script; put data into files.",
+    "shell.too_deep": "Use variables and functions instead of nesting; split the script into steps.",
+    "shell.empty": "Write at least one command.",
+}

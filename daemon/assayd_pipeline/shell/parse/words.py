@@ -1,0 +1,422 @@
+r"""What a word expands to, and where variables are set, as far as the script's own text tells.
+
+A value is a string in which three characters stand for unknown text: ANY for any text, NUMBER for digits,
+HOME for a leading tilde. The source can't contain control characters, so no other text can be mistaken for
+them. A variable has every literal value that the script assigns to it, in any order. The arguments of
+functions, and values that are read or computed, are unknown: at run time the container limits their effect.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice, product
+
+from assayd_pipeline.shell.parse.nodes import Node
+
+ANY = "\x00"
+NUMBER = "\x01"
+HOME = "\x02"
+_SPLIT = "\x03"
+"""A space at which the shell splits the word."""
+
+MAX_VALUES = 16
+"""A word with more values than this counts as unknown."""
+MAX_VALUE_CHARS = 2**20
+
+ENVIRONMENT = {"HOME": "/sandbox", "PWD": "/sandbox", "TMPDIR": "/sandbox/tmp"}
+"""The variables of a step's environment that hold a path."""
+_NUMBERS = frozenset(["?", "#", "$", "!", "EPOCHSECONDS", "LINENO", "OPTIND", "RANDOM", "SECONDS", "UID"])
+_FIXED = {"ArithmExp": NUMBER, "ProcSubst": f"/dev/fd/{NUMBER}", "ExtGlob": "*"}
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
+_TEMPORARY = "/sandbox/tmp/"
+
+
+class How(StrEnum):
+    """In which way a variable is set."""
+
+    PLAIN = "plain"
+    """``x=1`` as a command of its own."""
+    PREFIX = "prefix"
+    """``x=1 command``: for that command only."""
+    DECLARED = "declared"
+    """By export, declare, local, readonly or typeset."""
+    LOOP = "loop"
+    """By for or select."""
+    ARITHMETIC = "arithmetic"
+    """By an arithmetic expression."""
+    EXPANSION = "expansion"
+    """By ``${x:=1}``."""
+    BUILTIN = "builtin"
+    """By a builtin that is passed the name: read, mapfile, printf -v, getopts, unset."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One place where a variable is set; `value` is None if the value is not a word."""
+
+    name: str
+    how: How
+    node: Node
+    value: Node | None = None
+    array: Node | None = None
+    append: bool = False
+    indexed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Argument:
+    """One argument of a command: its possible values, and the word that it comes from.
+
+    `loose`: the word may also become several arguments, or none.
+    """
+
+    node: Node
+    values: tuple[str, ...]
+    loose: bool = False
+
+
+class FunctionScopes:
+    """The functions of a script; finds the one around a place without a search through all of them."""
+
+    def __init__(self, nodes: Iterable[Node] = ()) -> None:
+        self._functions = sorted(
+            (node for node in nodes if node.kind == "FuncDecl"), key=lambda each: each.start
+        )
+        self._starts = [function.start for function in self._functions]
+        self._parents: list[int] = []
+        for index, start in enumerate(self._starts):
+            self._parents.append(self._around(start, index - 1))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the names of the functions."""
+        return frozenset(_value(function, "Name") for function in self._functions)
+
+    def at(self, offset: int) -> Node | None:
+        """Return the innermost function around a place, or None."""
+        index = self._around(offset, bisect_right(self._starts, offset) - 1)
+        return self._functions[index] if index >= 0 else None
+
+    def name_at(self, offset: int) -> str:
+        """Return the name of the innermost function around a place; an empty name outside of all."""
+        function = self.at(offset)
+        return _value(function, "Name") if function is not None else ""
+
+    def _around(self, offset: int, index: int) -> int:
+        while index >= 0 and self._functions[index].end <= offset:
+            index = self._parents[index]
+        return index
+
+
+class Known:
+    """The values of a script's variables.
+
+    Args:
+        settings: the places where variables are set.
+        arguments: what ``set -- …`` makes of ``$1``, ``$2`` …, if that is certain.
+        scopes: the functions of the script, in which ``$1`` is unknown.
+    """
+
+    def __init__(
+        self,
+        settings: Iterable[Setting] = (),
+        arguments: Sequence[Node] = (),
+        scopes: FunctionScopes | None = None,
+    ) -> None:
+        self._settings: defaultdict[str, list[Setting]] = defaultdict(list)
+        for setting in settings:
+            if setting.how is not How.PREFIX:
+                self._settings[setting.name].append(setting)
+        self._arguments, self._scopes = arguments, scopes or FunctionScopes()
+        self._values: dict[str, tuple[str, ...]] = {}
+        self._elements: dict[str, tuple[str, ...] | None] = {}
+
+    def values(self, name: str) -> tuple[str, ...]:
+        """Return all values that a variable may have; ``(ANY,)`` if they are unknown."""
+        if name not in self._values:
+            self._values[name] = (ANY,)  # for a variable that is defined by itself
+            settings = self._settings.get(name)
+            found = (value for one in settings or () for value in self._assigned(one))
+            self._values[name] = _limited(found) if settings else (ENVIRONMENT.get(name, ANY),)
+        return self._values[name]
+
+    def elements(self, name: str) -> tuple[str, ...] | None:
+        """Return the elements of an array that is only assigned as a list of literal words, or None."""
+        if name not in self._elements:
+            self._elements[name] = None  # for an array that is defined by itself
+            settings = self._settings.get(name)
+            if settings and all(setting.array is not None for setting in settings):
+                found = [one for setting in settings for one in self._listed(setting)]
+                if len(found) <= 4 * MAX_VALUES and not any(
+                    len(one.values) > 1 or one.loose for one in found
+                ):
+                    self._elements[name] = tuple(one.values[0] for one in found)
+        return self._elements[name]
+
+    def members(self, name: str) -> tuple[str, ...]:
+        """Return all values that one element of an array may have; ``(ANY,)`` if they are unknown."""
+        key = f"{name}[]"
+        if key not in self._values:
+            self._values[key] = (ANY,)
+            found: list[str] = []
+            for setting in self._settings.get(name, ()):
+                if setting.array is not None:
+                    found += [value for one in self._listed(setting) for value in one.values]
+                elif setting.value is None or setting.append:
+                    found.append(ANY)
+                else:
+                    found += values_of(setting.value, self)
+            self._values[key] = _limited(found) if found else (ANY,)
+        return self._values[key]
+
+    def argument(self, number: int, offset: int) -> tuple[str, ...]:
+        """Return the values of ``$1``, ``$2`` … at a place."""
+        if not 1 <= number <= len(self._arguments) or self._scopes.at(offset) is not None:
+            return (ANY,)
+        return values_of(self._arguments[number - 1], self)
+
+    def _listed(self, setting: Setting) -> list[Argument]:
+        elements = setting.array.nodes("Elems") if setting.array is not None else []
+        words = [value for one in elements if (value := one.node("Value")) is not None]
+        return [one for word in words for one in arguments_of(word, self)]
+
+    def is_set_by(self, name: str) -> Sequence[Setting]:
+        """Return the places where a variable is set."""
+        return self._settings.get(name, ())
+
+    def _assigned(self, setting: Setting) -> Iterable[str]:
+        if setting.append or setting.array is not None or setting.indexed:
+            return (ANY,)
+        if setting.value is None:
+            return (NUMBER,) if setting.how is How.ARITHMETIC else (ANY,)
+        if setting.how is How.LOOP:
+            return [value for one in arguments_of(setting.value, self) for value in one.values]
+        return values_of(setting.value, self)
+
+
+def is_known(value: str) -> bool:
+    """Return whether a value is literal text."""
+    return not any(mark in value for mark in (ANY, NUMBER, HOME))
+
+
+def visible(value: str) -> str:
+    """Return a value as messages show it."""
+    return value.replace(ANY, "…").replace(NUMBER, "N").replace(HOME, "~")
+
+
+def values_of(word: Node, known: Known) -> tuple[str, ...]:
+    """Return the values of a word that the shell doesn't split, such as the value of an assignment."""
+    return tuple(value.replace(_SPLIT, " ") for value in _Evaluator(known).parts(word, quoted=False))
+
+
+def arguments_of(word: Node, known: Known) -> list[Argument]:
+    """Return the arguments that a word of a command becomes."""
+    elements = _elements(word, known)
+    if elements is not None:
+        return [Argument(node=word, values=(text,)) for text in elements]
+    evaluator = _Evaluator(known)
+    values = evaluator.parts(word, quoted=False)
+    pieces = [[piece for piece in value.split(_SPLIT) if piece] or [""] for value in values]
+    if len(pieces) > 1 and all(len(each) == 1 for each in pieces):
+        return [Argument(node=word, values=tuple(each[0] for each in pieces), loose=evaluator.loose)]
+    split = (piece for each in pieces for piece in each)
+    return [Argument(node=word, values=(piece,), loose=evaluator.loose) for piece in split]
+
+
+def literal(word: Node | None) -> str | None:
+    """Return the text of a word without any expansion; None if it has one."""
+    text = pieces_of(word) if word is not None else ANY
+    return text if is_known(text) else None
+
+
+def pieces_of(word: Node) -> str:
+    """Return the text of a word with ANY for every part that is expanded."""
+    values = values_of(word, _NOTHING_KNOWN)
+    return values[0] if len(values) == 1 else ANY
+
+
+def unquoted(word: Node) -> list[Node]:
+    """Return the parts of a word, without the double quotes around all of it."""
+    parts = word.nodes("Parts")
+    return parts[0].nodes("Parts") if len(parts) == 1 and parts[0].kind == "DblQuoted" else parts
+
+
+_NOTHING_KNOWN = Known()
+
+
+class _Evaluator:
+    def __init__(self, known: Known) -> None:
+        self._known = known
+        self.loose = False
+
+    def parts(self, word: Node, *, quoted: bool) -> tuple[str, ...]:
+        """Return the values of all parts of a word or of a double-quoted text, joined."""
+        pieces = [self._part(part, quoted, index == 0) for index, part in enumerate(word.nodes("Parts"))]
+        return _limited("".join(choice) for choice in islice(product(*pieces), MAX_VALUES + 1))
+
+    def _part(self, part: Node, quoted: bool, first: bool) -> tuple[str, ...]:
+        match part.kind:
+            case "Lit" | "SglQuoted":
+                return (_text(part, quoted, first),)
+            case "DblQuoted":
+                return self.parts(part, quoted=True)
+            case kind if kind in _FIXED:
+                return (_FIXED[kind],)
+            case "ParamExp":
+                values = self._parameter(part)
+            case _:
+                values = (_printed(part) or ANY,)
+        if not quoted:
+            self.loose = self.loose or any(ANY in value for value in values)
+            values = tuple(re.sub(r"[ \t\n]+", _SPLIT, value) for value in values)
+        return values
+
+    def _parameter(self, part: Node) -> tuple[str, ...]:
+        name = name_of_parameter(part)
+        if part.flag("Length") or name in _NUMBERS:
+            return (NUMBER,)
+        if part.flag("Excl") or part.node("Repl") or part.node("Slice"):
+            return (ANY,)
+        if name in {"@", "*"}:
+            self.loose = True
+        index, expansion = part.node("Index"), part.node("Exp")
+        if name.isascii() and name.isdigit():
+            values = self._known.argument(int(name[:6]), part.start)
+        else:
+            values = self._known.values(name) if index is None else self._known.members(name)
+        return values if expansion is None else self._expanded(name, values, expansion)
+
+    def _expanded(self, name: str, values: tuple[str, ...], expansion: Node) -> tuple[str, ...]:
+        operator, word = expansion.text("Op"), expansion.node("Word")
+        given = self.parts(word, quoted=True) if word is not None else ("",)
+        match operator:
+            case ":-" | "-" | ":=" | "=":
+                always_set = name in ENVIRONMENT and not self._known.is_set_by(name)
+                return values if always_set else _limited((*values, *given))
+            case ":+" | "+":
+                return _limited(("", *given))
+            case ":?" | "?":
+                return values
+            case "%" | "%%":  # the folder stays, whatever is removed from the end
+                return _limited(value[: value.rfind("/") + 1] + ANY for value in values)
+            case _:
+                return (ANY,)
+
+
+def name_of_parameter(part: Node) -> str:
+    """Return the name of the variable that an expansion reads."""
+    return _value(part, "Param")
+
+
+def is_plain(part: Node) -> bool:
+    """Return whether an expansion is only the variable: ``$x``, ``${x}`` or ``${x[1]}``."""
+    modified = any(part.fields.get(name) for name in ("Excl", "Length", "Slice", "Repl", "Exp"))
+    return part.kind == "ParamExp" and not modified
+
+
+def _elements(word: Node, known: Known) -> tuple[str, ...] | None:
+    """Return the elements if the word is ``"${name[@]}"`` of a known array."""
+    parts = unquoted(word)
+    index = parts[0].node("Index") if len(parts) == 1 and is_plain(parts[0]) else None
+    return known.elements(name_of_parameter(parts[0])) if literal(index) in {"@", "*"} else None
+
+
+def _printed(part: Node) -> str | None:
+    """Return the output of ``$(mktemp)`` and ``$(pwd)`` as far as it is known."""
+    statements = part.nodes("Stmts")
+    call = statements[0].node("Cmd") if len(statements) == 1 else None
+    texts = [literal(word) for word in call.nodes("Args")] if call is not None else []
+    if texts == ["pwd"]:
+        return "/sandbox"
+    named = [text for text in texts[1:] if text is None or not text.startswith("-")]
+    in_tmp = "-t" in texts or not named
+    return _TEMPORARY + ANY if texts[:1] == ["mktemp"] and in_tmp else None
+
+
+def _text(part: Node, quoted: bool, first: bool) -> str:
+    text = part.text("Value")
+    if part.kind == "SglQuoted":
+        return re.sub(r"\\(.)", _unescaped, text, flags=re.DOTALL) if part.flag("Dollar") else text
+    if quoted:
+        return re.sub(r"\\([$`\"\\])", r"\1", text)
+    plain = re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
+    return HOME + plain[1:] if first and text.startswith("~") else plain
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return _ESCAPED.get(found[1], ANY)
+
+
+def _limited(values: Iterable[str]) -> tuple[str, ...]:
+    """Return the distinct values; ``(ANY,)`` if they are too many or too long."""
+    kept = tuple(dict.fromkeys(islice(values, MAX_VALUES + 1)))
+    if len(kept) > MAX_VALUES or any(len(value) > MAX_VALUE_CHARS for value in kept):
+        return (ANY,)
+    return kept or ("",)
+
+
+def find_settings(nodes: Iterable[Node]) -> list[Setting]:
+    """Return the settings that the grammar shows, in source order: not those by builtins such as read."""
+    found = [setting for node in nodes for setting in _settings_of(node)]
+    return sorted(found, key=lambda setting: setting.node.start)
+
+
+def _settings_of(node: Node) -> Iterator[Setting]:
+    match node.kind:
+        case "CallExpr":
+            how = How.PREFIX if node.nodes("Args") else How.PLAIN
+            yield from (_assigned(each, how) for each in node.nodes("Assigns"))
+        case "DeclClause":
+            named = (each for each in node.nodes("Args") if each.node("Name") is not None)
+            yield from (_assigned(each, How.DECLARED) for each in named)
+        case "WordIter":
+            yield from _looped(node)
+        case "BinaryArithm" | "UnaryArithm":
+            yield from _counted(node)
+        case "ParamExp":
+            expansion = node.node("Exp")
+            if expansion is not None and expansion.text("Op") in {":=", "="}:
+                word = expansion.node("Word")
+                yield Setting(name=_value(node, "Param"), how=How.EXPANSION, node=node, value=word)
+
+
+def _value(node: Node, field: str) -> str:
+    found = node.node(field)
+    return found.text("Value") if found is not None else ""
+
+
+def _assigned(assign: Node, how: How) -> Setting:
+    return Setting(
+        name=_value(assign, "Name"),
+        how=how,
+        node=assign,
+        value=assign.node("Value"),
+        array=assign.node("Array"),
+        append=assign.flag("Append"),
+        indexed=assign.node("Index") is not None,
+    )
+
+
+def _looped(loop: Node) -> Iterator[Setting]:
+    variable, items = _value(loop, "Name"), loop.nodes("Items")
+    for item in items:
+        yield Setting(name=variable, how=How.LOOP, node=loop, value=item)
+    if not items:
+        yield Setting(name=variable, how=How.BUILTIN, node=loop)
+
+
+_ASSIGNING = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "++", "--"))
+
+
+def _counted(node: Node) -> Iterator[Setting]:
+    target = node.node("X")
+    if node.text("Op") not in _ASSIGNING or target is None:
+        return
+    for part in target.nodes("Parts"):
+        name = _value(part, "Param") or part.text("Value")
+        yield Setting(name=name.partition("[")[0], how=How.ARITHMETIC, node=node)

@@ -1,0 +1,96 @@
+"""The rules on variables and expansions: what may not be set, and names that are known only at run time.
+
+PATH=/tmp                 variable.protected
+for PATH in /tmp; do      variable.protected
+(( PATH = 1 ))            variable.protected
+read PATH                 variable.protected
+export "PATH=tmp"         variable.protected
+export "$name=1"          variable.dynamic_name
+read "$name"              variable.dynamic_name
+alias x=y                 builtin.not_allowed   (as a declaration: export, if it is not listed)
+${x@P}                    expansion.prompt
+${!name}                  expansion.indirect   (name is not one of a few literal names)
+$"text"                   quote.locale
+"""
+
+from __future__ import annotations
+
+import re
+
+from assayd_pipeline.shell.parse.nodes import Node
+from assayd_pipeline.shell.parse.script import ParsedScript
+from assayd_pipeline.shell.parse.words import Setting, literal, name_of_parameter
+
+_ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[.*\])?(?:\+?=.*)?", re.DOTALL)
+_BEGINNING = re.compile(r"[\"']?([A-Za-z_][A-Za-z0-9_]*)(?:\[|\+?=)")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[0-9@*\x01]+\])?|[0-9\x01]+|[@*]")
+
+
+def check_setting(script: ParsedScript, setting: Setting) -> None:
+    """Judge one place where the grammar sets a variable."""
+    _check_variable(script, setting.node, setting.name)
+
+
+def check_name(script: ParsedScript, word: Node, what: str) -> None:
+    """Judge a word that names a variable for a builtin to set."""
+    text = literal(word)
+    written = script.source.written(word)
+    found = _ASSIGNED.fullmatch(text) if text is not None else _BEGINNING.match(written)
+    if found is not None:
+        _check_variable(script, word, found[1])
+        return
+    message = f"Which variable {what} sets is known only when it runs: {script.written(word)}."
+    suggestion = "Write the variable's name in plain text; use an associative array for names that vary."
+    script.error(word, "variable.dynamic_name", message, suggestion)
+
+
+def _check_variable(script: ParsedScript, node: Node, name: str) -> None:
+    if not script.commands.protects(name):
+        return
+    suggestion = "Choose another name, in lowercase."
+    if name == "PATH":
+        suggestion = "Leave PATH as it is: every allowed command is found. Rename your own variable path."
+    script.error(node, "variable.protected", f"The variable {name} may not be set.", suggestion)
+
+
+def check_declaration(script: ParsedScript, node: Node) -> None:
+    """Judge declare, export, local, readonly and typeset, which the grammar has a form for."""
+    variant = node.node("Variant")
+    name = variant.text("Value") if variant is not None else ""
+    if name not in script.commands.builtins or name in script.commands.blocked:
+        message = f"The builtin {name} may not be used."
+        script.error(node, "builtin.not_allowed", message, "Assign the variable without it: x=1.")
+    naked = [argument.node("Value") for argument in node.nodes("Args") if argument.flag("Naked")]
+    words = [word for word in naked if word is not None]
+    options = [text for text in map(literal, words) if text is not None and text.startswith(("-", "+"))]
+    if any(set(text) & set("pfF") for text in options if text[0] == "-"):
+        return  # it only prints
+    for word in words:
+        if literal(word) not in options:
+            check_name(script, word, name)
+
+
+def check_expansion(script: ParsedScript, node: Node) -> None:
+    """Judge an expansion, or a double-quoted text."""
+    if node.kind == "DblQuoted" and node.flag("Dollar"):
+        edit = script.replacing(node, script.source.written(node).removeprefix("$"))
+        message = 'The text in $"…" is looked up in a catalogue, which may put another one in its place.'
+        script.error(node, "quote.locale", message, 'Write "…" without the dollar sign.', edit=edit)
+    if node.kind != "ParamExp":
+        return
+    expansion = node.node("Exp")
+    if expansion is not None and expansion.text("Op") == "@" and literal(expansion.node("Word")) == "P":
+        message = "${…@P} runs the commands that the value holds."
+        script.error(node, "expansion.prompt", message, 'Use the value itself: "$name".')
+    if node.flag("Excl") and not node.text("Names") and not _is_named(script, node):
+        message = f"{script.written(node)} reads a variable whose name is known only when it runs."
+        script.error(node, "expansion.indirect", message, "Use an associative array: ${map[$key]}.")
+
+
+def _is_named(script: ParsedScript, node: Node) -> bool:
+    """Return whether ``${!x}`` lists keys, or reads one of a few variables that the script names."""
+    name, index = name_of_parameter(node), node.node("Index")
+    if name == "#" or (index is not None and literal(index) in {"@", "*"} and node.node("Exp") is None):
+        return True
+    values = script.known.values(name) if index is None else script.known.members(name)
+    return all(_VARIABLE.fullmatch(value) for value in values)

@@ -1,0 +1,198 @@
+"""The rules on builtins: those that change options, or run text.
+
+read "$name"                  variable.dynamic_name
+mapfile -C run lines          builtin.option
+set -k                        builtin.option
+[ -s x                        builtin.test_open
+shopt -s expand_aliases       builtin.option
+command -p cat f              builtin.option
+exec cat                      builtin.not_allowed
+cd /etc                       path.outside
+trap "$x" EXIT                trap.dynamic        (x is unknown)
+trap 'rm x' EXIT              command.blocked     (the text of a trap is judged as a script)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from assayd.findings.source_text import snippet
+from assayd.model.finding import Finding
+from assayd_pipeline.shell.parse.nodes import Node
+from assayd_pipeline.shell.parse.options import ArgumentValue, Parsed, Syntax, parse
+from assayd_pipeline.shell.parse.resolve import Invocation, WordForm
+from assayd_pipeline.shell.parse.script import ParsedScript
+from assayd_pipeline.shell.parse.words import (
+    arguments_of,
+    is_plain,
+    literal,
+    name_of_parameter,
+    pieces_of,
+    unquoted,
+)
+from assayd_pipeline.shell.rules.assignments import check_name
+from assayd_pipeline.shell.rules.paths import PathUse, judge_path
+
+_MAPFILE = Syntax(short="d:n:O:s:u:C:c:", ordered=True)
+_SYNTAX: Mapping[str, Syntax] = {
+    "mapfile": _MAPFILE,
+    "printf": Syntax(short="v:", ordered=True),
+    "read": Syntax(short="a:d:i:n:N:p:t:u:", ordered=True),
+    "readarray": _MAPFILE,
+}
+_SYNTAX_OF_OTHERS = Syntax(ordered=True)
+_SHOPT = (
+    "checkwinsize", "dotglob", "extglob", "failglob", "globskipdots", "globstar", "inherit_errexit",
+    "lastpipe", "nocaseglob", "nocasematch", "nullglob",
+)  # fmt: skip
+_SET_LETTERS = frozenset("abCefhuvxE")
+_SET_NAMES = (
+    "allexport", "braceexpand", "errexit", "errtrace", "hashall", "noclobber", "noglob", "nounset",
+    "pipefail", "verbose", "xtrace",
+)  # fmt: skip
+_REFUSED = {
+    ("command", "-p"): ("command -p looks for commands in another place.", "Write command NAME."),
+    ("hash", "-p"): ("hash -p gives a command's name to a file.", "Write hash NAME, or command -v NAME."),
+    ("mapfile", "-C"): ("mapfile -C runs a command for each line.", "Use a loop: while read -r line."),
+    ("readarray", "-C"): ("readarray -C runs a command for each line.", "Use a loop: while read -r line."),
+}
+
+
+def check_builtin(script: ParsedScript, call: Invocation) -> None:
+    """Judge the arguments of a builtin that is allowed."""
+    arguments = [
+        ArgumentValue(value=one.values[0], node=one.node)
+        for word in call.arguments
+        for one in arguments_of(word, script.known)
+    ]
+    match call.name:
+        case "set":
+            _check_set(script, arguments)
+        case "shopt":
+            _check_shopt(script, arguments)
+        case "cd" | "pushd":
+            folders = (one for one in arguments if not one.value.startswith(("-", "+")))
+            for folder in list(folders)[:1]:
+                judge_path(script, folder.node, folder.value, PathUse.ENTERS, call.name)
+        case "trap":
+            word = action_of(call)
+            if word is not None and literal(word) is None:
+                message = f"What this trap runs is known only then: {script.written(word)}."
+                suggestion = "Write it in single quotes, or name a function: trap cleanup EXIT."
+                script.error(word, "trap.dynamic", message, suggestion)
+        case "exec" if arguments:
+            message = "exec may redirect, and not put another program in the place of the shell."
+            suggestion = "Run the command as it is, and exit after it."
+            script.error(call.word, "builtin.not_allowed", message, suggestion)
+        case "[":
+            _check_closed(script, call)
+        case _:
+            _check_options(script, call.name, parse(_SYNTAX.get(call.name, _SYNTAX_OF_OTHERS), arguments))
+    for word in names_set(call):
+        check_name(script, word, call.name)
+
+
+def _check_closed(script: ParsedScript, call: Invocation) -> None:
+    """``[ -s x ; then`` -> builtin.test_open: bash doesn't evaluate the test, and treats it as false."""
+    last = call.arguments[-1] if call.arguments else call.word
+    if script.source.written(last).strip("\"'") != "]":
+        edit = script.replacing(last, f"{script.source.written(last)} ]")
+        message = "[ has no ] at its end: bash reads nothing of it, and goes on as if it were not so."
+        script.error(last, "builtin.test_open", message, "Close it: [ … ].", edit=edit)
+
+
+def _check_options(script: ParsedScript, name: str, parsed: Parsed) -> None:
+    for option in parsed.options:
+        if (name, option.name) in _REFUSED:
+            message, suggestion = _REFUSED[name, option.name]
+            script.error(option.node, "builtin.option", message, suggestion)
+
+
+def _check_set(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> None:
+    rest = list(arguments[::-1])
+    while rest:
+        argument = rest.pop()
+        text = argument.value
+        if text in {"--", "-"} or not text.startswith(("-", "+")):
+            return
+        letters = set(text[1:])
+        if "o" in letters:
+            named = rest.pop() if rest else None
+            letters.discard("o")
+            if named is not None and named.value not in _SET_NAMES:
+                _refuse_set(script, named.node, f"-o {script.written(named.node)}")
+        if letters - _SET_LETTERS and text[0] == "-":
+            _refuse_set(script, argument.node, script.written(argument.node))
+
+
+def _refuse_set(script: ParsedScript, node: Node, what: str) -> None:
+    message = f"set may not be used with {what}."
+    script.error(node, "builtin.option", message, "Use set -euo pipefail, -x, -f, -C or --.")
+
+
+def _check_shopt(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> None:
+    for argument in arguments:
+        if not argument.value.startswith("-") and argument.value not in (*_SHOPT, *_SET_NAMES):
+            message = f"shopt may not change {script.written(argument.node)}."
+            script.error(argument.node, "builtin.option", message, f"Use only: {', '.join(_SHOPT)}.")
+
+
+def names_set(call: Invocation) -> list[Node]:
+    """Return the words of a builtin's call that name variables which it sets."""
+    arguments = [ArgumentValue(value=pieces_of(word), node=word) for word in call.arguments]
+    parsed = parse(_SYNTAX.get(call.name, _SYNTAX_OF_OTHERS), arguments)
+    return [] if call.form is not WordForm.PLAIN else [name.node for name in _names(call.name, parsed)]
+
+
+def _names(builtin: str, parsed: Parsed) -> Iterator[ArgumentValue]:
+    match builtin:
+        case "read":
+            yield from (option.value for option in parsed.given("-a") if option.value is not None)
+            yield from parsed.operands
+        case "mapfile" | "readarray":
+            yield from parsed.operands[:1]
+        case "printf":
+            yield from (option.value for option in parsed.given("-v") if option.value is not None)
+        case "getopts":
+            yield from parsed.operands[1:2]
+        case "unset" if not parsed.given("-f"):
+            yield from parsed.operands
+
+
+def takes_options(script: ParsedScript, call: Invocation) -> bool:
+    """Return whether an eval only reads what getopt has quoted: ``eval set -- "$parsed"``."""
+    words = call.arguments
+    if len(words) != 3 or [literal(words[0]), literal(words[1])] != ["set", "--"]:
+        return False
+    parts = unquoted(words[2])
+    if len(parts) == 1 and is_plain(parts[0]):
+        places = script.known.is_set_by(name_of_parameter(parts[0]))
+        given = [unquoted(one.value) if one.value is not None else [] for one in places]
+        return bool(given) and all(len(each) == 1 and _is_getopt(each[0]) for each in given)
+    return len(parts) == 1 and _is_getopt(parts[0])
+
+
+def _is_getopt(part: Node) -> bool:
+    """Return whether a part is ``$(getopt …)``, with its output quoted."""
+    statements = part.nodes("Stmts")
+    command = statements[0].node("Cmd") if len(statements) == 1 else None
+    texts = [literal(word) for word in command.nodes("Args")] if command is not None else []
+    return texts[:1] == ["getopt"] and not {"-u", "--unquoted", "-s", "--shell"} & set(texts)
+
+
+def action_of(call: Invocation) -> Node | None:
+    """Return the word that says what a trap runs, or None."""
+    words = [word for word in call.arguments if literal(word) != "--"]
+    shows = len(words) < 2 or (literal(words[0]) or "").startswith("-")
+    return None if call.name != "trap" or call.form is not WordForm.PLAIN or shows else words[0]
+
+
+def at_trap(script: ParsedScript, trap: Node, finding: Finding) -> Finding:
+    """Return a finding of a trap's text, at the place of the trap."""
+    line, column = script.source.place(trap.start)
+    shown = snippet(script.source.text, line)
+    message = f"In the text of this trap: {finding.message}"
+    return replace(
+        finding, message=message, line=line, column=column, end_line=line, snippet=shown, edit=None
+    )

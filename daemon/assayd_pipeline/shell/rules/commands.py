@@ -1,0 +1,165 @@
+"""The rules on command words: which commands a script may run.
+
+frob x                  command.not_allowed
+rm x                    command.blocked
+r"m" x                  command.obscured
+$tool x                 command.dynamic
+/bin/cat x              command.path
+eval "$x"               builtin.not_allowed
+builtin cat x           builtin.not_allowed
+read() { :; }           function.name
+coproc cat              command.coproc
+sleep 1 &               process.not_awaited   (a warning, when nothing waits)
+"""
+
+from __future__ import annotations
+
+import re
+
+from assayd.did_you_mean import close_names
+from assayd_pipeline.shell.parse.nodes import Node
+from assayd_pipeline.shell.parse.resolve import TOOLS, Invocation, WordForm
+from assayd_pipeline.shell.parse.script import ParsedScript
+from assayd_pipeline.shell.rules.builtins import check_builtin, takes_options
+from assayd_pipeline.shell.rules.operands import check_tool
+
+BUILTINS = frozenset((
+    ".", ":", "[", "alias", "bg", "bind", "break", "builtin", "caller", "cd", "command", "compgen",
+    "complete", "compopt", "continue", "declare", "dirs", "disown", "echo", "enable", "eval", "exec",
+    "exit", "export", "false", "fc", "fg", "getopts", "hash", "help", "history", "jobs", "kill", "let",
+    "local", "logout", "mapfile", "popd", "printf", "pushd", "pwd", "read", "readarray", "readonly",
+    "return", "set", "shift", "shopt", "source", "suspend", "test", "times", "trap", "true", "type",
+    "typeset", "ulimit", "umask", "unalias", "unset", "wait",
+))  # fmt: skip
+"""All builtins of bash 5.2."""
+
+_FREE_NAMES = frozenset(
+    ("bg", "caller", "dirs", "disown", "fg", "hash", "help", "history", "jobs", "logout", "times")
+)
+"""Builtins whose names functions may have: whichever of the two runs, nothing comes of it."""
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_INSTEAD = {
+    "eval": "Write the command itself; use an array for arguments that vary.",
+    "source": "Put what the file holds into this script.",
+    ".": "Put what the file holds into this script.",
+    "exec": "Run the command as it is.",
+    "alias": "Write a function.",
+    "rm": "Leave it out: the directory is thrown away after the run; write to another file in tmp/.",
+    "dd": "Use head -c or cat.",
+    "chmod": "Leave it out: what the step writes is its own.",
+    "chown": "Leave it out: what the step writes is its own.",
+    "kill": "Leave it out, and start nothing in the background.",
+    "wget": "Use curl, where the policy opens hosts.",
+    "sudo": "Leave sudo out and run the command itself.",
+    "python": "Use awk; jq for JSON, a SQL step for tables.",
+    "python3": "Use awk; jq for JSON, a SQL step for tables.",
+    "perl": "Use awk or sed.",
+    "sqlite3": "Write a step of type sql.",
+    "bash": "Write the commands into this script, or a function.",
+    "sh": "Write the commands into this script, or a function.",
+    "gawk": "Write awk.",
+    "mawk": "Write awk.",
+}
+
+
+def check_invocation(script: ParsedScript, call: Invocation) -> None:
+    """Judge one command."""
+    written = script.written(call.word)
+    if call.form is WordForm.DYNAMIC:
+        message = f"Which command runs here is known only then: {written}."
+        suggestion = "Write the command's name in plain text; choose between commands with if or case, and "
+        suggestion += "test a flag with [[ $flag == true ]]."
+        script.error(call.word, "command.dynamic", message, suggestion)
+    elif call.form is WordForm.OBSCURED:
+        message = f"The command's name is not written in one piece: {written}."
+        suggestion = "Write the command's name in plain text, without quotes or backslashes inside."
+        script.error(call.word, "command.obscured", message, suggestion)
+    elif call.path:
+        _refuse_path(script, call)
+    elif call.prefixes[-1:] == ("builtin",):
+        _check_builtin(script, call)
+    elif call.name in script.functions and call.prefixes[-1:] != ("command",):
+        if _is_tool(script, call) and call.name not in BUILTINS:
+            check_tool(script, call)  # it runs where the function is not made yet
+    elif call.name in script.commands.blocked:
+        message = f"The command {call.name} is blocked."
+        script.error(call.word, "command.blocked", message, _advice(script, call.name))
+    elif call.name in BUILTINS and (call.name in script.commands.builtins or not _is_tool(script, call)):
+        _check_builtin(script, call)
+    elif _is_tool(script, call):
+        check_tool(script, call)
+    else:
+        _refuse_unknown(script, call)
+
+
+def _refuse_unknown(script: ParsedScript, call: Invocation) -> None:
+    message = f"The command {call.name} is not allowed."
+    other = _RENAMED.get(call.name)
+    edit = script.replacing(call.word, other) if other in script.commands.allowed else None
+    script.error(call.word, "command.not_allowed", message, _advice(script, call.name), edit=edit)
+
+
+_RENAMED = {"gawk": "awk", "mawk": "awk"}
+
+
+def _is_tool(script: ParsedScript, call: Invocation) -> bool:
+    return call.name in script.commands.allowed and call.name not in script.commands.blocked
+
+
+def _check_builtin(script: ParsedScript, call: Invocation) -> None:
+    if call.name in script.commands.builtins and call.name not in script.commands.blocked:
+        check_builtin(script, call)
+        return
+    if call.name == "eval" and takes_options(script, call):
+        return
+    message = f"The builtin {call.name} may not be used."
+    script.error(call.word, "builtin.not_allowed", message, _advice(script, call.name))
+
+
+def _refuse_path(script: ParsedScript, call: Invocation) -> None:
+    base = call.name.rsplit("/", 1)[-1]
+    known = base in script.commands.allowed
+    message = f"The command {call.name} is named by a path."
+    if known:
+        suggestion = f"Write {base}."
+    elif call.name.startswith(TOOLS):
+        suggestion = _advice(script, base)
+    else:
+        suggestion = "Scripts in files cannot be run: write a function. " + _allowed(script)
+    edit = script.replacing(call.word, base) if known else None
+    script.error(call.word, "command.path", message, suggestion, edit=edit)
+
+
+def _advice(script: ParsedScript, name: str) -> str:
+    if name in _INSTEAD:
+        return _INSTEAD[name]
+    names = sorted(script.commands.allowed | script.commands.builtins | script.functions)
+    close = close_names(name, names)
+    return (f"Did you mean {close[0]}? " if close else "") + _allowed(script)
+
+
+def _allowed(script: ParsedScript) -> str:
+    return f"Allowed are {', '.join(sorted(script.commands.allowed))}, and functions of the script."
+
+
+def check_function(script: ParsedScript, node: Node) -> None:
+    """Judge the name of a function; its body is judged like all other commands."""
+    name_node, commands = node.node("Name"), script.commands
+    name = name_node.text("Value") if name_node is not None else ""
+    hidden = (commands.blocked | BUILTINS) - _FREE_NAMES
+    if name in hidden or (name in commands.allowed and name in BUILTINS and name not in _FREE_NAMES):
+        message = f"The function {name} hides the command of that name."
+        script.error(node, "function.name", message, f"Choose another name, e.g. my_{name.strip('.:[')}.")
+    elif not _IDENTIFIER.fullmatch(name.replace("-", "_").replace(":", "_").replace(".", "_")):
+        message = f"{name!r} is an odd name for a function."
+        script.error(node, "function.name", message, "Use letters, digits and _.")
+
+
+def check_background(script: ParsedScript, node: Node) -> None:
+    """Judge a command that runs beside the script."""
+    if node.flag("Coprocess") or node.kind == "CoprocClause" or node.flag("Disown"):
+        message = "A process that runs beside the script may not be started this way."
+        script.error(node, "command.coproc", message, "Use a pipe: producer | consumer.")
+    elif node.flag("Background") and not any(call.name == "wait" for call in script.calls):
+        message = "Nothing waits for this command; a step that leaves a process behind fails."
+        script.warn(node, "process.not_awaited", message, "Leave & out, or write wait at the end.")

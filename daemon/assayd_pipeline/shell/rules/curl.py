@@ -1,0 +1,116 @@
+"""The rules on curl: only if the policy opens hosts, and only to those hosts.
+
+curl https://a.example/x                     curl.no_network   (without an allowlist)
+curl https://a.example/x || cat data/x       curl.falls_back   (a warning)
+curl https://other.example/x                 curl.url
+curl "$url"                                  curl.url
+curl https://ruled.example/                  curl.url          (listed with paths: plain HTTP only)
+curl -o /etc/x https://a.example/x           path.outside
+
+The relay decides again at run time, by host, port and path. A step has no other network egress, whatever
+options curl is passed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from assayd.model.policy import HttpRule, NetworkMode
+from assayd_pipeline.shell.parse.options import ArgumentValue, ShellOption, Syntax, parse
+from assayd_pipeline.shell.parse.resolve import Invocation
+from assayd_pipeline.shell.parse.script import ParsedScript
+from assayd_pipeline.shell.parse.words import is_known
+from assayd_pipeline.shell.rules.paths import PathUse, judge_path
+
+SYNTAX = Syntax(
+    short="A:d:e:H:K:m:o:r:T:u:w:X:x:",
+    long="cacert connect-timeout config data data-ascii data-binary data-raw data-urlencode header json "
+    "max-filesize max-redirs max-time output output-dir proxy range referer request resolve retry "
+    "retry-delay retry-max-time speed-limit speed-time unix-socket upload-file url url-query user "
+    "user-agent write-out",
+)
+_URL = re.compile(
+    r"(?P<scheme>https?)://(?P<host>[A-Za-z0-9.-]+)(?::(?P<port>[0-9]+))?(?P<rest>[/?#].*)?", re.DOTALL
+)
+_PORTS = {"http": 80, "https": 443}
+
+
+def check(script: ParsedScript, call: Invocation, arguments: Sequence[ArgumentValue]) -> None:
+    """Judge a call of curl."""
+    if script.network.mode is NetworkMode.BLOCKED or not script.network.hosts:
+        _refuse(script, call)
+        return
+    parsed = parse(SYNTAX, arguments)
+    for option in parsed.options:
+        _check_file(script, option)
+    urls = [option.value for option in parsed.given("--url") if option.value is not None]
+    for url in (*parsed.operands, *urls):
+        _check_url(script, url)
+
+
+def _refuse(script: ParsedScript, call: Invocation) -> None:
+    """Report that there is no network: a warning if the script says what it does then."""
+    message = "curl has nothing to reach: the policy opens no host."
+    if _is_guarded(script, call):
+        words = f"{message} What stands for that case runs."
+        script.warn(
+            call.word, "curl.falls_back", words, "Leave curl out, and use what the step falls back to."
+        )
+        return
+    suggestion = "Put what the step needs into files under data/; the network is closed."
+    script.error(call.word, "curl.no_network", message, suggestion)
+
+
+def _is_guarded(script: ParsedScript, call: Invocation) -> bool:
+    """Return whether a script continues if a command fails: ``curl … || cat f``, ``if curl …; then``."""
+    for node in script.source.nodes:
+        if node.kind == "BinaryCmd" and node.text("Op") == "||":
+            tried = [node.node("X")]
+        elif node.kind in {"IfClause", "WhileClause"}:
+            tried = list(node.nodes("Cond"))
+        else:
+            continue
+        if any(each is not None and each.start <= call.word.start < each.end for each in tried):
+            return True
+    return False
+
+
+def _check_file(script: ParsedScript, option: ShellOption) -> None:
+    value = option.value.value if option.value is not None else ""
+    if option.name in {"-o", "--output", "--output-dir"} and value != "-":
+        judge_path(script, option.node, value, PathUse.WRITES, f"curl {option.name}")
+
+
+def _check_url(script: ParsedScript, url: ArgumentValue) -> None:
+    found = _URL.fullmatch(url.value)
+    network = script.network
+    if found is None:
+        message = f"Where curl connects to cannot be seen: {script.written(url.node)}."
+        suggestion = (
+            "Write the scheme and the host in plain text: https://host/path; only what follows may vary."
+        )
+        script.error(url.node, "curl.url", message, suggestion)
+        return
+    host = found["host"].lower().rstrip(".")
+    port = int(found["port"] or _PORTS[found["scheme"]])
+    rest = found["rest"] or "/"
+    rules = list(network.rules(host))
+    if not rules:
+        allowed = ", ".join(sorted(network.hosts))
+        script.error(url.node, "curl.url", f"The host {host} is not open.", f"Use one of: {allowed}.")
+    elif found["scheme"] == "https" and None not in rules:
+        message = f"The host {host} is open over plain HTTP only, where paths can be seen."
+        script.error(url.node, "curl.url", message, f"Write http://{host}/….")
+    elif port not in network.ports:
+        ports = ", ".join(str(each) for each in sorted(network.ports))
+        script.error(url.node, "curl.url", f"Port {port} is not open.", f"Use one of: {ports}.")
+    elif is_known(rest) and not any(_allows(rule, rest) for rule in rules):
+        paths = ", ".join(sorted(path for rule in rules if rule is not None for path in rule.paths))
+        message = f"The path of this address is not open on {host}."
+        script.error(url.node, "curl.url", message, f"Use one of: {paths}.")
+
+
+def _allows(rule: HttpRule | None, rest: str) -> bool:
+    path = re.split("[?#]", rest, maxsplit=1)[0]
+    return rule is None or rule.allows_path(path or "/")

@@ -1,0 +1,168 @@
+"""The rules on the arguments of tools: options that the policy refuses, and paths that are read or written.
+
+sort --compress-prog=sh f     option.refused
+sort --$x f                   option.dynamic
+sort $options f               argument.undecided   (a warning)
+sort -o/etc/x f               path.outside
+cp data/a /etc/a              path.outside
+date 01010000                 option.refused
+find data -delete             option.refused
+find /etc -name x             path.outside
+jq . /etc/x                   path.outside
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from assayd_pipeline.shell.parse.options import ArgumentValue, Parsed, ShellOption, parse
+from assayd_pipeline.shell.parse.resolve import PREFIXES, Invocation, skip
+from assayd_pipeline.shell.parse.script import ParsedScript
+from assayd_pipeline.shell.parse.words import ANY, HOME, MAX_VALUES, Argument, arguments_of, pieces_of
+from assayd_pipeline.shell.rules import curl, programs
+from assayd_pipeline.shell.rules.assignments import check_name
+from assayd_pipeline.shell.rules.paths import PathUse, judge_path
+from assayd_pipeline.shell.rules.tools import AWK, SED, TOOLS, UNKNOWN, Operands, Tool
+
+
+def check_tool(script: ParsedScript, call: Invocation) -> None:
+    """Judge the arguments of a command that is allowed."""
+    written = [one for word in call.arguments for one in arguments_of(word, script.known)]
+    tool = {"awk": AWK, "sed": SED}.get(call.name) or TOOLS.get(call.name, UNKNOWN)
+    refused = script.commands.options.get(call.name, frozenset())
+    for arguments in _alternatives([*call.leading, *written]):
+        parsed = parse(tool.syntax, arguments, refused)
+        if refused:
+            _check_options(script, call.name, parsed, arguments)
+        match call.name:
+            case "awk":
+                programs.check_awk(script, call, parsed)
+            case "sed":
+                programs.check_sed(script, call, parsed)
+            case "curl":
+                curl.check(script, call, arguments)
+            case "find":
+                _check_find(script, arguments)
+            case "jq":
+                _check_absolute(script, arguments, call.name)
+            case prefix if prefix in PREFIXES:
+                _check_prefix(script, call)
+            case _:
+                _check_paths(script, call.name, tool, parsed)
+
+
+def _alternatives(arguments: Sequence[Argument]) -> Iterator[list[ArgumentValue]]:
+    """Return the arguments with their first values, then with their second ones, and so on."""
+    most = min(max((len(one.values) for one in arguments), default=1), MAX_VALUES)
+    for index in range(most):
+        yield [
+            ArgumentValue(value=one.values[min(index, len(one.values) - 1)], node=one.node, loose=one.loose)
+            for one in arguments
+        ]
+
+
+def _check_options(
+    script: ParsedScript, name: str, parsed: Parsed, arguments: Sequence[ArgumentValue]
+) -> None:
+    for option in parsed.given(*script.commands.options[name]):
+        _refuse(script, name, option)
+    values = {id(option.value) for option in parsed.options if option.value is not None}
+    for argument in arguments:
+        if id(argument) in values:
+            continue
+        if argument.value == "--":
+            break
+        if argument.value.startswith("-") and argument.value.lstrip("-").startswith(ANY):
+            message = f"Which option {name} gets here cannot be seen beforehand."
+            script.error(argument.node, "option.dynamic", message, "Write options in plain text.")
+        elif argument.value == ANY and argument.loose:
+            message = f"What {name} gets here may be options: {script.written(argument.node)}."
+            suggestion = 'Quote it: "$name"; or put -- before it.'
+            script.warn(argument.node, "argument.undecided", message, suggestion)
+
+
+def _refuse(script: ParsedScript, name: str, option: ShellOption) -> None:
+    message = f"{name} may not be used with {option.name}."
+    suggestion = _INSTEAD.get(
+        (name, option.name.lstrip("-")[:1].lower()), f"Use {name} without {option.name}."
+    )
+    script.error(option.node, "option.refused", message, suggestion)
+
+
+_INSTEAD = {
+    ("awk", "f"): "Give the program in single quotes: awk '{ … }' file.",
+    ("sed", "f"): "Give the commands in single quotes: sed -e '…' -e '…' file.",
+    ("tail", "f"): "It never ends. Use tail -n.",
+}
+
+
+def _check_paths(script: ParsedScript, name: str, tool: Tool, parsed: Parsed) -> None:
+    for option in parsed.options:
+        if option.value is not None and option.name in tool.writes | tool.reads:
+            use = PathUse.WRITES if option.name in tool.writes else PathUse.READS
+            judge_path(script, option.node, option.value.value, use, f"{name} {option.name}")
+    if name == "date":
+        _check_date(script, parsed)
+    for operand, written in _files(tool, parsed):
+        if operand.value != "-":
+            use = PathUse.WRITES if written else PathUse.READS
+            judge_path(script, operand.node, operand.value, use, name)
+
+
+def _files(tool: Tool, parsed: Parsed) -> Iterator[tuple[ArgumentValue, bool]]:
+    """Return the operands that are paths, and whether each is written."""
+    operands = parsed.operands
+    replaced = bool(parsed.given(*tool.instead))
+    for index, operand in enumerate(operands):
+        match tool.operands:
+            case Operands.TEXT:
+                return
+            case Operands.PATTERN_FIRST if index == 0 and not replaced:
+                continue
+            case Operands.ALL_WRITTEN:
+                yield operand, True
+            case Operands.LAST_WRITTEN:
+                yield operand, index == len(operands) - 1 and not replaced
+            case Operands.SECOND_WRITTEN:
+                yield operand, index == 1
+            case _:
+                yield operand, False
+
+
+def _check_date(script: ParsedScript, parsed: Parsed) -> None:
+    for operand in parsed.operands:
+        if not operand.value.startswith(("+", ANY)):
+            message = f"date with {script.written(operand.node)} sets the clock."
+            suggestion = "Give a format that begins with +, e.g. date +%F; take a date apart with -d."
+            script.error(operand.node, "option.refused", message, suggestion)
+
+
+def _check_find(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> None:
+    """Judge where find begins, what it writes, and tests and actions that the policy refuses."""
+    refused = script.commands.options.get("find", frozenset())
+    for argument in arguments:
+        text = argument.value
+        if text in refused:
+            suggestion = "Leave it out: the directory is thrown away after the run."
+            if text.startswith(("-exec", "-ok")):
+                suggestion = "Use a loop: find … -print0 | while IFS= read -r -d '' file; do …; done, or "
+                suggestion += "find … -print0 | xargs -0 …."
+            elif text.startswith("-f"):
+                suggestion = "Write with > instead: find … > tmp/found."
+            script.error(argument.node, "option.refused", f"find may not be used with {text}.", suggestion)
+    _check_absolute(script, arguments, "find")
+
+
+def _check_absolute(script: ParsedScript, arguments: Sequence[ArgumentValue], name: str) -> None:
+    """Judge the arguments that look like a path to a place outside, whatever else they may mean."""
+    for argument in arguments:
+        if argument.value.startswith(("/", "../", HOME)):
+            judge_path(script, argument.node, argument.value, PathUse.READS, name)
+
+
+def _check_prefix(script: ParsedScript, call: Invocation) -> None:
+    """Judge the variables that env sets; the command that it runs is judged by itself."""
+    prefix = PREFIXES[call.name]
+    for word in call.arguments[: skip(prefix, call.arguments)] if prefix.assignments else ():
+        if "=" in pieces_of(word) and not pieces_of(word).startswith("-"):
+            check_name(script, word, call.name)

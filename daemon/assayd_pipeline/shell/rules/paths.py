@@ -1,0 +1,138 @@
+"""Where a path leads, by its text: into the sandbox directory or out of it; and the rules on redirections.
+
+data/sales.csv          inside
+/sandbox/tmp/x          inside
+/dev/null               a device that may be used
+/etc/passwd             path.outside
+../x                    path.outside
+~/x                     inside: the sandbox directory is the home of a step
+~root/x                 path.outside
+"$unknown"              path.undecided   (a warning, if something is written)
+/dev/tcp/host/80        redirect.network
+ls > /etc/x             path.outside
+ls >& "$fd"             path.undecided   (a warning)
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+from assayd_pipeline.shell.parse.nodes import Node
+from assayd_pipeline.shell.parse.script import ParsedScript
+from assayd_pipeline.shell.parse.words import ANY, HOME, arguments_of, values_of, visible
+
+SANDBOX = "/sandbox"
+"""Where the engine mounts the only writable place, and where steps begin."""
+
+_DESCRIPTOR = re.compile(r"[0-9\x01]*-?")
+_DEVICE = re.compile(r"/dev/(null|stdin|stdout|stderr|fd/[0-9\x01]+)")
+_NETWORK = re.compile(r"/+dev/+(tcp|udp)(/.*)?", re.DOTALL)
+
+
+class Where(StrEnum):
+    """What a path leads to."""
+
+    INSIDE = "inside"
+    """The sandbox directory."""
+    DEVICE = "device"
+    """The null device or an open descriptor."""
+    OUTSIDE = "outside"
+    """Another place of the container."""
+    NETWORK = "network"
+    """A connection, where bash opens it."""
+    UNDECIDED = "undecided"
+    """That is known only when it runs."""
+
+
+class PathUse(StrEnum):
+    """What is done with a path."""
+
+    READS = "reads"
+    """It is read."""
+    WRITES = "writes to"
+    """Something is written there."""
+    ENTERS = "changes to"
+    """It becomes the current directory."""
+
+
+def where(path: str) -> Where:
+    """Return where a value, as `words` gives it, leads when it is used as a path."""
+    if path.startswith(HOME):
+        rest = path[len(HOME) :]
+        return Where.INSIDE if rest[:1] in {"", "/"} and not climbs(rest) else Where.OUTSIDE
+    if path.startswith(ANY):
+        return Where.UNDECIDED
+    if _DEVICE.fullmatch(path):
+        return Where.DEVICE
+    if _NETWORK.fullmatch(path):
+        return Where.NETWORK
+    if path.startswith("/"):
+        inside = path == SANDBOX or path.startswith(SANDBOX + "/")
+        return Where.INSIDE if inside and not climbs(path[len(SANDBOX) :]) else Where.OUTSIDE
+    return Where.INSIDE if not climbs(path) else Where.OUTSIDE
+
+
+def climbs(path: str) -> int:
+    """Return how many folders above its beginning a path leads at most."""
+    depth = lowest = 0
+    for part in path.split("/"):
+        if part == "..":
+            depth -= 1
+            lowest = min(lowest, depth)
+        elif part not in {"", "."}:
+            depth += 1
+    return -lowest
+
+
+def _enters_folders(script: ParsedScript) -> bool:
+    """Return whether a script changes to folders below: what ``..`` is depends on where it is then."""
+    entered = (call.arguments[0] for call in script.calls if call.name in {"cd", "pushd"} and call.arguments)
+    return any(
+        where(value) is not Where.OUTSIDE for word in entered for value in values_of(word, script.known)
+    )
+
+
+def judge_path(script: ParsedScript, node: Node, path: str, use: PathUse, what: str) -> None:
+    """Leave a finding for a path that does not stay inside.
+
+    Args:
+        script: the script.
+        node: where to point.
+        path: the value.
+        use: what is done with it.
+        what: who does it, e.g. ``cat`` or ``>``.
+    """
+    place = where(path)
+    if place is Where.NETWORK:
+        message = f"{what} uses {visible(path)}, a network connection."
+        script.error(node, "redirect.network", message, "Do without the network; read from files in data/.")
+    elif place is Where.OUTSIDE and not path.startswith(("/", HOME)) and _enters_folders(script):
+        message = f"Whether {what} stays inside depends on the folder that cd left it in: {visible(path)}."
+        suggestion = "Stay in the sandbox directory and write data/…, or use ( cd data && … )."
+        script.warn(node, "path.undecided", message, suggestion)
+    elif place is Where.OUTSIDE:
+        message = f"{what} {use} {visible(path)}, which is outside the sandbox directory."
+        script.error(node, "path.outside", message, _advice(path))
+    elif place is Where.UNDECIDED and use is not PathUse.READS:
+        message = f"Where {what} leads cannot be seen beforehand: {visible(path)}."
+        suggestion = 'Begin the path with a folder in plain text, e.g. "tmp/$name".'
+        script.warn(node, "path.undecided", message, suggestion)
+
+
+def _advice(path: str) -> str:
+    if path.startswith("/tmp"):  # noqa: S108 - a word of the script
+        return "Use the folder tmp/ of the sandbox directory: write tmp/… instead of /tmp/…."
+    return "Use paths below the sandbox directory, without a leading slash: data/, tmp/, logs/."
+
+
+def check_redirection(script: ParsedScript, node: Node) -> None:
+    """Judge the target of a redirection; here-documents and here-strings have none."""
+    operator, word = node.text("Op"), node.node("Word")
+    if word is None or operator in {"<<", "<<-", "<<<"}:
+        return
+    use = PathUse.READS if operator in {"<", "<&"} else PathUse.WRITES
+    for target in arguments_of(word, script.known):
+        for value in target.values:
+            if operator not in {">&", "<&"} or not _DESCRIPTOR.fullmatch(value):
+                judge_path(script, word, value, use, operator)

@@ -1,0 +1,336 @@
+"""Examines the SQL of one step: can it be read, and may it do what it says.
+
+SELCT * FROM t                       sql.syntax      (near "SELCT")          edit: SELECT * FROM t
+CREATE TABLE … (a INT,)              sql.syntax      (near ")")              edit: … (a INT)
+DROP TABLE sales                     sql.drop
+PRAGMA journal_mode = WAL            sql.pragma
+CREATE TRIGGER x AFTER INSERT ON …   sql.trigger
+SELECT * FROM t WHERE id = ?         sql.parameter
+CREATE TABLE … UNIQUE ON CONFLICT REPLACE    sql.replace
+SELECT '; DROP TABLE t' -- DROP      nothing: strings and comments are no statements
+BEGIN; …; COMMIT                     nothing
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import chain, islice, pairwise
+
+from assayd.did_you_mean import close_names
+from assayd.findings.source_text import snippet
+from assayd.model.finding import Edit, Finding
+from assayd.model.policy import RuleLevel, SqlPolicy
+from assayd.model.text_limits import FINDINGS
+from assayd_pipeline.sql import rules, tree
+from assayd_pipeline.sql.judge import judge_tree
+from assayd_pipeline.sql.levels import leveled
+from assayd_pipeline.sql.mending import is_slip, mended, respelled_word, stray, written_for
+from assayd_pipeline.sql.open_ends import closed, quoted, spanning, unclosed
+from assayd_pipeline.sql.read import SqlText, read_sql
+from assayd_pipeline.sql.shell import shell_commands, shell_functions
+from assayd_pipeline.sql.statements import SqlStatement
+from assayd_pipeline.sql.tokens import SqlToken, SqlTokenKind
+
+_ALLOWED = tree.VERBS | rules.CONTROL | {"ALTER", "PRAGMA"}
+_KNOWN = _ALLOWED | rules.REFUSED.keys() | rules.UNSUITABLE
+_SPLIT = "Split the step, or read rows from a CSV file."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """What was found: `syntax` keeps the text from being read, `rules` is what it may not do."""
+
+    syntax: tuple[Finding, ...] = ()
+    rules: tuple[Finding, ...] = ()
+
+
+@lru_cache(maxsize=256)
+def examine(content: str, policy: SqlPolicy) -> Examined:
+    """Examine a step's SQL; two stages ask for the same texts."""
+    text = read_sql(content)
+    examined = _examined(text, policy)
+    if len(examined.syntax) != 1 or examined.syntax[0].rule != "sql.syntax" or examined.syntax[0].edit:
+        return examined
+    [found] = examined.syntax
+    return replace(examined, syntax=(_mended(text, found, policy),))
+
+
+def _mended(text: SqlText, found: Finding, policy: SqlPolicy) -> Finding:
+    """Add the edit to what keeps a text from being read, and say what is meant where that is sure."""
+
+    def reads(other: str) -> bool:
+        return not _examined(read_sql(other), policy).syntax
+
+    statement = next((s for s in text.statements if _holds(s, text, found)), None)
+    opened = unclosed(statement) if statement is not None else None
+    if text.broken is not None and (quote := text.content[text.broken.place]) in "'\"":
+        edit = quoted(text.content, quote, reads) or mended(text.content, statement, reads)
+        return _at_the_edit(text, found, edit) if edit else _at_first_text(text, found, quote)
+    if statement is not None and opened is not None:
+        edit = closed(text.content, statement, reads)
+        line, column = text.place(opened.start)
+        said = f"Close the '(' that is opened on line {line}, column {column}."
+        if edit is not None:
+            return _at_the_edit(text, replace(found, suggestion=said), edit)
+        found = replace(found, suggestion=said, line=line, column=column, snippet=snippet(text.content, line))
+    edit = mended(text.content, statement, reads)
+    word = respelled_word(text.content, edit) if edit is not None else None
+    return replace(found, edit=edit, suggestion=f"Did you mean {word}?" if word else found.suggestion)
+
+
+def _at_the_edit(text: SqlText, found: Finding, edit: Edit) -> Finding:
+    """Move a finding to the line where a sign was left out, which may be long before SQLite gives up."""
+    shown = snippet(text.content, edit.start_line)
+    column = len(text.content.split("\n")[edit.start_line - 1]) + 1
+    return replace(found, line=edit.start_line, column=column, snippet=shown, edit=edit)
+
+
+def _at_first_text(text: SqlText, found: Finding, quote: str) -> Finding:
+    """Move a finding to the first text that goes over to the next line, where a quote may be missing."""
+    ends = spanning(text.content, quote)
+    line, column = text.place(ends[0]) if ends else (found.line, found.column)
+    if line is None or line == found.line:
+        return found
+    said = f"Close every quote: the first {quote} without its second is on line {line}."
+    return replace(found, line=line, column=column, snippet=snippet(text.content, line), suggestion=said)
+
+
+def _holds(statement: SqlStatement, text: SqlText, finding: Finding) -> bool:
+    """Return whether a finding is in a statement."""
+    if finding.line is None or finding.column is None:
+        return False
+    lines = text.content.split("\n", finding.line)[: finding.line - 1]
+    at = sum(map(len, lines)) + len(lines) + finding.column - 1
+    return any(token.start == at for token in statement.tokens)
+
+
+def _examined(text: SqlText, policy: SqlPolicy) -> Examined:
+    if unfit := _unfit(text, policy):
+        return Examined(syntax=leveled([unfit], policy))
+    if commands := tuple(islice(shell_commands(text), FINDINGS)):
+        return Examined(syntax=commands)
+    syntax: list[Finding] = []
+    found: list[Finding] = []
+    for statement in text.statements:
+        try:
+            said = chain(shell_functions(text, statement), _judge(text, statement, policy))
+            found.extend(islice(said, max(FINDINGS - len(found), 1)))
+        except tree.NotUnderstood as problem:
+            (syntax if problem.syntax else found).append(_not_understood(text, statement, problem))
+    return Examined(syntax=tuple(syntax[:FINDINGS]), rules=leveled(found[:FINDINGS], policy))
+
+
+def _unfit(text: SqlText, policy: SqlPolicy) -> Finding | None:
+    """Return what keeps the text as a whole from being read."""
+    size = len(text.content.encode())
+    if size > policy.max_bytes:
+        message = f"The step has {size} bytes of SQL; {policy.max_bytes} are allowed."
+        return text.finding("sql.too_large", message, at=0, suggestion=_SPLIT)
+    if text.broken is not None:
+        message = f"unrecognized token: {text.broken}"
+        suggestion = "Close every quote, and write nothing but SQL."
+        return text.finding("sql.syntax", message, at=text.broken.place, suggestion=suggestion)
+    if not text.statements:
+        suggestion = "Write a statement, or leave the step out."
+        return text.finding("sql.empty", "The step has no statement.", at=0, suggestion=suggestion)
+    if len(text.statements) > policy.max_statements:
+        message = f"The step has {len(text.statements)} statements; {policy.max_statements} are allowed."
+        return text.finding("sql.too_large", message, at=0, suggestion=_SPLIT)
+    if (count := tree.count_tokens(text.statements)) > tree.MAX_TOKENS:
+        message = f"The step has {count} words and signs of SQL; {tree.MAX_TOKENS} are allowed."
+        return text.finding("sql.too_large", message, at=0, suggestion=_SPLIT)
+    return None
+
+
+def _not_understood(text: SqlText, statement: SqlStatement, problem: tree.NotUnderstood) -> Finding:
+    rule = "sql.syntax" if problem.syntax else "sql.not_understood"
+    message = f"Statement {statement.number}: {problem}."
+    suggestion = "Correct it, or write it more plainly: a statement that cannot be read is not run."
+    finding = text.finding(rule, message, at=problem.at.start, suggestion=problem.suggestion or suggestion)
+    if problem.instead is None:
+        return finding
+    token, new = problem.instead
+    return replace(finding, edit=written_for(text.content, token, new))
+
+
+def _judge(text: SqlText, statement: SqlStatement, policy: SqlPolicy) -> Iterator[Finding]:
+    """Judge one statement, by its words first; what they allow, by its tree. Raises: NotUnderstood."""
+    if explained := statement.after("EXPLAIN", "QUERY", "PLAN") or statement.after("EXPLAIN"):
+        place = statement.tokens.index(explained)
+        statement = replace(statement, tokens=statement.tokens[place:])
+    if statement.verb not in _KNOWN:
+        raise _unknown(statement)
+    if (found := stray(statement)) is not None or (found := _misspelt_object(statement)) is not None:
+        raise found
+    if statement.verb in tree.VERBS:
+        said = _judge_words(text, statement, policy)
+        yield from said or (
+            () if _has_no_tree(statement) else judge_tree(text, statement, tree.parse(statement))
+        )
+    else:
+        yield from _judge_words(text, statement, policy)
+
+
+def _has_no_tree(statement: SqlStatement) -> bool:
+    """Return whether a statement is judged by its words alone: what it makes is not plain tables."""
+    return statement.is_trigger or statement.after("CREATE", "VIRTUAL") is not None
+
+
+def _judge_words(text: SqlText, statement: SqlStatement, policy: SqlPolicy) -> Sequence[Finding]:
+    """Return what is wrong with a statement by its words alone, the first thing only."""
+    complaints = (
+        each for each in _complaints(statement, policy) if policy.level(each[0]) is not RuleLevel.OFF
+    )
+    return [
+        text.finding(rule, message, at=at, suggestion=suggestion)
+        for rule, message, at, suggestion in islice(complaints, 1)
+    ]
+
+
+def _complaints(statement: SqlStatement, policy: SqlPolicy) -> Iterator[tuple[str, str, int, str]]:
+    """Return rule, message, place, suggestion."""
+    start, verb = statement.tokens[0].start, statement.verb
+    yield from _complaints_of_calls(statement)
+    if verb in rules.REFUSED:
+        rule, message, suggestion = rules.REFUSED[verb]
+        yield rule, f"{message}.", start, suggestion
+    elif verb in rules.UNSUITABLE:
+        suggestion = f"Leave it out; a step may have {', '.join(sorted(_ALLOWED))}."
+        yield "sql.statement", f"{verb} has no place in a step.", start, suggestion
+    elif statement.is_trigger:
+        yield "sql.trigger", "CREATE TRIGGER is not allowed.", start, "Do in a step what it would do."
+    elif statement.after("CREATE", "VIRTUAL") is not None:
+        yield from _complaints_of_virtual(statement, start, policy)
+    elif verb == "CREATE" and (replacing := _replaced(statement)) is not None:
+        rule, message, _ = rules.REFUSED["REPLACE"]
+        yield rule, f"ON CONFLICT {message}.", replacing.start, "Write ON CONFLICT IGNORE, or leave it out."
+    elif verb == "ALTER":
+        yield from _complaints_of_alter(statement)
+    else:
+        yield from _complaints_of_values(statement, policy)
+
+
+def _complaints_of_values(statement: SqlStatement, policy: SqlPolicy) -> Iterator[tuple[str, str, int, str]]:
+    """Judge PRAGMAs and places for values."""
+    start = statement.tokens[0].start
+    if statement.verb == "PRAGMA" and (name := _refused_pragma(statement, policy)) is not None:
+        hint = "Foreign keys are enforced. " if name == "foreign_keys" else ""
+        suggestion = f"{hint}Leave it out; allowed are {', '.join(sorted(rules.READ_PRAGMAS))}."
+        rule = "sql.pragma_outside" if policy.admits("sql.pragma") else "sql.pragma"
+        yield rule, f"PRAGMA {name[:40]} is not allowed here.", start, suggestion
+    for token in statement.tokens:
+        if token.kind is SqlTokenKind.PARAMETER:
+            message = f"{token.text[:40]} stands for a value, and none is given."
+            yield "sql.parameter", message, token.start, "Write the value itself."
+
+
+_MADE_OR_CHANGED = {
+    "ALTER": ("TABLE",),
+    "CREATE": ("TABLE", "INDEX", "VIEW", "TRIGGER", "UNIQUE", "TEMP", "TEMPORARY", "VIRTUAL"),
+    "DROP": ("TABLE", "INDEX", "VIEW", "TRIGGER"),
+}
+
+
+def _misspelt_object(statement: SqlStatement) -> tree.NotUnderstood | None:
+    """Return the problem of ``ALTER TALBE``: a second word that is none of those that may follow."""
+    words = _MADE_OR_CHANGED.get(statement.verb)
+    if words is None or len(statement.tokens) < 2 or statement.tokens[1].says(*words, "OR"):
+        return None
+    second = statement.tokens[1]
+    near = [word for word in words if is_slip(second.text.upper(), word)]
+    if not near or not second.text.isascii():
+        return None
+    message = f'near "{second.text[:40]}": syntax error'
+    new = near[0] if second.text.isupper() else near[0].lower()
+    suggestion = f"Did you mean {near[0]}?"
+    return tree.NotUnderstood(message, at=second, syntax=True, suggestion=suggestion, instead=(second, new))
+
+
+def _unknown(statement: SqlStatement) -> tree.NotUnderstood:
+    """Return the problem of a first word that SQLite does not know."""
+    first = statement.tokens[0]
+    near = close_names(statement.verb, _ALLOWED)
+    suggestion = f"Did you mean {near[0]}?" if near else "Begin with a statement of SQLite, such as SELECT."
+    return tree.NotUnderstood(
+        f'near "{first.text[:40]}": syntax error', at=first, syntax=True, suggestion=suggestion
+    )
+
+
+def _complaints_of_alter(statement: SqlStatement) -> Iterator[tuple[str, str, int, str]]:
+    """Judge by words what has no tree."""
+    if not _adds(statement):
+        start = statement.tokens[0].start
+        yield "sql.alter", "ALTER TABLE may only add columns.", start, "Write ALTER TABLE … ADD COLUMN …"
+
+
+def _complaints_of_calls(statement: SqlStatement) -> Iterator[tuple[str, str, int, str]]:
+    """Judge the functions in what has no tree."""
+    called = _calls(statement) if statement.verb == "ALTER" or _has_no_tree(statement) else None
+    if called is not None:
+        message = f"{called.text[:40]}() reaches outside the database."
+        yield "sql.function", message, called.start, "Do without it."
+
+
+def _complaints_of_virtual(
+    statement: SqlStatement, start: int, policy: SqlPolicy
+) -> Iterator[tuple[str, str, int, str]]:
+    """Judge a virtual table by its module."""
+    using = (later for token, later in pairwise(statement.tokens) if token.says("USING"))
+    module = next(using, None)
+    named = module.text.strip('"`[]').lower() if module is not None else ""
+    suggestion = "Use a plain table, and LIKE or GLOB to search in it."
+    if named in rules.SEARCH_MODULES:
+        yield "sql.virtual_table", "CREATE VIRTUAL TABLE is not allowed.", start, suggestion
+    elif policy.admits("sql.virtual_table"):
+        known = ", ".join(sorted(rules.SEARCH_MODULES))
+        message = (
+            f"A virtual table of {named[:40] or 'no module'} reaches outside the database, or is not known."
+        )
+        yield "sql.function", message, start, f"Use one of {known}."
+    else:
+        yield "sql.virtual_table", "CREATE VIRTUAL TABLE is not allowed.", start, suggestion
+
+
+def _calls(statement: SqlStatement) -> SqlToken | None:
+    """Return the name of a function that reaches outside."""
+    names = (token for token in statement.tokens if token.kind in {SqlTokenKind.WORD, SqlTokenKind.NAME})
+    return next((token for token in names if token.text.strip('"`[]').lower() in rules.REACHING_OUT), None)
+
+
+def _replaced(statement: SqlStatement) -> SqlToken | None:
+    """Return the REPLACE of ``ON CONFLICT REPLACE`` in a table's definition."""
+    tokens = statement.tokens
+    found = (
+        last
+        for on, conflict, last in zip(tokens, tokens[1:], tokens[2:], strict=False)
+        if on.says("ON") and conflict.says("CONFLICT") and last.says("REPLACE")
+    )
+    return next(found, None)
+
+
+def _adds(statement: SqlStatement) -> bool:
+    """Return whether it is ``ALTER TABLE [schema.]name ADD …``."""
+    tokens = statement.tokens
+    place = 5 if len(tokens) > 3 and tokens[3].says(".") else 3
+    return len(tokens) > place and tokens[place].says("ADD")
+
+
+def _refused_pragma(statement: SqlStatement, policy: SqlPolicy) -> str | None:
+    """Return the name of a refused PRAGMA: ``PRAGMA [schema.]name [(argument)]``, without ``=``."""
+    tokens = statement.tokens
+    place = 3 if len(tokens) > 2 and tokens[2].says(".") else 1
+    name = tokens[place].text.strip("\"'`[]").lower() if len(tokens) > place else ""
+    sets = any(token.says("=") for token in tokens)
+    if name == "foreign_keys" and (len(tokens) == place + 1 or _says_on(tokens[place + 1 :])):
+        return None
+    if policy.admits("sql.pragma") and name in rules.SESSION_PRAGMAS:
+        return None
+    return name if sets or name not in rules.READ_PRAGMAS else None
+
+
+def _says_on(tokens: Sequence[SqlToken]) -> bool:
+    """Return whether it is ``= ON`` or ``(1)``: what foreign_keys is anyway."""
+    words = [token.text.strip("\"'").upper() for token in tokens if not token.says("=", "(", ")")]
+    return len(words) == 1 and words[0] in {"1", "ON", "TRUE", "YES"}

@@ -1,0 +1,110 @@
+"""Judges one statement by its syntax tree.
+
+UPDATE sales SET amount = 0                     sql.update_without_where
+DELETE FROM sales -- WHERE id = 1               sql.delete_without_where   (a comment is no condition)
+WITH x AS (…) DELETE FROM sales                 sql.delete_without_where   (its own level has none)
+DELETE FROM sales WHERE 1 = 1                   sql.where_constant         (a warning)
+CREATE TABLE sales (id)                         sql.if_not_exists          (with the edit that adds it)
+INSERT OR REPLACE INTO sales …                  sql.replace
+SELECT load_extension('x')                      sql.function
+DELETE FROM a WHERE id IN (SELECT id FROM b)    nothing
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from assayd.findings.source_text import line_at
+from assayd.model.finding import Edit, Finding, Severity
+from assayd_pipeline.sql.read import SqlText
+from assayd_pipeline.sql.rules import MADE, REACHING_OUT, REFUSED
+from assayd_pipeline.sql.shell import instead_of
+from assayd_pipeline.sql.statements import SqlStatement
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+
+def judge_tree(text: SqlText, statement: SqlStatement, root: exp.Expr) -> Iterator[Finding]:
+    """Return what the statement may not do."""
+    from sqlglot import exp
+
+    start = statement.tokens[0].start
+    for node in root.walk():
+        if isinstance(node, exp.Update | exp.Delete):
+            yield from _judge_condition(text, start, node)
+        elif isinstance(node, exp.Anonymous) and node.name.lower() in REACHING_OUT:
+            message = f"{node.name}() reaches outside the database."
+            yield text.finding("sql.function", message, at=start, suggestion=instead_of(node.name))
+    if isinstance(root, exp.Create):
+        yield from _judge_create(text, statement, root)
+    if _replaces(statement, root):
+        rule, message, suggestion = REFUSED["REPLACE"]
+        yield text.finding(rule, f"OR {message}.", at=start, suggestion=suggestion)
+
+
+def _judge_condition(text: SqlText, start: int, node: exp.Update | exp.Delete) -> Iterator[Finding]:
+    verb, where = type(node).__name__.upper(), node.args.get("where")
+    if where is None:
+        yield text.finding(
+            f"sql.{verb.lower()}_without_where",
+            f"{verb} without WHERE changes every row.",
+            at=start,
+            suggestion=f"Say which rows: {verb} … WHERE …",
+        )
+    elif _is_constant(where.this):
+        yield text.finding(
+            "sql.where_constant",
+            f"The WHERE of this {verb} is the same for every row.",
+            at=start,
+            suggestion="Name the rows by a column.",
+            severity=Severity.WARNING,
+        )
+
+
+def _is_constant(condition: exp.Expr) -> bool:
+    """Return whether a condition cannot tell rows apart: no column in it, or one compared with itself."""
+    from sqlglot import exp
+
+    match condition:
+        case exp.Paren():
+            return _is_constant(condition.this)
+        case exp.Or():
+            return _is_constant(condition.left) or _is_constant(condition.right)
+        case exp.And():
+            return _is_constant(condition.left) and _is_constant(condition.right)
+        case exp.EQ() | exp.GTE() | exp.LTE() | exp.Is() if condition.left == condition.right:
+            return True
+    return condition.find(exp.Column, exp.Query) is None
+
+
+def _judge_create(text: SqlText, statement: SqlStatement, root: exp.Create) -> Iterator[Finding]:
+    kind = (root.kind or "").upper()
+    place = next((token for token in statement.tokens if token.says(*MADE)), statement.tokens[0])
+    if kind not in MADE:
+        suggestion = f"A step may create {', '.join(MADE)}."
+        yield text.finding(
+            "sql.statement", f"CREATE {kind} is not allowed.", at=place.start, suggestion=suggestion
+        )
+    elif not root.args.get("exists"):
+        yield text.finding(
+            "sql.if_not_exists",
+            f"CREATE {kind} must say IF NOT EXISTS.",
+            at=statement.tokens[0].start,
+            suggestion=f"Write CREATE {kind} IF NOT EXISTS …",
+            edit=_insertion(text, place.end, " IF NOT EXISTS"),
+        )
+
+
+def _insertion(text: SqlText, offset: int, added: str) -> Edit:
+    line, column = text.place(offset)
+    old = line_at(text.content, line) or ""
+    return Edit(start_line=line, end_line=line, replacement=old[: column - 1] + added + old[column - 1 :])
+
+
+def _replaces(statement: SqlStatement, root: exp.Expr) -> bool:
+    """Return whether a conflict is answered by deleting: ``INSERT OR REPLACE``, ``UPDATE OR REPLACE``."""
+    update = statement.after("UPDATE", "OR")
+    alternative = str(root.args.get("alternative") or "")
+    return alternative.upper() == "REPLACE" or (update is not None and update.says("REPLACE"))

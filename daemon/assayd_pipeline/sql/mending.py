@@ -1,0 +1,102 @@
+"""Computes the edit for SQL that cannot be read, where one small change makes it readable.
+
+    SELECT a, b, FROM t                       sql.syntax    edit: SELECT a, b FROM t
+    CREATE TABLE … (a INT, b INT,)            sql.syntax    edit: … (a INT, b INT)
+    INTEGER PRIMARY KEY AUTO_INCREMENT        sql.syntax    edit: … AUTOINCREMENT
+    GRUOP BY region                           sql.syntax    edit: GROUP BY region
+    ```sql … ```                              sql.syntax    edit: …
+
+A keyword is spelled anew only when it is one letter off, or two letters have changed places, and no other
+word of the statement could be meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from assayd.model.finding import Edit
+from assayd.static.python.safe_fixes import edit_between, inside_fences
+from assayd_pipeline.sql.statements import SqlStatement
+from assayd_pipeline.sql.tokens import SqlToken, SqlTokenKind
+from assayd_pipeline.sql.tree import NotUnderstood
+
+_KEYWORDS = frozenset(
+    {
+        "BETWEEN", "CASE", "COLUMN", "CREATE", "DELETE", "DISTINCT", "EXISTS", "FROM", "GROUP", "HAVING",
+        "INDEX", "INNER", "INSERT", "INTO", "JOIN", "LEFT", "LIMIT", "NULL", "ORDER", "PRIMARY", "SELECT",
+        "TABLE", "UNION", "UNIQUE", "UPDATE", "VALUES", "WHERE", "WITH",
+    }
+)  # fmt: skip
+_MOST_TRIED = 8
+
+Reads = Callable[[str], bool]
+"""Returns whether a whole text can be read."""
+
+
+def mended(content: str, statement: SqlStatement | None, reads: Reads) -> Edit | None:
+    """Return the edit for a text of which a statement cannot be read; None when more than one would do."""
+    inside = inside_fences(content)
+    if inside is not None:
+        return edit_between(content, inside) if reads(inside) else None
+    if statement is None:
+        return None
+    tried = list(islice(_respelled(content, statement), _MOST_TRIED + 1))
+    good = [text for text in tried[:_MOST_TRIED] if reads(text)]
+    return edit_between(content, good[0]) if len(good) == 1 and len(tried) <= _MOST_TRIED else None
+
+
+def respelled_word(content: str, edit: Edit) -> str | None:
+    """Return the keyword that an edit of one line spells anew; None when it does something else."""
+    if edit.start_line != edit.end_line:
+        return None
+    before = content.split("\n")[edit.start_line - 1].split()
+    after = edit.replacement.split()
+    changed = [
+        new for old, new in zip(before, after, strict=False) if old != new and len(before) == len(after)
+    ]
+    word = changed[0].strip("(),;").upper() if len(changed) == 1 else ""
+    return word if word in _KEYWORDS else None
+
+
+def stray(statement: SqlStatement) -> NotUnderstood | None:
+    """Find what SQLite never reads, and sqlglot does: a comma before the end, another database's word."""
+    for before, token, after in zip(
+        statement.tokens, statement.tokens[1:], (*statement.tokens[2:], None), strict=False
+    ):
+        if token.says(",") and after is not None and after.says(")", "FROM"):
+            return _near(after, "Take the comma before it out.", (token, ""))
+        if before.says("KEY") and token.says("AUTO_INCREMENT"):
+            return _near(token, "Write AUTOINCREMENT.", (token, "AUTOINCREMENT"))
+    return None
+
+
+def _near(token: SqlToken, suggestion: str, instead: tuple[SqlToken, str]) -> NotUnderstood:
+    message = f'near "{token.text}": syntax error'
+    return NotUnderstood(message, at=token, syntax=True, suggestion=suggestion, instead=instead)
+
+
+def written_for(content: str, token: SqlToken, new: str) -> Edit | None:
+    """Return the edit that writes something else for a token."""
+    return edit_between(content, content[: token.start] + new + content[token.end :])
+
+
+def _respelled(content: str, statement: SqlStatement) -> Iterator[str]:
+    for token in statement.tokens:
+        word = token.text.upper()
+        if token.kind is SqlTokenKind.WORD and word not in _KEYWORDS and word.isascii():
+            for keyword in sorted(_KEYWORDS):
+                if is_slip(word, keyword):
+                    new = keyword if token.text.isupper() else keyword.lower()
+                    yield content[: token.start] + new + content[token.end :]
+
+
+def is_slip(word: str, keyword: str) -> bool:
+    """Return whether a word is a keyword with one letter more, less or other, or two that changed places."""
+    if abs(len(word) - len(keyword)) > 1 or word[0] != keyword[0]:
+        return False
+    head = next((n for n, (a, b) in enumerate(zip(word, keyword, strict=False)) if a != b), len(word))
+    rest, meant = word[head:], keyword[head:]
+    if len(word) == len(keyword):
+        return rest[1:] == meant[1:] or (rest[:2] == meant[1::-1] and rest[2:] == meant[2:])
+    return rest[1:] == meant if len(word) > len(keyword) else rest == meant[1:]

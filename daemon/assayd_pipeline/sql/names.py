@@ -1,0 +1,45 @@
+"""Finds which name was meant where SQLite knows none of that name.
+
+no such column: amuont              Did you mean amount?
+no such function: median            belongs to the sqlite3 shell
+no such table: generate_series      belongs to the sqlite3 shell
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from assayd.did_you_mean import close_names
+from assayd.model.text_limits import shorten
+from assayd_pipeline.sql.rules import SHELL_FUNCTIONS
+
+_MISSING = re.compile(r"no such (column|table|function): (?:[^\s.]+\.)*([^\s.]+)|has no column named (\S+)")
+_SHOWN = 20
+
+
+def advice_on_names(message: str, names: Mapping[str, Sequence[str]]) -> str | None:
+    """Return what to do about a name that SQLite does not know; None where nothing better is known.
+
+    Args:
+        message: SQLite's.
+        names: the tables that there are, each with its columns.
+    """
+    found = _MISSING.search(message)
+    if found is None:
+        return None
+    kind, name = found[1] or "column", (found[2] or found[3]).strip('"`[]')
+    if name.lower() in SHELL_FUNCTIONS:
+        return f"{name} belongs to the sqlite3 shell. Write instead: {SHELL_FUNCTIONS[name.lower()]}."
+    if kind == "function" or not names:
+        return None
+    known = (
+        list(names) if kind == "table" else list(dict.fromkeys(c for each in names.values() for c in each))
+    )
+    folded = {each.lower(): each for each in known}
+    near = close_names(name.lower(), folded)
+    meant = f"Did you mean {folded[near[0]]}? " if near else ""
+    if kind == "table":
+        return shorten(f"{meant}The tables are: {', '.join(known[:_SHOWN])}.")
+    tables = "; ".join(f"{table} ({', '.join(columns)})" for table, columns in names.items())
+    return shorten(f"{meant}The columns are: {tables}.")

@@ -1,0 +1,89 @@
+"""Finds where a quote or a bracket of SQL was left out at the end of a line.
+
+    SELECT count(*                    sql.syntax      edit: SELECT count(*)
+    FROM t
+    SELECT * FROM t WHERE a = 'x      sql.syntax      edit: … WHERE a = 'x'
+    ORDER BY b
+
+SQLite complains where it gives up, which may be many lines later. The end of every line is tried; where one
+alone makes the text readable, that is the place.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+
+from assayd.findings.source_text import line_of
+from assayd.model.finding import Edit
+from assayd_pipeline.sql.statements import SqlStatement
+from assayd_pipeline.sql.tokens import SqlToken
+
+Reads = Callable[[str], bool]
+"""Tells whether a whole text can be read."""
+_MOST_TRIED = 12
+
+
+def closed(content: str, statement: SqlStatement, reads: Reads) -> Edit | None:
+    """Return the edit that closes a bracket at the end of a line; None unless exactly one line would do."""
+    opened = unclosed(statement)
+    if opened is None:
+        return None
+    tokens = [token for token in statement.tokens if token.start > opened.start]
+    ends = [place for place, sign in enumerate(content) if sign == "\n"]
+    last = {bisect_left(ends, token.start): token for token in tokens if not token.says(",", ";")}
+    places = list(last.values())[:_MOST_TRIED]
+    return _only([(content, token.end, ")") for token in places], reads)
+
+
+def unclosed(statement: SqlStatement) -> SqlToken | None:
+    """Return the innermost bracket that is open at the end of a statement; None when all are closed."""
+    open_: list[SqlToken] = []
+    for token in statement.tokens:
+        if token.says("("):
+            open_.append(token)
+        elif token.says(")"):
+            if not open_:
+                return None
+            open_.pop()
+    return open_[-1] if open_ else None
+
+
+def quoted(content: str, quote: str, reads: Reads) -> Edit | None:
+    """Return the edit that closes a text at the end of its line."""
+    places = [(content, place, quote) for place in spanning(content, quote)[:_MOST_TRIED]]
+    return _only(places, reads) if "\n" in content.rstrip() else None
+
+
+def spanning(content: str, quote: str) -> Sequence[int]:
+    """Return the ends of the lines on which a text begins that goes over to the next."""
+    return tuple(_spanning(content, quote))
+
+
+def _spanning(content: str, quote: str) -> Iterator[int]:
+    inside, start = False, 0
+    for line in content.split("\n"):
+        code = line if inside else line.partition("--")[0]
+        if code.count(quote) % 2:
+            inside = not inside
+            if inside:
+                yield start + len(line.rstrip().rstrip(",;"))
+        start += len(line) + 1
+
+
+def _only(places: Sequence[tuple[str, int, str]], reads: Reads) -> Edit | None:
+    """Return the edit of the only place where a sign makes the text readable."""
+    good = []
+    for content, place, sign in places:
+        changed = content[:place] + sign + content[place:]
+        if reads(changed):
+            good.append((content, place, changed))
+    if len(good) != 1:
+        return None
+    [(content, place, changed)] = good
+    line = line_of(content, place)
+    lines = changed.split("\n")
+    if sign == ")" and content[place:].startswith("\n\n") and not lines[line].strip():
+        # An empty line is left where it stood alone.
+        return Edit(start_line=line + 1, end_line=line + 1, replacement=sign)
+    return Edit(start_line=line, end_line=line, replacement=changed.split("\n")[line - 1])

@@ -1,0 +1,67 @@
+"""Recognizes what belongs to the sqlite3 shell, and what to write instead.
+
+.mode csv                               sql.shell
+.import data/x.csv t                    sql.shell
+SELECT value FROM generate_series(1)    sql.shell
+SELECT median(x) FROM t                 sql.shell
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from assayd.model.finding import Finding
+from assayd_pipeline.sql.read import SqlText
+from assayd_pipeline.sql.rules import REACHING_OUT, SHELL_COMMANDS, SHELL_FUNCTIONS
+from assayd_pipeline.sql.statements import SqlStatement
+from assayd_pipeline.sql.tokens import SqlToken, SqlTokenKind
+
+_COMMAND = re.compile(r"\.([a-z]+)\b")
+_LEAVE = "Leave it out: rows are printed with a line of names, and tabs between the cells."
+
+
+def shell_commands(text: SqlText) -> Iterator[Finding]:
+    """Return the lines that only the sqlite3 shell reads: a dot where a statement may begin.
+
+    That is where nothing but comments and commands of the shell stands since the last semicolon.
+    """
+    begins, offset = True, 0
+    for line in text.content.split("\n"):
+        if begins and (found := _COMMAND.match(line)):
+            name = found[1][:20]
+            message = f".{name} is a command of the sqlite3 shell, not SQL."
+            yield text.finding("sql.shell", message, at=offset, suggestion=SHELL_COMMANDS.get(name, _LEAVE))
+        offset += len(line) + 1
+        told = line.strip()
+        if told and not told.startswith(("--", ".", "*", "/*")):
+            begins = told.endswith((";", "*/"))
+
+
+def shell_functions(text: SqlText, statement: SqlStatement) -> Iterator[Finding]:
+    """Return the calls of functions that only the sqlite3 shell has."""
+    for place, (token, following) in enumerate(pairwise(statement.tokens)):
+        name = token.text.lower()
+        if name == "decimal" and _is_type(statement.tokens[place + 1 : place + 5]):
+            continue
+        if (
+            token.kind is SqlTokenKind.WORD
+            and following.says("(")
+            and name in SHELL_FUNCTIONS.keys() - REACHING_OUT
+        ):
+            message = f"{name}() belongs to the sqlite3 shell; SQLite itself has no such function."
+            suggestion = f"Write instead: {SHELL_FUNCTIONS[name]}."
+            yield text.finding("sql.shell", message, at=token.start, suggestion=suggestion)
+
+
+def _is_type(following: Sequence[SqlToken]) -> bool:
+    """Return whether plain numbers follow, as in ``price DECIMAL(15, 2)``: then it is a column's type."""
+    inside = following[1:2] if len(following) > 2 and following[2].says(")") else following[1:4:2]
+    return bool(inside) and all(token.kind is SqlTokenKind.NUMBER for token in inside)
+
+
+def instead_of(name: str) -> str:
+    """Return what to write in the place of a function that reaches outside."""
+    found = SHELL_FUNCTIONS.get(name.lower())
+    return f"It belongs to the sqlite3 shell. Write instead: {found}." if found else "Do without it."

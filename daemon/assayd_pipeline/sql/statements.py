@@ -1,0 +1,65 @@
+"""Cuts a step's SQL into statements, each with its tokens and its place.
+
+A statement ends at a semicolon; only the body of a trigger holds some of its own. What a statement is, its
+first word says: SQLite has no other kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from assayd_pipeline.sql.tokens import SqlToken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlStatement:
+    """One statement. `number` counts from 1; there is at least one token, and no semicolon at the end."""
+
+    number: int
+    tokens: tuple[SqlToken, ...]
+
+    @property
+    def verb(self) -> str:
+        """Return its first word, in upper case."""
+        return self.tokens[0].text.upper()
+
+    @property
+    def is_trigger(self) -> bool:
+        """Return whether it makes a trigger."""
+        return _begins_trigger(self.tokens)
+
+    def after(self, *words: str) -> SqlToken | None:
+        """Return the token that follows these words at its beginning; None when it begins otherwise."""
+        if len(self.tokens) <= len(words):
+            return None
+        begins = all(token.says(word) for token, word in zip(self.tokens, words, strict=False))
+        return self.tokens[len(words)] if begins else None
+
+
+def split(tokens: Iterable[SqlToken]) -> Iterator[SqlStatement]:
+    """Return the statements; empty ones are left out."""
+    held: list[SqlToken] = []
+    number = 0
+    for token in tokens:
+        if not token.says(";") or _inside_trigger(held):
+            held.append(token)
+            continue
+        if held:
+            number += 1
+            yield SqlStatement(number=number, tokens=tuple(held))
+        held = []
+    if held:
+        yield SqlStatement(number=number + 1, tokens=tuple(held))
+
+
+def _inside_trigger(held: list[SqlToken]) -> bool:
+    """Return whether a semicolon after these tokens belongs to a trigger's body: it ends with ``; END``."""
+    return _begins_trigger(held) and not (held[-1].says("END") and held[-2].says(";"))
+
+
+def _begins_trigger(tokens: tuple[SqlToken, ...] | list[SqlToken]) -> bool:
+    if not tokens or not tokens[0].says("CREATE"):
+        return False
+    place = 2 if len(tokens) > 1 and tokens[1].says("TEMP", "TEMPORARY") else 1
+    return len(tokens) > place and tokens[place].says("TRIGGER")

@@ -1,0 +1,303 @@
+"""Makes the syntax tree of one statement, from sqlglot, and refuses a tree that holds something unknown.
+
+sqlglot knows many dialects and is more lenient than SQLite: it takes what it does not know for a name or for
+an opaque command. So it gets SQLite's own tokens (no comments, no odd blanks), and of its tree only kinds of
+nodes are accepted that are listed here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from assayd_pipeline.sql.columns import plain_create
+from assayd_pipeline.sql.rules import OF_OTHERS
+from assayd_pipeline.sql.statements import SqlStatement
+from assayd_pipeline.sql.tokens import SqlToken, SqlTokenKind
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+MAX_BRACKETS = 64
+"""How deep brackets may be nested; SQLite itself gives up at a hundred."""
+
+MAX_TOKENS = 100_000
+"""How many tokens of a text get a tree, which takes sqlglot up to three seconds."""
+
+_ROOTS = {
+    "CREATE": ("Create",),
+    "DELETE": ("Delete",),
+    "INSERT": ("Insert",),
+    "SELECT": ("Select", "Union", "Except", "Intersect"),
+    "UPDATE": ("Update",),
+    "VALUES": ("Values", "Union", "Except", "Intersect"),
+    "WITH": ("Select", "Union", "Except", "Intersect", "Insert", "Update", "Delete"),
+}
+VERBS = frozenset(_ROOTS)
+"""The first words of statements that are judged by their tree."""
+
+_NODES = frozenset(
+    {
+        "Alias", "AutoIncrementColumnConstraint", "Between", "Boolean", "CTE",
+        "CheckColumnConstraint", "CollateColumnConstraint", "Column", "ColumnConstraint",
+        "ColumnDef", "ComputedColumnConstraint", "Constraint", "Create", "DataType",
+        "DataTypeParam", "DefaultColumnConstraint", "Delete", "Distinct", "Except", "Filter",
+        "ForeignKey", "From", "Group", "Having", "HexString", "Identifier", "In", "Index",
+        "IndexParameters", "Insert", "Intersect", "JSONKeyValue", "JSONPath", "JSONPathKey",
+        "JSONPathRoot", "JSONPathSubscript", "Join", "Limit", "Literal", "NotNullColumnConstraint",
+        "Null", "Offset", "OnConflict", "Order", "Ordered", "PrimaryKey",
+        "PrimaryKeyColumnConstraint", "Properties", "Reference", "Returning", "Schema", "Select",
+        "Star", "Subquery", "Table", "TableAlias", "TemporaryProperty", "Tuple", "Union",
+        "UniqueColumnConstraint", "Update", "Values", "Var", "Where", "Window", "WindowSpec",
+        "With",
+    }
+)  # fmt: skip
+"""Kinds of nodes that a statement may consist of, beside operators and functions."""
+
+_ONLY_NAMES = frozenset(
+    {
+        "ANTI", "ANY", "ASOF", "DESCRIBE", "DIV", "FETCH", "GRANT", "ILIKE", "INTERVAL", "LATERAL", "LOCK",
+        "OVERLAPS", "QUALIFY", "REVOKE", "RLIKE", "SEMI", "TABLESAMPLE", "UNCACHE", "XOR",
+    }
+)  # fmt: skip
+"""Words with a meaning in other dialects, which are names like any other to SQLite."""
+
+
+class NotUnderstood(Exception):
+    """A statement without a tree. `syntax` tells that it is broken; otherwise it is only unknown here.
+
+    `instead` is what must stand for a token, where that is certain.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        at: SqlToken,
+        syntax: bool = False,
+        suggestion: str = "",
+        instead: tuple[SqlToken, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.at = at
+        self.syntax = syntax
+        self.suggestion = suggestion
+        self.instead = instead
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """A statement as sqlglot gets it, and where each token went."""
+
+    text: str
+    tokens: tuple[tuple[int, SqlToken], ...]
+
+    def token_at(self, place: int) -> SqlToken:
+        """Return the token that is written at a place, or the last one before it."""
+        found = self.tokens[0][1]
+        for start, token in self.tokens:
+            if start > place:
+                break
+            found = token
+        return found
+
+
+def count_tokens(statements: Sequence[SqlStatement]) -> int:
+    """Return how many tokens there are to read; rows that hold literals alone are not."""
+    if sum(len(statement.tokens) for statement in statements) <= MAX_TOKENS:
+        return 0
+    return sum(1 for statement in statements if statement.verb in VERBS for _ in _plain(statement))
+
+
+def parse(statement: SqlStatement) -> exp.Expr:
+    """Return the tree of a statement that begins with one of `VERBS`.
+
+    Raises: NotUnderstood.
+    """
+    _limit_depth(statement)
+    root = _parse_either(statement)
+    names = _ROOTS[statement.verb]
+    if type(root).__name__ not in names:
+        _parse_query(statement)
+        raise NotUnderstood(f"this {statement.verb} is not understood", at=statement.tokens[0])
+    for node in root.walk():
+        if not _known(node):
+            message = f"{_words(type(node).__name__)} is not understood here"
+            others = [one for one in statement.tokens if one.text.upper() in OF_OTHERS]
+            said = dict.fromkeys(OF_OTHERS[one.text.upper()] for one in others)
+            suggestion = f"This is SQLite: {'; '.join(said)}." if said else ""
+            raise NotUnderstood(message, at=[*others, statement.tokens[0]][0], suggestion=suggestion)
+    return root
+
+
+def _parse_either(statement: SqlStatement) -> exp.Expr:
+    """Parse a statement; where that fails, with JOIN for the commas of FROM: ``FROM a, b ON …``."""
+    try:
+        return _parse(_write(statement))
+    except NotUnderstood as problem:
+        joined = joined_tables(statement.tokens)
+        if joined == statement.tokens or not problem.syntax:
+            raise
+        try:
+            return _parse(_write(replace(statement, tokens=joined)))
+        except NotUnderstood:
+            raise problem from None
+
+
+_AFTER_TABLES = ("EXCEPT", "GROUP", "HAVING", "INTERSECT", "LIMIT", "ORDER", "UNION", "WHERE", "WINDOW")
+
+
+def joined_tables(tokens: tuple[SqlToken, ...]) -> tuple[SqlToken, ...]:
+    """Return tokens with JOIN in the place of each comma between the tables of a FROM."""
+    depth, tables = 0, set[int]()
+    found: list[SqlToken] = []
+    for token in tokens:
+        if token.says("FROM"):
+            tables.add(depth)
+        elif token.says(
+            "WHERE", "GROUP", "ORDER", "LIMIT", "UNION", "EXCEPT", "INTERSECT", "WINDOW", "HAVING"
+        ):
+            tables.discard(depth)
+        elif token.says("("):
+            depth += 1
+        elif token.says(")"):
+            tables.discard(depth)
+            depth -= 1
+        joins = token.says(",") and depth in tables
+        found.append(replace(token, kind=SqlTokenKind.WORD, text="JOIN") if joins else token)
+    return tuple(found)
+
+
+def _parse_query(statement: SqlStatement) -> None:
+    """Parse the query of a CREATE … AS by itself, so that a fault has its place. Raises: NotUnderstood."""
+    tokens = statement.tokens
+    for place, (token, following) in enumerate(pairwise(tokens)):
+        if token.says("AS") and following.says("SELECT", "WITH", "VALUES"):
+            parse(replace(statement, tokens=tokens[place + 1 :]))
+            return
+
+
+def _parse(written: _Written) -> exp.Expr:
+    import sqlglot  # takes a fifth of a second, and only workers need it
+
+    logging.getLogger("sqlglot").disabled = True  # it would log submitted text
+    try:
+        roots = sqlglot.parse(written.text, read="sqlite", error_level=sqlglot.ErrorLevel.IMMEDIATE)
+    except sqlglot.ParseError as problem:
+        detail = problem.errors[0] if problem.errors else {}
+        token = written.token_at(int(detail.get("col", 1)) - len(str(detail.get("highlight", ""))))
+        raise NotUnderstood(f'near "{token.text[:60]}": syntax error', at=token, syntax=True) from None
+    except sqlglot.errors.SqlglotError as problem:
+        message = f"it cannot be read ({type(problem).__name__})"
+        raise NotUnderstood(message, at=written.tokens[0][1], syntax=True) from None
+    except RecursionError:
+        raise NotUnderstood("it is nested too deep to be read", at=written.tokens[0][1]) from None
+    if len(roots) != 1 or roots[0] is None:
+        raise NotUnderstood("it is not one statement", at=written.tokens[0][1])
+    return roots[0]
+
+
+def _limit_depth(statement: SqlStatement) -> None:
+    depth = 0
+    for token in statement.tokens:
+        if token.says("("):
+            depth += 1
+            if depth > MAX_BRACKETS:
+                raise NotUnderstood(f"brackets are nested more than {MAX_BRACKETS} deep", at=token)
+        elif token.says(")"):
+            depth -= 1
+
+
+def _known(node: exp.Expr) -> bool:
+    from sqlglot import exp
+
+    return isinstance(node, exp.Func | exp.Binary | exp.Unary) or type(node).__name__ in _NODES
+
+
+def _words(name: str) -> str:
+    """Return the name of a node's kind in words: ``LockProperty`` becomes ``lock property``."""
+    return "".join(f" {c.lower()}" if c.isupper() else c for c in name).strip()
+
+
+def _write(statement: SqlStatement) -> _Written:
+    """Write the tokens anew, one blank between them, without what sqlglot does not know and no rule needs."""
+    pieces: list[str] = []
+    places: list[tuple[int, SqlToken]] = []
+    place = 0
+    for token in _plain(statement):
+        # to sqlglot f(x -> y) is a function of x
+        text = "||" if token.says("->", "->>") else _neutral(token)
+        places.append((place, token))
+        pieces.append(text)
+        place += len(text) + 1
+    return _Written(text=" ".join(pieces), tokens=tuple(places))
+
+
+def _neutral(token: SqlToken) -> str:
+    """Write a token so that sqlglot takes it for the same thing.
+
+    Names are the point: it knows no doubled quotes in them, and would cut one at a blank that SQLite does not
+    see as one.
+    """
+    if token.kind is SqlTokenKind.NAME:
+        return '"' + token.text[1:-1].replace('"', "_") + '"'
+    if token.kind is SqlTokenKind.WORD and (token.text.upper() in _ONLY_NAMES or not token.text.isascii()):
+        return f'"{token.text}"'
+    return token.text
+
+
+def _plain(statement: SqlStatement) -> Iterator[SqlToken]:
+    """Leave out what no rule needs: ``OR IGNORE`` of an UPDATE, and much of a CREATE TABLE."""
+    tokens = statement.tokens
+    if statement.verb == "UPDATE" and len(tokens) > 3 and tokens[1].says("OR"):
+        yield tokens[0]
+        yield from tokens[3:]
+    elif statement.verb == "CREATE":
+        yield from plain_create(tokens)
+    else:
+        yield from _without_alike_rows(tokens)
+
+
+def _without_alike_rows(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
+    """Leave out rows after VALUES that hold literals alone, as many as the one before: nobody asks for them.
+
+    VALUES (1, 'a'), (2, 'b'), (3)    ->    VALUES (1, 'a'), (3)
+    """
+    place, depth, values, width = 0, 0, False, -1
+    while place < len(tokens):
+        token = tokens[place]
+        if depth == 0 and token.says("VALUES"):
+            values, width = True, -1
+        elif depth == 0 and values and token.says(","):
+            end, found = _literal_row(tokens, place + 1)
+            if end and found == width:
+                place = end
+                continue
+            width = found
+        elif depth == 0 and values and token.says("(") and width < 0:
+            _, width = _literal_row(tokens, place)
+        depth += token.says("(") - token.says(")")
+        yield token
+        place += 1
+
+
+def _literal_row(tokens: Sequence[SqlToken], start: int) -> tuple[int, int]:
+    """Return where a row of literals that begins there ends, and how many it holds; zeros if it is none."""
+    if start >= len(tokens) or not tokens[start].says("("):
+        return 0, 0
+    held, expects = 0, True
+    for place in range(start + 1, len(tokens)):
+        token = tokens[place]
+        if expects:
+            if token.kind not in {SqlTokenKind.NUMBER, SqlTokenKind.TEXT} and not token.says("NULL"):
+                return 0, 0
+            held += 1
+        elif token.says(")"):
+            return place + 1, held
+        elif not token.says(","):
+            return 0, 0
+        expects = not expects
+    return 0, 0

@@ -1,0 +1,369 @@
+"""Pipelines: bash and SQL steps that run in order, up to the first that fails.
+
+Static: is every step bash or SQL (parse), what may scripts run (commands), what may statements do (sql); each
+stage stops the ones after it. Then all steps in one container, a process each, in a directory that they
+share; the database exists as a file only while a SQL step runs. Source: docs/kinds/pipeline.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from types import MappingProxyType
+
+from assayd.findings import exec_unit
+from assayd.findings import runs as run_findings
+from assayd.findings.repair_context import context_of
+from assayd.findings.retry_context import retry_context
+from assayd.findings.runs import cause_finding
+from assayd.kind import Cap, Kind, OnFail, Stage
+from assayd.model.finding import Finding, Rule
+from assayd.model.policy import SQL_RULES, ExecutionPolicy, SqlPolicy
+from assayd.model.prompting import Document, Passage, Proposal, RepairContext, Surrounding
+from assayd.model.report import CaseStatus, Judgement
+from assayd.model.run import DATABASE_OUTPUT, Cause, Limits, Program, RunResult, RunSpec, Unit
+from assayd.model.text_limits import FINDINGS, shorten
+from assayd.static import work_paths
+from assayd.static.work_files import content_of
+from assayd.static.work_paths import check_paths
+from assayd_pipeline import generating, shell, sql
+from assayd_pipeline import judging as pipeline_run
+from assayd_pipeline.advice import advice_on_path, steps_with_path
+from assayd_pipeline.errors import ErrorClass
+from assayd_pipeline.errors import ErrorSource as Writer
+from assayd_pipeline.generating import PipelineContext
+from assayd_pipeline.instructions import BOTH, instructions
+from assayd_pipeline.judging import BASH, StepText, judge_database, judge_outputs, judge_step
+from assayd_pipeline.payload import Database, PipelinePayload, Step
+from assayd_pipeline.repair import around, faulty, normal, step_texts, tables_of, types_in
+from assayd_pipeline.samples import SAMPLES
+from assayd_pipeline.shell.parse.resolve import TOOLS
+from assayd_pipeline.shell.parse.source import clean
+
+FOLDERS = ("data", "tmp", "scripts", "logs")
+"""What the sandbox directory holds. Source: docs/kinds/pipeline.md."""
+COLLECTED = ("**", "!tmp/**", "!scripts/**", "!.database/**", f"!{DATABASE_OUTPUT}")
+DATABASE_UNIT = "database"
+_ENVIRONMENT = {
+    "HOME": "/sandbox",
+    "LANG": "C.UTF-8",
+    "PATH": TOOLS,
+    "TMPDIR": "/sandbox/tmp",
+    "TZ": "UTC",
+}
+_RESERVED = ("scripts", "logs", ".database", DATABASE_OUTPUT)
+
+_RULES = (
+    *shell.RULES,
+    *sql.RULES,
+    *work_paths.RULES,
+    Rule(
+        id="path.reserved",
+        title="A path that the sandbox uses itself",
+        help="Bad: scripts/01.sh, logs/x. Good: data/sales.csv.",
+    ),
+    Rule(id="pipeline.no_steps", title="A pipeline without steps", help="Bad: steps []."),
+    *run_findings.CAUSE_RULES,
+    run_findings.LIMIT_RULE,
+    exec_unit.NOT_EXECUTED_RULE,
+    *pipeline_run.RULES,
+)
+
+
+_HEADLINES = {
+    "parse": "The pipeline cannot be read:",
+    "commands": "Bash steps do what they may not do:",
+    "sql": "SQL steps do what they may not do:",
+    "sandbox": "The pipeline ran and failed:",
+}
+_WRITTEN = {"commands": frozenset({Writer.BASH}), "sql": frozenset({Writer.SQL})}
+"""The types of the steps that a stage refuses."""
+_MADE_TOLD = 10
+"""Files that earlier steps made, with a finding of one that is not there."""
+_PRELOAD = ("csv", "sqlite3")
+
+
+_OTHER_FORMS = (
+    'If other steps must change as well, answer {"files": {"<number of a step>": "<its whole text>"}, '
+    '"reason": "…"} with each step that changes.',
+    'If a step is missing, answer {"steps": [{"name": "…", "type": "bash or sql", "content": "…"}], '
+    '"reason": "…"} with all steps in order.',
+)
+
+
+class Pipeline(Kind[PipelinePayload]):
+    """The kind `pipeline`."""
+
+    name = "pipeline"
+    payload = PipelinePayload
+    bounded = MappingProxyType({"steps.*.content": Cap.SOURCE, "files.*": Cap.SOURCE, "steps": Cap.STEPS})
+    recorder = "assayd_pipeline.recorder:recorder"
+    routes = "assayd_pipeline.routes:router"
+    worker = "assayd_pipeline.worker:enter"
+    default_policy = "pipeline"
+    image = "shell"
+    rules = _RULES
+    samples = SAMPLES
+    task = generating.TASK
+    example = generating.EXAMPLE
+    generation_context = PipelineContext
+    forms = frozenset({"steps", "files"})
+
+    @property
+    def stages(self) -> Sequence[Stage[PipelinePayload]]:
+        """The static stages, in order; all of them run, so that what is found comes together."""
+        return (
+            Stage(name="parse", check=_check_parse, on_fail=OnFail.CONTINUE),
+            Stage(name="commands", check=_check_commands, on_fail=OnFail.CONTINUE),
+            Stage(name="sql", check=_check_sql, on_fail=OnFail.CONTINUE),
+        )
+
+    def prepare(self, payload: PipelinePayload) -> PipelinePayload:
+        """Return the steps without byte order marks, and with plain line ends."""
+        cleaned = tuple(step.model_copy(update={"content": clean(step.content)}) for step in payload.steps)
+        return payload if cleaned == payload.steps else payload.model_copy(update={"steps": cleaned})
+
+    def plan(self, payload: PipelinePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
+        """Plan a unit per step, behind one that makes or checks the database."""
+        units = [_unit(number, step, policy.sql, limits) for number, step in enumerate(payload.steps, 1)]
+        database = payload.database
+        if database is not None:
+            units.insert(0, _database_unit(database, policy.sql, limits))
+        return RunSpec(
+            image=self.image,
+            limits=limits,
+            units=tuple(units),
+            network=policy.network,
+            imports=policy.imports,
+            folders=FOLDERS,
+            files={path: content_of(given) for path, given in payload.files.items()},
+            database=b"" if database is None else database.content,
+            preload=_PRELOAD,
+            needed=_PRELOAD if any(unit.program is Program.SQL for unit in units) else (),
+            collect=COLLECTED,
+            changed_only=True,
+            stop_on_failure=True,
+            allow_exec=True,
+        )
+
+    def judge(self, payload: PipelinePayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
+        """Judge the database, every step, and what was left behind."""
+        units = iter(result.units)
+        found: list[Finding] = []
+        if payload.database is not None:
+            found += judge_database(payload.database, next(units, None))
+        judged = [judge_step(text, next(units, None)) for text in step_texts(payload)]
+        found += [_with_path(step.finding, payload, result) for step in judged if step.finding is not None]
+        cases = tuple(step.case for step in judged)
+        if not found:
+            found += judge_outputs(result)
+        if not found and any(case.status is not CaseStatus.PASSED for case in cases):
+            cause = Cause.PROTOCOL_VIOLATION if result.outcome.completed else result.outcome.cause
+            found.append(cause_finding(cause, "The run", "steps have no result"))
+        return Judgement(stage_findings={"sandbox": tuple(found)}, cases=cases)
+
+    def retry_context(
+        self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
+    ) -> str:
+        """Word a failed stage for a model."""
+        headline = _HEADLINES.get(stage, "The pipeline was refused:")
+        findings = [_without_step(finding) for finding in findings]  # messages name the step
+        return retry_context(
+            findings, headline=headline, reminders=instructions(policy, _WRITTEN.get(stage, BOTH))
+        )
+
+    def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
+        """Return how steps are written, and what the policy allows them."""
+        return instructions(policy)
+
+    def context(
+        self, payload: PipelinePayload, report: Document, policy: ExecutionPolicy | None = None
+    ) -> RepairContext:
+        """Ask for the step that failed again, with what is around it."""
+        step = faulty(payload, report)
+        return context_of(
+            _passage(step),
+            report,
+            instructions=instructions(policy, types_in(payload, report)),
+            runtime_stages=self.runtime_stages,
+            surroundings=tuple(around(payload, step, str(report.get("retry_context")))),
+            title=step.label,
+            other_forms=_OTHER_FORMS,
+            about=partial(_is_about, step),
+            others=[
+                (_passage(other), partial(_is_about, other))
+                for other in step_texts(payload)
+                if other.number != step.number
+            ],
+        )
+
+    def patch(self, payload: PipelinePayload, passage: str, code: str) -> Document:
+        """Put another text in the place of the step of that number."""
+        document = payload.model_dump(mode="json", exclude_unset=True)
+        steps = [dict(step) for step in document["steps"]]
+        steps[int(passage) - 1]["content"] = code
+        return {**document, "steps": steps}
+
+    def normal_form(self, payload: PipelinePayload) -> bytes:
+        """Return the words of all steps."""
+        return b"\n;\n".join(normal(step) for step in step_texts(payload))
+
+    def around(self, context: PipelineContext) -> Sequence[Surrounding]:
+        """Return the tables and files of the request."""
+        return generating.around(context, tables_of(context.database))
+
+    def answered(self, base: Document, proposal: Proposal) -> Document:
+        """Return a payload with the steps that were proposed."""
+        return generating.answered(base, proposal)
+
+
+def _with_path(finding: Finding, payload: PipelinePayload, result: RunResult) -> Finding:
+    """Name the file that was meant instead of one that is not there, and what steps made."""
+    if finding.rule != f"step.{ErrorClass.FILE_NOT_FOUND}":
+        return finding
+    made = [output for output in result.outputs if output.name != DATABASE_OUTPUT]
+    others = [*payload.files, *(output.name for output in made), *(step.content for step in payload.steps)]
+    told = ", ".join(f"{one.name} ({len(one.content)} bytes)" for one in made[:_MADE_TOLD])
+    context = f"{finding.context or ''}{'; ' if finding.context else ''}made before: {told}" if told else None
+    suggestion = advice_on_path(finding.message, others) or finding.suggestion
+    having = steps_with_path(finding.message, [step.content for step in payload.steps])
+    if len(having) > 1:
+        suggestion = f"{suggestion or ''} Steps with this path: {', '.join(map(str, having))}.".lstrip()
+    return replace(
+        finding,
+        suggestion=suggestion,
+        context=context or finding.context,
+    )
+
+
+def _without_step(finding: Finding) -> Finding:
+    """Return a finding without the step's name beside the message, which begins with it."""
+    label = finding.message.partition(": ")[0]
+    context = (finding.context or "").removeprefix(label).removeprefix("; ")
+    return replace(finding, file=None, context=context or None)
+
+
+def _passage(step: StepText) -> Passage:
+    return Passage(name=str(step.number), language=step.program.value, text=step.content)
+
+
+def _is_about(step: StepText, hint: Mapping[str, object]) -> bool:
+    """Return whether a hint is about a step: its message begins with the step's name."""
+    return str(hint.get("message")).startswith(f"{step.label}:")
+
+
+def _check_parse(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
+    """``if true; then`` -> shell.syntax; ``SELCT 1`` -> sql.syntax; the file ``../x`` -> path.invalid."""
+    if not payload.steps:
+        suggestion = "Submit steps, or the id of a pipeline that has some."
+        finding = Finding(
+            rule="pipeline.no_steps", category="syntax", message="There are no steps.", suggestion=suggestion
+        )
+        return [finding]
+    reads: dict[Writer, Callable[[str], Sequence[Finding]]] = {
+        Writer.BASH: shell.parse_script,
+        Writer.SQL: lambda text: sql.examine(text, policy.sql).syntax,
+    }
+    paths = [*check_paths(payload.files, field="payload.files"), *_reserved(payload.files)]
+    return [*paths, *_of_steps(payload, lambda step: reads[step.program](step.content))]
+
+
+def _check_commands(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
+    """``rm data/sales.csv`` -> command.blocked."""
+
+    def check(step: StepText) -> Sequence[Finding]:
+        if step.program is not Writer.BASH or shell.parse_script(step.content):
+            return ()  # a text that is not bash is told by the stage before
+        return shell.check_script(step.content, policy.commands, network=policy.network).findings
+
+    return _of_steps(payload, check)
+
+
+def _check_sql(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
+    """``DELETE FROM sales`` -> sql.delete_without_where."""
+
+    def check(step: StepText) -> Sequence[Finding]:
+        return sql.examine(step.content, policy.sql).rules if step.program is Writer.SQL else ()
+
+    return _of_steps(payload, check)
+
+
+def _of_steps(
+    submitted: PipelinePayload, check: Callable[[StepText], Sequence[Finding]]
+) -> Sequence[Finding]:
+    """Check every step, and say in each finding whose it is."""
+    found = (
+        replace(
+            finding,
+            message=f"{step.label}: {finding.message}",
+            file=step.name,
+            context=finding.context or step.label,
+        )
+        for step in step_texts(submitted)
+        for finding in check(step)
+    )
+    return list(islice(found, FINDINGS))
+
+
+def _reserved(files: Mapping[str, object]) -> Iterator[Finding]:
+    for path in files:
+        if path.split("/")[0] in _RESERVED:
+            yield Finding(
+                rule="path.reserved",
+                category="paths",
+                message=f"payload.files: {shorten(path, 120)!a} is where the sandbox keeps its own.",
+                suggestion="Put files under data/.",
+            )
+
+
+def _unit(number: int, step: Step, policy: SqlPolicy, limits: Limits) -> Unit:
+    stem = f"{number:02d}_{re.sub(r'[^a-z0-9]+', '_', step.name.lower()).strip('_')[:40] or 'step'}"
+    script = f"scripts/{stem}.{'sh' if step.type == 'bash' else 'sql'}"
+    if step.type == "bash":
+        program = Program.EXEC
+        arguments: Mapping[str, object] = {
+            "argv": [BASH, "--noprofile", "--norc", script],
+            "env": _ENVIRONMENT,
+        }
+    else:
+        program, arguments = Program.SQL, _sql_arguments(step.content, "step", policy, limits)
+    return Unit(
+        name=step.name,
+        program=program,
+        arguments=arguments,
+        deadline_s=limits.unit_timeout_s,
+        fresh_cwd=False,
+        files={script: step.content.encode()},
+        log=f"logs/{stem}",
+    )
+
+
+def _database_unit(database: Database, policy: SqlPolicy, limits: Limits) -> Unit:
+    mode = "check" if database.schema_sql is None else "schema"
+    return Unit(
+        name=DATABASE_UNIT,
+        program=Program.SQL,
+        arguments=_sql_arguments(database.schema_sql or "", mode, policy, limits),
+        deadline_s=limits.unit_timeout_s,
+        fresh_cwd=False,
+    )
+
+
+def _sql_arguments(text: str, mode: str, policy: SqlPolicy, limits: Limits) -> Mapping[str, object]:
+    return {
+        "sql": text,
+        "mode": mode,
+        "pragmas": sorted(
+            sql.READ_PRAGMAS | (sql.SESSION_PRAGMAS if policy.admits("sql.pragma") else frozenset())
+        ),
+        "admits": sorted(rule for rule in SQL_RULES if policy.admits(rule)),
+        "max_rows": policy.max_rows,
+        "max_cell_chars": policy.max_cell_chars,
+        "max_bytes": limits.outputs_bytes,
+    }
+
+
+validator = Pipeline()

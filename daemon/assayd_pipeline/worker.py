@@ -1,0 +1,14 @@
+"""What an analysis worker needs for pipelines: the programs that read bash and database files."""
+
+from __future__ import annotations
+
+from assayd_pipeline.shell.parse import reader
+from assayd_pipeline.shfmt import read_shell
+from assayd_pipeline.sql import catalog
+from assayd_pipeline.sqlite_catalog import describe_sqlite
+
+
+def enter() -> None:
+    """Let the checks in this process read bash with shfmt, and database files with SQLite."""
+    reader.install(read_shell)
+    catalog.install(describe_sqlite)

@@ -1,0 +1,35 @@
+from typing import Any
+
+import pytest
+from mcp import Client, MCPError
+
+from assayd_client import AsyncClient
+from assayd_client.cli.mcp.daemon import Daemon
+from assayd_client.cli.mcp.server import AgentServer
+from support.daemons.cli_fixtures import finished, server, service, socket  # noqa: F401 - pytest finds them
+
+
+class Agent:
+    """The official client before our server within this process; each call is a connection of its own."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __getattr__(self, name: str) -> Any:
+        async def call(*arguments: Any, **options: Any) -> Any:
+            async with (
+                AsyncClient(self._path) as client,
+                Client(AgentServer(Daemon(client)).build()) as agent,
+            ):
+                try:
+                    return await getattr(agent, name)(*arguments, **options)
+                except MCPError as error:
+                    refusal = error  # raised here, it would come out as a group
+            raise refusal
+
+        return call
+
+
+@pytest.fixture
+def agent(socket: str) -> Agent:  # noqa: F811
+    return Agent(socket)

@@ -1,0 +1,52 @@
+"""A line of source in the columns of a terminal, and what is underlined in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from assayd_client.cli.excerpt import excerpt
+from assayd_client.cli.screen import cells
+
+ROOM = 40
+
+
+@pytest.mark.parametrize(
+    ("source", "column", "shown", "marks"),
+    [
+        ("import os", 1, "import os", "^^^^^^"),
+        ("x = os.path.join(a)", 5, "x = os.path.join(a)", "    ^^^^^^^^^^^^"),
+        ("x = (a]", 7, "x = (a]", "      ^"),
+        ("\treturn a", 9, "    return a", "           ^"),
+        ("ab\tc = d", 8, "ab  c = d", "        ^"),
+        (
+            "x = '\N{CJK UNIFIED IDEOGRAPH-4E2D}' + y",
+            11,
+            "x = '\N{CJK UNIFIED IDEOGRAPH-4E2D}' + y",
+            "           ^",
+        ),
+        ("x = '\x1b' + y", 11, "x = '\\x1b' + y", "             ^"),
+        ("def f()", 8, "def f()", "       ^"),
+        ("", 1, "", "^"),
+        ("def f()", 9, "def f()", ""),
+        ("def f()", None, "def f()", ""),
+    ],
+)
+def test_name_at_the_column_is_underlined(source: str, column: int | None, shown: str, marks: str) -> None:
+    assert excerpt(source, column, ROOM) == (shown, marks)
+
+
+@pytest.mark.parametrize("column", [1, 20, 39, 41, 100, 150, 189, 200])
+def test_long_line_is_cropped_around_the_column(column: int) -> None:
+    source = "." * (column - 1) + "n" + "." * (200 - column)
+    shown, marks = excerpt(source, column, ROOM)
+    assert (cells(shown) <= ROOM, shown[len(marks) - 1]) == (True, "n")
+    assert (shown.startswith("…"), shown.endswith("…")) == (column >= ROOM, column < 180)
+
+
+def test_long_line_without_a_column_is_cropped_at_its_end() -> None:
+    assert excerpt("x" * 200, None, ROOM) == ("x" * (ROOM - 1) + "…", "")
+
+
+def test_name_that_is_cropped_is_underlined_as_far_as_it_is_shown() -> None:
+    shown, marks = excerpt("n" * 200, 1, ROOM)
+    assert (len(shown), len(marks)) == (ROOM, ROOM - 1)

@@ -1,0 +1,13 @@
+"""How a package that is not installed is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from assayd_client.cli import extras
+
+
+@pytest.mark.parametrize(("daemon", "named"), [(object(), "'assayd[mcp]'"), (None, "'assayd-client[mcp]'")])
+def test_extra_is_that_of_the_distribution_that_is_installed(daemon: object, named: str) -> None:
+    said = extras.missing("mcp", "mcp", find=lambda _: daemon).message
+    assert said == f"assay mcp needs the package `mcp`: pip install {named}"

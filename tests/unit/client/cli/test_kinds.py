@@ -1,0 +1,89 @@
+"""`assay kinds`, and what the command line takes from kinds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from assayd.errors import RequestError
+from assayd.kinds import registry
+from assayd_client.cli import main
+from assayd_client.cli.kinds import command_line_of, find_kind, form_of
+
+
+@pytest.fixture
+def own(service):
+    service.kinds = dict(registry.all_validators())
+    return service
+
+
+@pytest.mark.usefixtures("own")
+def test_kinds_are_listed(assay, capsys) -> None:
+    assert assay("kinds") == 0
+    shown = capsys.readouterr().out
+    assert all(kind in shown for kind in registry.own_kinds())
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize("kind", registry.own_kinds())
+def test_each_kind_is_described_with_an_example_that_it_takes(assay, capsys, kind: str) -> None:
+    assert assay("kinds", kind) == 0
+    shown = capsys.readouterr().out
+    validator = registry.own(kind)
+    assert f"{kind}: policy {validator.default_policy}, image {validator.image}" in shown
+    assert all(f"  {rule.id} (" in shown for rule in validator.rules)
+    assert all(f"  {name}: " in shown for name in validator.payload.model_fields)
+    assert all(f"--option {option.name}=" in shown for option in registry.command_line(kind).options)
+    example = json.loads(shown.partition("a payload that is validated:\n")[2])
+    assert validator.payload.model_validate_json(json.dumps(example))
+
+
+@pytest.mark.usefixtures("own")
+def test_json_is_what_the_daemon_says(assay, capsys) -> None:
+    assert assay("kinds", "--json") == 0
+    assert {kind["kind"] for kind in json.loads(capsys.readouterr().out)["kinds"]} == set(
+        registry.own_kinds()
+    )
+    assert assay("kinds", "fifth", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["forms"] == ["yaml"]
+
+
+def test_kind_that_the_daemon_has_not_is_told(assay, capsys) -> None:
+    assert assay("kinds", "nothing") != 0
+    assert "there is no kind 'nothing'" in capsys.readouterr().err
+
+
+def test_commands_of_kinds_stand_among_those_of_the_program(capsys) -> None:
+    assert main(["--help"]) == 0
+    assert "  pipeline " in capsys.readouterr().out
+    assert main(["pipeline", "--help"]) == 0
+    assert "commit" in capsys.readouterr().out
+
+
+def test_form_that_a_kind_has_not_is_refused_with_those_it_has() -> None:
+    with pytest.raises(RequestError, match="it has yaml; take --json"):
+        form_of("fifth", "steps")
+
+
+def test_steps_of_a_kind_without_steps_are_refused(assay, finished, capsys) -> None:
+    assert assay("show", finished, "--steps") == 2
+    assert "--json" in capsys.readouterr().err
+
+
+def test_kind_that_nobody_here_knows_is_shown_the_usual_way() -> None:
+    assert command_line_of("of-another-machine").case == "case"
+    with pytest.raises(RequestError, match="there are code, extractor"):
+        find_kind("of-another-machine")
+
+
+def test_showing_a_report_imports_no_validator() -> None:
+    program = (
+        "import sys; from assayd_client.cli.report import render\n"
+        "from assayd_client.cli.kinds import command_line_of\n"
+        "print(command_line_of('pipeline').case, *(n for n in sys.modules if n.endswith('.validator')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["step"]

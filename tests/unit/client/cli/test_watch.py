@@ -1,0 +1,73 @@
+"""Validating at every save, with a clock that is a list of things to happen."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from assayd.errors import RequestError
+from assayd_client.cli.watch import signature, watch
+
+
+class Saves:
+    """Stands for the time between looks: each look something happens, at last an interrupt."""
+
+    def __init__(self, *acts: Callable[[], object]) -> None:
+        self._acts = list(acts)
+
+    def __call__(self, _: float) -> None:
+        if not self._acts:
+            raise KeyboardInterrupt
+        self._acts.pop(0)()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    made = tmp_path / "x.py"
+    made.write_text("one")
+    return made
+
+
+def test_every_save_is_validated_once(file: Path) -> None:
+    seen: list[str] = []
+    saves = Saves(lambda: None, lambda: file.write_text("two, longer"), lambda: None)
+
+    code = watch(lambda: seen.append(file.read_text()) or len(seen), [file], clear=False, wait=saves)
+
+    assert (seen, code) == (["one", "two, longer"], 2)
+
+
+def test_file_that_an_editor_replaces_is_waited_for(file: Path) -> None:
+    seen: list[str] = []
+    saves = Saves(file.unlink, lambda: None, lambda: file.write_text("new text"))
+
+    watch(lambda: seen.append(file.read_text()) or 0, [file], clear=False, wait=saves)
+
+    assert seen == ["one", "new text"]
+
+
+def test_new_file_in_a_folder_is_a_change(tmp_path: Path, file: Path) -> None:
+    before = signature([tmp_path])
+    (tmp_path / "y.py").write_text("more")
+
+    assert signature([tmp_path]) != before
+
+
+def test_what_cannot_be_submitted_is_said_and_watching_goes_on(file: Path, capsys) -> None:
+    answers = [RequestError("malformed", "it is \x1b[2Jno JSON"), None]
+
+    def validate() -> int:
+        answer = answers.pop(0)
+        if answer is not None:
+            raise answer
+        return 1
+
+    code = watch(validate, [file], clear=False, wait=Saves(lambda: file.write_text("again")))
+
+    assert (code, capsys.readouterr().err) == (1, "assay: it is \\x1b[2Jno JSON\n")
+
+
+@pytest.mark.parametrize("paths", [[], [Path("-")]])
+def test_what_cannot_be_watched_is_refused(paths) -> None:
+    with pytest.raises(RequestError, match="--watch takes files or folders"):
+        watch(lambda: 0, paths, clear=False)

@@ -1,0 +1,21 @@
+"""The shipped profiles, for tests of every package."""
+
+from __future__ import annotations
+
+import pytest
+
+from assayd.model.policy import ExecutionPolicy
+from assayd.package_data import share
+from assayd.policies import PolicySet, load_policies
+
+
+@pytest.fixture(scope="session")
+def policies() -> PolicySet:
+    """The shipped profiles."""
+    return load_policies([share("policies")])
+
+
+@pytest.fixture(scope="session")
+def extractor_policy(policies: PolicySet) -> ExecutionPolicy:
+    """The shipped profile for extractors."""
+    return policies.get("extractor")

@@ -1,0 +1,66 @@
+"""Scripts under the shipped pipeline policy, read by the real parser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from assayd.model.policy import ExecutionPolicy, NetworkMode, NetworkPolicy
+from assayd.package_data import share
+from assayd.policies import load_policies
+from assayd_pipeline.shell import ShellCheck, check_script
+from assayd_pipeline.shell.parse import reader
+from assayd_pipeline.shfmt import read_shell
+
+Check = Callable[[str], ShellCheck]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _installed_reader() -> None:
+    reader.install(read_shell)
+
+
+@pytest.fixture(scope="session")
+def policy() -> ExecutionPolicy:
+    return load_policies([share("policies")]).get("pipeline")
+
+
+@pytest.fixture(scope="session")
+def check(policy: ExecutionPolicy) -> Check:
+    return cache(lambda text: check_script(text, policy.commands, network=policy.network))
+
+
+@pytest.fixture(scope="session")
+def check_open(policy: ExecutionPolicy) -> Check:
+    """Check where curl may reach one host."""
+    network = NetworkPolicy(
+        mode=NetworkMode.ALLOWLIST, hosts=frozenset({"open.example", ".wide.example"}), ports=frozenset({443})
+    )
+    return lambda text: check_script(text, policy.commands, network=network)
+
+
+@pytest.fixture(scope="session")
+def check_wide(policy: ExecutionPolicy) -> Check:
+    """Check where an operator has allowed more tools than are shipped."""
+    more = {
+        "env",
+        "find",
+        "xargs",
+        "nohup",
+        "timeout",
+        "nice",
+        "tee",
+        "mkdir",
+        "touch",
+        "ln",
+        "dd",
+        "tr",
+        "jq",
+    }
+    commands = replace(
+        policy.commands, allowed=policy.commands.allowed | more, blocked=policy.commands.blocked - {"dd"}
+    )
+    return lambda text: check_script(text, commands, network=policy.network)
