@@ -156,7 +156,7 @@ def test_daemon_without_wings_has_the_core_kinds_and_names_the_missing_ones(
 ) -> None:
     (tmp_path / "assayd").symlink_to(Path(assayd.__file__).parent)
     program = (
-        f"import sys\nsys.path[:] = [{str(tmp_path)!r}, *(p for p in sys.path if not p.endswith('/daemon'))]\n"
+        f"import sys\nsys.path[:] = [{str(tmp_path)!r}, *(p for p in sys.path if p[-7:] != '/daemon')]\n"
         "from assayd.kinds import registry\n"
         "from assayd.attempts.health_rows import wings_row\n"
         "import assayd.wiring.build\n"
