@@ -219,8 +219,8 @@ p50 of the daemon's own steps, in milliseconds.
 ## All figures
 
 `docker_`, `oci_` and `oci_plain_` name the engine: Docker, the OCI engine with its defaults, and the OCI
-engine without templates. `script_` and `science_` are a script in the image `python`, and in `science` if it is
-built (`make images-oci IMAGES=science`), on the OCI engine.
+engine without templates. `script_` and `science_` are a script in the image `python`, and in `science` if
+it is built (`make images-oci IMAGES=science`), on the OCI engine.
 
 | key | value | what it is |
 | --- | --- | --- |
