@@ -193,7 +193,13 @@ def _mended(found: Finding, text: str, message: str) -> Finding:
         shown = snippet(text, edit.start_line)
         column = found.column if edit.start_line == line else 1
         return replace(
-            found, message=said, line=edit.start_line, column=column, snippet=shown, suggestion=hint, edit=edit
+            found,
+            message=said,
+            line=edit.start_line,
+            column=column,
+            snippet=shown,
+            suggestion=hint,
+            edit=edit,
         )
     at = place(text, message, line)
     if at == line:
