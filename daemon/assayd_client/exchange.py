@@ -1,7 +1,8 @@
 """One request and its answer on an HTTP connection, without I/O: the clients carry the bytes.
 
-Both clients do the same: connect, send what `Exchange.outgoing` returns, then hand over what they receive until the exchange is complete. A connection serves one
-request: on a socket of the same host, a new one costs less than keeping one.
+Both clients do the same: connect, send what `Exchange.outgoing` returns, then hand over what they receive
+until the exchange is complete. A connection serves one request: on a socket of the same host, a new one costs
+less than keeping one.
 """
 
 from __future__ import annotations
