@@ -267,6 +267,37 @@ VERBS = (
             ),
         ),
     ),
+    CommandVerb(
+        name="compat",
+        help="Serve clients of SandboxFusion, Piston and Judge0 on a loopback port or a socket.",
+        run="compat:serve",
+        parameters=(
+            Parameter(
+                name="listen",
+                option="--listen",
+                metavar="HOST:PORT",
+                default="127.0.0.1:8080",
+                help="Address to listen on: a loopback host with its port, or unix:PATH.",
+            ),
+            Parameter(
+                name="at_once",
+                option="--concurrency",
+                metavar="N",
+                type="whole",
+                least=1,
+                most=1000,
+                default=64,
+                help="Most programs to run at the same time; further requests wait.",
+            ),
+            Parameter(
+                name="policies",
+                option="--policy",
+                metavar="LANGUAGE=NAME",
+                many=True,
+                help="Run a language under this profile instead of its usual one; may be repeated.",
+            ),
+        ),
+    ),
     CommandVerb(name="version", help="Print the version.", run="commands:version"),
 )
 
