@@ -1,6 +1,6 @@
 """Runs programs on the daemon: compile if the language needs it, run, fetch files.
 
-Decides how many run at once and how long an answer is waited for. Interfaces are in a module each.
+Decides how many run at once and how long to wait for one answer. Interfaces are in a module each.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from assayd_compat.program import (
 )
 
 WAIT_S = 600.0
-"""How long one answer of the daemon is waited for; a queue may be longer, so it is asked for again."""
+"""The longest wait for one answer of the daemon; a queue may take longer, so the wait is repeated."""
 FOLDER = "files/"
 """Where a bundle has the files that a program left."""
 

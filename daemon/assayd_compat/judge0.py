@@ -249,7 +249,7 @@ def _checked(asked: SubmissionRequest, *, encoded: bool) -> tuple[SubmissionRequ
         names = ("source_code", "stdin", "expected_output")
         asked = asked.model_copy(update={name: _decoded(name, getattr(asked, name)) for name in names})
     if not asked.source_code:
-        raise BadRequest("source_code", "can't be blank")
+        raise BadRequest("source_code", "can't be empty")
     return asked, _program(asked, found)
 
 
@@ -343,7 +343,7 @@ def _digest(text: str) -> str:
 
 
 def _fields(request: Request) -> Sequence[str]:
-    """Return the fields that are asked for. Raises: BadRequest, for an unknown one."""
+    """Return the fields that the request names. Raises: BadRequest, for an unknown one."""
     wanted = request.query_params.get("fields", "")
     if wanted == "*":
         return sorted(FIELDS)

@@ -25,7 +25,7 @@ from assayd_compat.languages import BY_NAME
 
 CONNECTIONS = 512
 GRACE_S = 10
-"""How long programs under way are waited for at the end."""
+"""How long to wait for programs under way at the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
