@@ -16,7 +16,7 @@ from assayd.attempts.admission import Admission, AttemptOrigin, limits_of
 from assayd.attempts.attempt_run import Finished
 from assayd.attempts.conclusion import NOTHING
 from assayd.attempts.events import EventHub
-from assayd.attempts.execution import Readiness
+from assayd.attempts.execution import Elsewhere, Readiness
 from assayd.attempts.health_rows import identity_row, policies_row, static_misses_row, wings_row
 from assayd.attempts.retention import Retention
 from assayd.attempts.scheduler import Scheduler
@@ -27,14 +27,15 @@ from assayd.kind import Kind
 from assayd.kinds.registry import missing_wings
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
+from assayd.model.bundle import stamp
+from assayd.model.health import DaemonFacts, Health, HealthRow
+from assayd.model.records import Accepted, Event, Page, Query, Summary, Swept
 from assayd.model.run import Limits
 from assayd.model.submission import Peer, Sample, Submission
 from assayd.policies import PolicySet, describe
-from assayd.ports.artifacts import ArtifactStore, stamp
+from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock
-from assayd.ports.elsewhere import Elsewhere
-from assayd.ports.service import DaemonFacts, Health, HealthRow, Swept
-from assayd.ports.store import Accepted, Event, JobStore, Page, Query, Summary
+from assayd.store.jobs import DatabaseJobStore
 from assayd.tomlfile import FileError, Problem
 
 log = structlog.get_logger()
@@ -90,7 +91,7 @@ class DaemonService:
     def __init__(  # noqa: PLR0913  (its parts, by name)
         self,
         *,
-        jobs: JobStore,
+        jobs: DatabaseJobStore,
         records: Mapping[str, object],
         artifacts: ArtifactStore,
         policies: PolicySet,
