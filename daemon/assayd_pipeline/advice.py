@@ -35,6 +35,10 @@ _BY_TEXT = (
         "A row has no {0}: leave such rows out (WHERE {0} IS NOT NULL), or give it a value with coalesce().",
     ),
     (
+        re.compile(r"do not have the same number of result columns"),
+        "Select the same number of columns on both sides: fill the shorter one with NULL.",
+    ),
+    (
         re.compile(r": integer expression expected$"),
         "The value is no whole number (a heading, blanks, a carriage return?): take the right column, and "
         "skip the first line with tail -n +2.",

@@ -29,7 +29,7 @@ from assayd.model.text_limits import FINDINGS, shorten
 from assayd.static import work_paths
 from assayd.static.work_files import content_of
 from assayd.static.work_paths import check_paths
-from assayd_pipeline import generating, shell, sql
+from assayd_pipeline import generating, shell, sql, sql_hints
 from assayd_pipeline import judging as pipeline_run
 from assayd_pipeline.advice import advice_on_path, steps_with_path
 from assayd_pipeline.errors import ErrorClass
@@ -42,6 +42,7 @@ from assayd_pipeline.repair import around, faulty, normal, step_texts, tables_of
 from assayd_pipeline.samples import SAMPLES
 from assayd_pipeline.shell.parse.resolve import TOOLS
 from assayd_pipeline.shell.parse.source import clean
+from assayd_pipeline.sql_hints import Refusal, refusals, suspicions, tables_before, with_explanations
 
 FOLDERS = ("data", "tmp", "scripts", "logs")
 """What the sandbox directory holds. Source: docs/kinds/pipeline.md."""
@@ -59,6 +60,7 @@ _RESERVED = ("scripts", "logs", ".database", DATABASE_OUTPUT)
 _RULES = (
     *shell.RULES,
     *sql.RULES,
+    *sql_hints.RULES,
     *work_paths.RULES,
     Rule(
         id="path.reserved",
@@ -94,11 +96,18 @@ _OTHER_FORMS = (
 )
 
 
+class PreparedPipeline(PipelinePayload):
+    """A submission, and the statements that SQLite would refuse with the submission's tables."""
+
+    refusals: tuple[Refusal, ...] = ()
+
+
 class Pipeline(Kind[PipelinePayload]):
     """The kind `pipeline`."""
 
     name = "pipeline"
     payload = PipelinePayload
+    prepared = PreparedPipeline
     bounded = MappingProxyType({"steps.*.content": Cap.SOURCE, "files.*": Cap.SOURCE, "steps": Cap.STEPS})
     helpers = MappingProxyType({"shellcheck": "hints for bash are shorter"})
     recorder = "assayd_pipeline.recorder:recorder"
@@ -123,9 +132,14 @@ class Pipeline(Kind[PipelinePayload]):
         )
 
     def prepare(self, payload: PipelinePayload) -> PipelinePayload:
-        """Return the steps without byte order marks, and with plain line ends."""
+        """Return the steps without byte order marks, with plain line ends, and what SQLite would refuse."""
         cleaned = tuple(step.model_copy(update={"content": clean(step.content)}) for step in payload.steps)
-        return payload if cleaned == payload.steps else payload.model_copy(update={"steps": cleaned})
+        fields = {**dict(payload), "steps": cleaned}
+        submitted = PipelinePayload.model_construct(**fields)
+        foreseen = refusals(submitted)
+        if not foreseen:
+            return payload if cleaned == payload.steps else submitted
+        return PreparedPipeline.model_construct(**fields, refusals=foreseen)
 
     def plan(self, payload: PipelinePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan a unit per step, behind one that makes or checks the database."""
@@ -157,7 +171,12 @@ class Pipeline(Kind[PipelinePayload]):
         if payload.database is not None:
             found += judge_database(payload.database, next(units, None))
         judged = [judge_step(text, next(units, None)) for text in step_texts(payload)]
-        found += [_with_path(step.finding, payload, result) for step in judged if step.finding is not None]
+        known = getattr(payload, "refusals", ())
+        found += [
+            _with_refusal(_with_path(step.finding, payload, result), number, known)
+            for number, step in enumerate(judged, 1)
+            if step.finding is not None
+        ]
         cases = tuple(step.case for step in judged)
         if not found:
             found += judge_outputs(result)
@@ -240,6 +259,15 @@ def _with_path(finding: Finding, payload: PipelinePayload, result: RunResult) ->
     )
 
 
+def _with_refusal(finding: Finding, number: int, known: Sequence[Refusal]) -> Finding:
+    """Return the finding of a step that failed as it was foreseen, with the form that SQLite has."""
+    one = next((one for one in known if one.step == number and one.complaint in finding.message), None)
+    if one is None:
+        return finding
+    edit, at = one.edit, one.line
+    return replace(finding, suggestion=one.suggestion, edit=edit, line=at, column=None, snippet=None)
+
+
 def _without_step(finding: Finding) -> Finding:
     """Return a finding without the step's name beside the message, which begins with it."""
     label = finding.message.partition(": ")[0]
@@ -264,12 +292,25 @@ def _check_parse(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[
             rule="pipeline.no_steps", category="syntax", message="There are no steps.", suggestion=suggestion
         )
         return [finding]
-    reads: dict[Writer, Callable[[str], Sequence[Finding]]] = {
-        Writer.BASH: shell.parse_script,
-        Writer.SQL: lambda text: sql.examine(text, policy.sql).syntax,
-    }
+
+    def check(step: StepText) -> Sequence[Finding]:
+        if step.program is Writer.BASH:
+            return shell.parse_script(step.content)
+        found = sql.examine(step.content, policy.sql).syntax
+        return _explained(payload, step, found, policy)
+
     paths = [*check_paths(payload.files, field="payload.files"), *_reserved(payload.files)]
-    return [*paths, *_of_steps(payload, lambda step: reads[step.program](step.content))]
+    return [*paths, *_of_steps(payload, check)]
+
+
+def _explained(
+    payload: PipelinePayload, step: StepText, found: Sequence[Finding], policy: ExecutionPolicy
+) -> Sequence[Finding]:
+    """Return findings of an SQL step with the forms that SQLite has."""
+    if not found:
+        return ()
+    tables = tables_before(payload, step.number)
+    return tuple(with_explanations(step.content, found, policy.sql, tables))
 
 
 def _check_commands(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
@@ -287,7 +328,11 @@ def _check_sql(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Fi
     """``DELETE FROM sales`` -> sql.delete_without_where."""
 
     def check(step: StepText) -> Sequence[Finding]:
-        return sql.examine(step.content, policy.sql).rules if step.program is Writer.SQL else ()
+        if step.program is not Writer.SQL:
+            return ()
+        examined = sql.examine(step.content, policy.sql)
+        doubts = () if examined.syntax else suspicions(step.content, tables_before(payload, step.number))
+        return (*_explained(payload, step, examined.rules, policy), *doubts)
 
     return _of_steps(payload, check)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from assayd_pipeline.shell.parse import linter, reader
 from assayd_pipeline.shellcheck import lint_shell
 from assayd_pipeline.shfmt import read_shell
-from assayd_pipeline.sql import catalog
+from assayd_pipeline.sql import catalog, preparer
 from assayd_pipeline.sqlite_catalog import describe_sqlite
+from assayd_pipeline.sqlite_preparer import SqliteTables
 
 
 def enter() -> None:
@@ -14,3 +15,4 @@ def enter() -> None:
     reader.install(read_shell)
     linter.install(lint_shell)
     catalog.install(describe_sqlite)
+    preparer.install(SqliteTables)

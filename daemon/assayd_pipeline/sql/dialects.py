@@ -1,0 +1,249 @@
+"""Explains a statement that SQLite refuses, and rewrites it for SQLite.
+
+    SELECT TOP 5 name FROM t        T-SQL       SELECT name FROM t LIMIT 5
+    SELECT id::text FROM t          PostgreSQL  SELECT CAST(id AS TEXT) FROM t
+    WHERE sum(x) > 5 GROUP BY y                 GROUP BY y HAVING sum(x) > 5
+
+`data/slips.toml` lists forms of other databases with what SQLite has instead; for others, sqlglot reads the
+statement as another dialect. A rewrite is offered only if SQLite can prepare it with the submission's tables.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from assayd_pipeline.sql.preparer import Prepared
+
+MOST_CHARS = 10_000
+"""The longest statement that is explained."""
+_TABLE = Path(__file__).parent / "data" / "slips.toml"
+_DIALECTS = {"postgres": "PostgreSQL", "tsql": "T-SQL", "mysql": "MySQL", "oracle": "Oracle"}
+_UNITS = {
+    "year": "%Y", "month": "%m", "day": "%d", "hour": "%H", "minute": "%M", "second": "%S", "dow": "%w",
+}  # fmt: skip
+_DATE_PARTS = (("YYYY", "%Y"), ("MM", "%m"), ("DD", "%d"), ("HH24", "%H"), ("MI", "%M"), ("SS", "%S"))
+_HIDDEN = re.compile(r"'(?:[^']|'')*'|--[^\n]*|/\*.*?\*/", re.DOTALL)
+_INTERVAL = re.compile(r"INTERVAL\s*'?\s*(-?\d+)\s*'?\s*([a-z]+?)s?\s*'?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlSlip:
+    """One entry of the table; its head says what the fields do."""
+
+    of: str
+    hint: str
+    call: tuple[str, ...] = ()
+    count: int | None = None
+    find: str = ""
+    put: str | None = None
+    unit: str = ""
+    at: int = 0
+    upper: int = 0
+    quoted: bool = False
+    whole: bool = False
+    interval: bool = False
+    number_unit: bool = False
+    pattern_of_date: bool = False
+    week: bool = False
+    certain: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """What a statement has that SQLite lacks: `start` is its place in the statement; `new` the rewrite."""
+
+    start: int
+    written: str
+    of: str
+    hint: str
+    new: str | None = None
+    certain: bool = False
+
+
+@cache
+def slips() -> tuple[SqlSlip, ...]:
+    """Return the table."""
+    read = tomllib.loads(_TABLE.read_text(encoding="utf-8"))["slip"]
+    return tuple(SqlSlip(**{**told, "call": tuple(told.get("call", ()))}) for told in read)
+
+
+def masked_text(statement: str) -> str:
+    """Return a statement with strings and comments made unreadable, each character in its place."""
+    return _HIDDEN.sub(lambda one: ("·" if one[0][0] == "'" else " ") * len(one[0]), statement)
+
+
+def explain(statement: str, tables: Prepared | None) -> Explained | None:
+    """Explain a statement that SQLite refuses, with a rewrite if one can be prepared; None without either."""
+    if len(statement) > MOST_CHARS:
+        return None
+    first, text = _by_table(statement)
+    if first is not None:
+        text, good = _prepared(statement, text, tables)
+        return Explained(
+            start=first.start,
+            written=first.written,
+            of=first.of,
+            hint=first.hint,
+            new=text if good else None,
+            certain=first.certain,
+        )
+    if tables is None:
+        return None
+    for name, new in _read(statement):
+        if tables.complaint(new) is None:
+            return Explained(start=0, written="", of=name, hint=f"In SQLite: `{new}`.", new=new)
+    return None
+
+
+def _prepared(statement: str, text: str, tables: Prepared | None) -> tuple[str, bool]:
+    """Return a rewrite, perhaps written by sqlglot, and whether it can be prepared."""
+    if text == statement or not text.strip() or tables is None:
+        return text, text != statement and not text.strip()
+    if tables.complaint(text) is None:
+        return text, True
+    return next(((each, True) for _, each in _read(text) if tables.complaint(each) is None), (text, False))
+
+
+def _by_table(statement: str) -> tuple[Explained | None, str]:
+    """Apply all entries that match; return the first match and the text that they make."""
+    first: Explained | None = None
+    text = statement
+    for slip in slips():
+        for _ in range(20):
+            found = _match(slip, text)
+            if found is None:
+                break
+            start, end, written, new, values = found
+            if first is None or (text == statement and start < first.start):
+                hint = _formatted(slip.hint, values)
+                of = _formatted(slip.of, values)
+                first = Explained(start=start, written=written, of=of, hint=hint, certain=slip.certain)
+            if new is None:
+                break
+            text = text[:start] + new + text[end:] if not slip.whole else new
+    return first, text
+
+
+Match = tuple[int, int, str, str | None, list[str]]
+
+
+def _match(slip: SqlSlip, text: str) -> Match | None:
+    masked = text if slip.quoted else masked_text(text)
+    if slip.call:
+        return _match_call(slip, text, masked)
+    found = re.compile(slip.find, re.IGNORECASE).search(masked)
+    if found is None:
+        return None
+    seen = re.compile(slip.find, re.IGNORECASE).search(text, found.start())
+    values = [each or "" for each in (seen or found).groups()]
+    if slip.upper and len(values) >= slip.upper:
+        values[slip.upper - 1] = values[slip.upper - 1].upper()
+    new = _new(slip, found if seen is None else seen, values)
+    start = found.start(slip.at)
+    written = found[0] if not slip.at else found[slip.at]
+    if slip.at and new is not None:
+        # The place is a part of the match; the replacement is all of it.
+        return found.start(), found.end(), written, new, values
+    return start, found.end(), written, new, values
+
+
+def _new(slip: SqlSlip, seen: re.Match[str], values: list[str]) -> str | None:
+    if slip.unit:
+        return slip.unit.format(*values, unit=_UNITS[values[0].lower()])
+    if slip.put is None:
+        return None
+    if slip.week and values[3].lower() == "week":
+        values[2], values[3] = str(7 * int(values[2])), "day"
+    return re.sub(r"\\(\d)", lambda one: values[int(one[1]) - 1], slip.put)
+
+
+def _match_call(slip: SqlSlip, text: str, masked: str) -> Match | None:
+    """Find a call of a function outside of strings, and its arguments."""
+    for found in re.finditer(rf"\b({'|'.join(slip.call)})\s*\(", masked, re.IGNORECASE):
+        end = _closing(masked, found.end())
+        if end is None:
+            continue
+        inside = text[found.end() : end]
+        arguments = _split(inside, masked[found.end() : end])
+        if slip.count is not None and len(arguments) != slip.count:
+            continue
+        new = None if slip.put is None and not slip.interval else _called(slip, arguments, inside)
+        if new is None and (slip.interval or slip.pattern_of_date):
+            continue
+        return found.start(), end + 1, text[found.start() : end + 1], new, _values(slip, arguments, found[1])
+    return None
+
+
+def _called(slip: SqlSlip, arguments: list[str], inside: str) -> str | None:
+    if slip.interval:
+        found = _INTERVAL.fullmatch(arguments[1].strip()) if len(arguments) == 2 else None
+        return None if found is None else f"date({arguments[0]}, '{found[1]} {found[2].lower()}')"
+    if slip.pattern_of_date:
+        pattern = arguments[1]
+        for old, part in _DATE_PARTS:
+            pattern = pattern.replace(old, part).replace(old.lower(), part)
+        return f"strftime({pattern}, {arguments[0]})" if "%" in pattern else None
+    if slip.number_unit and arguments[1].strip().lstrip("-").isdigit():
+        return f"date({arguments[2]}, '{arguments[1].strip()} {arguments[0].strip()}')"
+    joined = " || ".join(arguments)
+    separated = f" || {arguments[0]} || ".join(arguments[1:]) if arguments else ""
+    try:
+        return (slip.put or "").format(*arguments, all=inside.strip(), joined=joined, separated=separated)
+    except IndexError:
+        return None
+
+
+def _values(slip: SqlSlip, arguments: list[str], name: str) -> list[str]:
+    return [*arguments, *("…",) * 3]
+
+
+def _formatted(hint: str, values: list[str]) -> str:
+    """Fill a hint's places; a hint without places that fit is shown as it is."""
+    try:
+        unit = _UNITS.get(values[0].lower(), "%Y") if values else ""
+        return hint.format(*values, unit=unit, sign="-", number=7)
+    except (IndexError, KeyError, ValueError):
+        return hint
+
+
+def _closing(masked: str, start: int) -> int | None:
+    depth = 1
+    for place in range(start, len(masked)):
+        depth += (masked[place] == "(") - (masked[place] == ")")
+        if not depth:
+            return place
+    return None
+
+
+def _split(inside: str, masked: str) -> list[str]:
+    """Split arguments at the commas outside of parentheses and strings."""
+    if not inside.strip():
+        return []
+    parts, depth, last = [], 0, 0
+    for place, sign in enumerate(masked):
+        depth += (sign == "(") - (sign == ")")
+        if sign == "," and not depth:
+            parts.append(inside[last:place].strip())
+            last = place + 1
+    return [*parts, inside[last:].strip()]
+
+
+def _read(statement: str) -> Iterator[tuple[str, str]]:
+    """Read a statement as each dialect, and return it as sqlglot writes it for SQLite."""
+    import sqlglot
+
+    ignore = sqlglot.ErrorLevel.IGNORE
+    logging.getLogger("sqlglot").disabled = True  # it would log submitted text
+    for dialect, name in _DIALECTS.items():
+        try:
+            read = sqlglot.transpile(statement, read=dialect, write="sqlite", unsupported_level=ignore)
+        except (sqlglot.errors.SqlglotError, RecursionError, ValueError):
+            continue
+        if len(read) == 1 and read[0].strip():
+            yield name, read[0]

@@ -1,0 +1,221 @@
+"""Explains SQL of a step with the submission's tables: what SQLite refuses, and what it reads otherwise.
+
+Runs in an analysis worker. `refusals` are found before the run and shown only if the run fails with the same
+complaint: the tables of a run may be others than these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from pydantic import BaseModel, ConfigDict
+
+from assayd.findings.source_text import line_of, snippet
+from assayd.model.finding import Edit, Finding, Rule, Severity
+from assayd.model.policy import SqlPolicy
+from assayd.model.text_limits import shorten
+from assayd.static.python.safe_fixes import edit_between
+from assayd.static.work_files import content_of
+from assayd_pipeline.payload import PipelinePayload
+from assayd_pipeline.sql import examine
+from assayd_pipeline.sql.dialects import MOST_CHARS, Explained, explain
+from assayd_pipeline.sql.meanings import misread, refused
+from assayd_pipeline.sql.preparer import Prepared, Tables, prepared
+from assayd_pipeline.sql.read import read_sql
+
+RULES = (
+    Rule(
+        id="sql.suspicious",
+        title="SQL that means something else",
+        severity=Severity.WARNING,
+        help="Bad: WHERE city = NULL. Good: WHERE city IS NULL.",
+    ),
+)
+_EXPLAINED = frozenset({"sql.syntax", "sql.not_understood", "sql.parameter", "sql.statement", "sql.truncate"})
+_MOST_STATEMENTS = 100
+_HEAD_BYTES = 2000
+_MOST_HINTS = 5
+
+
+class Refusal(BaseModel):
+    """Why SQLite would refuse a statement, and what to write; lines are 1-based."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    step: int
+    complaint: str
+    suggestion: str
+    line: int
+    start_line: int | None = None
+    end_line: int | None = None
+    replacement: str = ""
+
+    @property
+    def edit(self) -> Edit | None:
+        """Return the edit, if there is one."""
+        if self.start_line is None or self.end_line is None:
+            return None
+        return Edit(start_line=self.start_line, end_line=self.end_line, replacement=self.replacement)
+
+
+def tables_before(payload: PipelinePayload, number: int) -> Prepared | None:
+    """Return the tables that a step begins with, as far as the submission tells."""
+    database = payload.database
+    made = [
+        statement
+        for step in payload.steps[: number - 1]
+        if step.type == "sql"
+        for _, statement in _statements(step.content)
+    ]
+    heads = {
+        path: content_of(given)[:_HEAD_BYTES].decode("utf-8", "replace").split("\n")[0]
+        for path, given in payload.files.items()
+        if path.lower().endswith((".csv", ".tsv"))
+    }
+    tables = Tables(
+        content=b"" if database is None else database.content,
+        schema="" if database is None else database.schema_sql or "",
+        made=tuple(made),
+        heads=heads,
+    )
+    return prepared(tables)
+
+
+def with_explanations(
+    content: str, findings: Sequence[Finding], policy: SqlPolicy, tables: Prepared | None
+) -> Iterator[Finding]:
+    """Return the findings of a step; of a statement that can't be read, with the form that SQLite has."""
+    for finding in findings:
+        yield _explained(content, finding, policy, tables) if finding.rule in _EXPLAINED else finding
+
+
+def suspicions(content: str, tables: Prepared | None) -> Iterator[Finding]:
+    """Return what SQLite accepts in a step and reads otherwise than meant."""
+    for start, statement in _statements(content):
+        told = list(misread(statement, tables))
+        if (other := explain(statement, tables)) is not None and other.certain:
+            told.append(other)
+        for one in told:
+            yield _finding(content, start, statement, one)
+        if tables is not None:
+            tables.run(statement)
+
+
+def refusals(payload: PipelinePayload) -> tuple[Refusal, ...]:
+    """Return the statements that SQLite would refuse, the first of each step."""
+    found: list[Refusal] = []
+    for number, step in enumerate(payload.steps, 1):
+        tables = tables_before(payload, number) if step.type == "sql" else None
+        if tables is None or len(found) >= _MOST_HINTS:
+            continue
+        for start, statement in _statements(step.content):
+            complaint = tables.complaint(statement)
+            if complaint is None:
+                tables.run(statement)
+                continue
+            one = refused(statement, complaint, tables)
+            if one is not None:
+                found.append(_refusal(number, step.content, start, statement, complaint, one))
+            break
+    return tuple(found)
+
+
+def _refusal(
+    number: int, content: str, start: int, statement: str, complaint: str, one: Explained
+) -> Refusal:
+    edit = _edit(content, start, statement, one)
+    return Refusal(
+        step=number,
+        complaint=complaint,
+        suggestion=shorten(one.hint),
+        line=line_of(content, start + _first(statement, one)),
+        start_line=None if edit is None else edit.start_line,
+        end_line=None if edit is None else edit.end_line,
+        replacement="" if edit is None else edit.replacement,
+    )
+
+
+def _statements(content: str) -> Iterator[tuple[int, str]]:
+    """Return the statements with their places; none of a text that can't be cut."""
+    for statement in read_sql(content).statements[:_MOST_STATEMENTS]:
+        start, end = statement.tokens[0].start, statement.tokens[-1].end
+        if end - start <= MOST_CHARS:
+            yield start, content[start:end]
+
+
+def _explained(content: str, finding: Finding, policy: SqlPolicy, tables: Prepared | None) -> Finding:
+    """Explain the statement of a finding; the finding itself where nothing better is known."""
+    start, statement = _statement_at(content, finding)
+    one = explain(statement, tables)
+    if one is None or (not one.written and finding.edit is not None):
+        return finding
+    edit = _edit(content, start, statement, one)
+    if edit is not None and examine(_applied(content, start, statement, one), policy).syntax:
+        edit = None
+    line = line_of(content, start + _first(statement, one)) if one.written else finding.line
+    return replace(
+        finding,
+        message=_message(one) or finding.message,
+        line=line,
+        column=finding.column if line == finding.line else None,
+        snippet=snippet(content, line),
+        suggestion=shorten(one.hint),
+        edit=edit or (finding.edit if not one.written else None),
+    )
+
+
+def _statement_at(content: str, finding: Finding) -> tuple[int, str]:
+    """Return the statement that holds a finding's place; all of a text that can't be cut."""
+    lines = content.split("\n")
+    line = min(finding.line or 1, len(lines))
+    at = sum(len(one) + 1 for one in lines[: line - 1]) + (finding.column or 1) - 1
+    found = list(_statements(content))
+    for start, statement in reversed(found):
+        if start <= at:
+            return start, statement
+    return 0, content.rstrip().rstrip(";")
+
+
+def _first(statement: str, one: Explained) -> int:
+    """Return the place of a form, behind white space."""
+    rest = statement[one.start :]
+    return one.start + len(rest) - len(rest.lstrip())
+
+
+def _applied(content: str, start: int, statement: str, one: Explained) -> str:
+    new, end = one.new or "", start + len(statement)
+    rest = content[end:]
+    if not new.strip():
+        rest = rest.lstrip().removeprefix(";").lstrip("\n")
+    return content[:start] + new + rest
+
+
+def _edit(content: str, start: int, statement: str, one: Explained) -> Edit | None:
+    return None if one.new is None else edit_between(content, _applied(content, start, statement, one))
+
+
+def _message(one: Explained) -> str:
+    """Word what is written, and whose it is; empty where nothing was recognized."""
+    if not one.written:
+        return ""
+    written = shorten(" ".join(one.written.split()), 60)
+    if one.of.startswith("no database"):
+        return f"SQLite doesn't read this: {written}."
+    return f"This is {one.of}, not SQLite: {written}."
+
+
+def _finding(content: str, start: int, statement: str, one: Explained) -> Finding:
+    line = line_of(content, start + _first(statement, one))
+    written = shorten(" ".join(one.written.split()), 60)
+    message = f"This is {one.of}: `{written}`." if one.certain else f"`{written}` {one.of}."
+    return Finding(
+        rule="sql.suspicious",
+        category="sql",
+        severity=Severity.WARNING,
+        message=message,
+        line=line,
+        snippet=snippet(content, line),
+        suggestion=shorten(one.hint),
+        edit=_edit(content, start, statement, one),
+    )

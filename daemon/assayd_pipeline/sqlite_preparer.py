@@ -1,0 +1,118 @@
+"""Prepares statements against a copy of a submission's tables, in an analysis worker and in memory.
+
+Only statements that make tables are run, on a database without rows, with an authorizer that refuses all else
+and a limit on steps. Every other statement is compiled by EXPLAIN and never run.
+"""
+
+from __future__ import annotations
+
+import csv
+import sqlite3
+from collections.abc import Callable
+from functools import partial
+
+from assayd_pipeline.sql.preparer import Tables
+from assayd_pipeline.sql.statements import split
+from assayd_pipeline.sql.tokens import NotSql, tokenize
+
+_STEPS = 200_000
+"""Instructions of SQLite's virtual machine for all statements of one database."""
+_MAKING = ("CREATE", "ALTER", "DROP")
+_MOST_COLUMNS = 500
+_MOST_NAMES = 2000
+_NAMES = {
+    "table": "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') "
+    "UNION SELECT name FROM sqlite_temp_schema",
+    "column": "SELECT DISTINCT c.name FROM (SELECT name FROM sqlite_schema UNION "
+    "SELECT name FROM sqlite_temp_schema) AS t, pragma_table_info(t.name) AS c",
+    "function": "SELECT DISTINCT name FROM pragma_function_list",
+}
+_PASSED = (
+    "SELECT", "READ", "INSERT", "UPDATE", "DELETE", "RECURSIVE", "FUNCTION", "ALTER_TABLE", "CREATE_TABLE",
+    "CREATE_TEMP_TABLE", "CREATE_INDEX", "CREATE_TEMP_INDEX", "CREATE_VIEW", "CREATE_TEMP_VIEW", "DROP_TABLE",
+    "DROP_VIEW", "DROP_INDEX", "REINDEX", "TRANSACTION", "SAVEPOINT", "PRAGMA",
+)  # fmt: skip
+_ACTIONS = frozenset(getattr(sqlite3, f"SQLITE_{name}") for name in _PASSED)
+_PRAGMAS = frozenset({"table_info", "table_list", "table_xinfo", "function_list"})
+
+
+class SqliteTables:
+    """Implements `preparer.Prepared` by a database in memory."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        _limit(self._connection)
+        if tables.content:
+            _try(lambda: self._connection.deserialize(tables.content))
+        for statement in (*_statements(tables.schema), *tables.made):
+            self.run(statement)
+        for name, head in tables.heads.items():
+            _try(partial(_make_csv, self._connection, name, head))
+
+    def run(self, statement: str) -> None:
+        """Run a statement if it makes or changes tables."""
+        if statement.lstrip().upper().startswith(_MAKING):
+            _try(partial(self._connection.execute, statement))
+
+    def complaint(self, statement: str) -> str | None:
+        """Return SQLite's complaint about a statement, which isn't run."""
+        try:
+            self._connection.execute(f"EXPLAIN {statement}").fetchmany(1)
+        except (sqlite3.Error, sqlite3.Warning) as problem:
+            return str(problem)
+        return None
+
+    def names(self, what: str) -> list[str]:
+        """Return the names of all columns, tables or functions."""
+        try:
+            return [str(row[0]) for row in self._connection.execute(_NAMES[what]).fetchmany(_MOST_NAMES)]
+        except sqlite3.Error:
+            return []  # the budget of steps is spent: fewer names are suggested
+
+
+def _limit(connection: sqlite3.Connection) -> None:
+    left = [_STEPS // 1000]
+
+    def spent() -> int:
+        left[0] -= 1
+        return left[0] < 0
+
+    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 200)
+    connection.execute("PRAGMA trusted_schema=OFF")
+    connection.set_progress_handler(spent, 1000)
+    connection.set_authorizer(_allows)
+
+
+def _allows(action: int, first: str | None, second: str | None, _schema: str | None, _by: str | None) -> int:
+    if action == sqlite3.SQLITE_PRAGMA and (first or "").lower() not in _PRAGMAS:
+        return sqlite3.SQLITE_DENY
+    if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() == "load_extension":
+        return sqlite3.SQLITE_DENY
+    return sqlite3.SQLITE_OK if action in _ACTIONS else sqlite3.SQLITE_DENY
+
+
+def _statements(schema: str) -> list[str]:
+    try:
+        return [schema[one.tokens[0].start : one.tokens[-1].end] for one in split(tokenize(schema))]
+    except NotSql:
+        return []  # the schema has a finding of its own
+
+
+def _make_csv(connection: sqlite3.Connection, name: str, head: str) -> None:
+    delimiter = "\t" if name.lower().endswith(".tsv") else ","
+    names = next(csv.reader([head.lstrip("\ufeff")], delimiter=delimiter), [])[:_MOST_COLUMNS]
+    columns = ", ".join(_quoted(one.strip() or f"column_{n}") for n, one in enumerate(names, 1))
+    connection.execute(f"CREATE TEMP TABLE {_quoted(name)} ({columns})")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""').replace("\0", "") + '"'
+
+
+def _try(make: Callable[[], object]) -> None:
+    """Do one of several things that make tables; without it, fewer statements can be prepared."""
+    try:
+        make()
+    except (sqlite3.Error, sqlite3.Warning, csv.Error):
+        return

@@ -1,0 +1,109 @@
+"""SQL of other databases: what is recognized, and what it is in SQLite."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from assayd_pipeline.sql.dialects import explain, slips
+from assayd_pipeline.sql.meanings import misread, refused
+from assayd_pipeline.sql.preparer import Tables
+from assayd_pipeline.sqlite_preparer import SqliteTables
+
+SCHEMA = "CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT, sold TEXT, price REAL);"
+
+
+def tables() -> SqliteTables:
+    return SqliteTables(Tables(schema=SCHEMA))
+
+
+@pytest.mark.parametrize(
+    ("statement", "new"),
+    [
+        ("SELECT TOP 3 name FROM items", "SELECT name FROM items LIMIT 3"),
+        ("SELECT price::int FROM items", "SELECT CAST(price AS INT) FROM items"),
+        ("SELECT NOW() FROM items", "SELECT CURRENT_TIMESTAMP FROM items"),
+        ("SELECT CONCAT(name, '-', sold) FROM items", "SELECT (name || '-' || sold) FROM items"),
+        (
+            "SELECT id FROM items WHERE sum(price) > 1 GROUP BY id",
+            "SELECT id FROM items GROUP BY id HAVING sum(price) > 1",
+        ),
+        ("DELETE items WHERE id = 1", "DELETE FROM items WHERE id = 1"),
+        ("SHOW TABLES", "SELECT name FROM sqlite_schema WHERE type = 'table'"),
+    ],
+)  # fmt: skip
+def test_form_of_another_database_is_rewritten(statement: str, new: str) -> None:
+    found = explain(statement, tables())
+    assert found is not None
+    assert found.new == new
+
+
+def test_rewrite_that_the_tables_refuse_is_a_hint_alone() -> None:
+    found = explain("SELECT NOW() FROM nothing", tables())
+    assert found is not None
+    assert (found.new, "CURRENT_TIMESTAMP" in found.hint) == (None, True)
+
+
+def test_words_in_a_string_are_no_form() -> None:
+    assert explain("SELECT 'call NOW()' FROM items", None) is None
+
+
+def test_misspelt_column_gets_the_nearest() -> None:
+    statement = "SELECT nmae FROM items"
+    found = refused(statement, str(tables().complaint(statement)), tables())
+    assert found is not None
+    assert (found.hint, found.new) == ("Did you mean `name`?", "SELECT name FROM items")
+
+
+@pytest.mark.parametrize(
+    ("statement", "new"),
+    [
+        ("SELECT id FROM items WHERE name = NULL", "SELECT id FROM items WHERE name IS NULL"),
+        ('SELECT id FROM items WHERE name = "pen"', "SELECT id FROM items WHERE name = 'pen'"),
+        ("SELECT name + ' x' FROM items", "SELECT name || ' x' FROM items"),
+        ("SELECT id name FROM items", "SELECT id, name FROM items"),
+        ("UPDATE items SET name = 'a' AND price = 1", "UPDATE items SET name = 'a', price = 1"),
+    ],
+)
+def test_what_sqlite_reads_otherwise_is_told(statement: str, new: str) -> None:
+    [found] = misread(statement, tables())
+    assert found.new == new
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE items SET name = NULL WHERE id = 1",
+        'SELECT "name" FROM items WHERE "id" = 1',
+        "SELECT price + 1 AS more FROM items",
+        "SELECT a.id FROM items a JOIN items b ON a.id = b.id",
+        "SELECT a.id FROM items a CROSS JOIN items b",
+        "UPDATE items SET price = 1 WHERE id = 1 AND name = 'a'",
+    ],
+)
+def test_what_is_meant_so_passes(statement: str) -> None:
+    assert list(misread(statement, tables())) == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT " + "(" * 9_000,
+        "CASE ELSE " * 900,
+        "SELECT a" + ", LEFT(a, 1)" * 700,
+        "x::" * 3_000,
+        "'" * 9_999,
+    ],
+)
+def test_hostile_statement_takes_little_time(statement: str) -> None:
+    began = time.monotonic()
+    explain(statement, tables())
+    list(misread(statement, tables()))
+    assert time.monotonic() - began < 5
+
+
+def test_every_entry_has_a_hint_that_is_a_sentence() -> None:
+    for slip in slips():
+        assert slip.hint.endswith((".", "`.")), slip
+        assert bool(slip.call) != bool(slip.find), slip
