@@ -189,6 +189,13 @@ class Kind(ABC, Generic[P, Q]):
         """
         return None
 
+    def integrity(self, payload: P) -> str | None:
+        """Return what the score of a submission rests on; None for a kind without scores.
+
+        `payload` is as it was submitted: nothing of it is parsed here.
+        """
+        return None
+
     def use_tables(self, folders: Sequence[Path]) -> None:
         """Add an operator's rules and words, from these folders, in this process. Raises: ConfigError."""
         message = f"the kind {self.name} takes no tables"

@@ -144,6 +144,12 @@ class ReportDocument(BaseDocument):
     retry_context: str | None = Field(description="What to tell a model that tries again.")
     confidence: float | None = Field(description="How sure the validator is, 0 to 1, where it can say.")
     feedback: Any = Field(description="What the kind adds for whoever generates code.")
+    score: float | None = Field(
+        None, description="Share of hidden tests that passed, 0 to 1; null if unknown or the kind has none."
+    )
+    integrity: str | None = Field(
+        None, description="`separated`, or what of the solution the score had to trust; null without a score."
+    )
     effective_limits: dict[str, Any] = Field(description="The limits that were enforced.")
     clamped: list[ClampDocument] = Field(description="What the profile asked for and did not get.")
     input_digest: str = Field(description="SHA-256 of kind and payload.")
