@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
+    from typing import Any
 
     from .peer import Raised
     from .policy import RuntimePolicy
@@ -33,9 +34,8 @@ _STOPPING = frozenset({"__next__", "send", "throw"})
 
 _BUILT_IN = (str, int, float, tuple, list, dict, set, frozenset, bytes)
 
-_mro = type.__dict__["__mro__"].__get__
-_qualname = type.__dict__["__qualname__"].__get__
-
+_mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+_qualname: Callable[[type], object] = type.__dict__["__qualname__"].__get__
 
 
 def serve(document: Mapping[str, object], policy: RuntimePolicy, reading: int, writing: int) -> None:
@@ -58,9 +58,7 @@ def serve(document: Mapping[str, object], policy: RuntimePolicy, reading: int, w
     peer.send("ready", _offer(module, entry, peer))
     while True:
         try:
-            kind, asked = peer.receive()
-            if kind != "ask":
-                raise PeerFault("a message that asks for nothing")
+            _, asked = peer.receive()
             peer.answer(asked)
         except (PeerGone, PeerFault):
             return
@@ -106,8 +104,8 @@ def _offer(module: ModuleType, entry: str, peer: Peer) -> list[object]:
     return offered
 
 
-def _describe(value: object, kept: bool = False) -> tuple[str, list[str]] | None:
-    kind = type(value)
+def _describe(value: Any, kept: bool = False) -> tuple[str, list[str]] | None:
+    kind: type = type(value)
     if issubclass(kind, _BUILT_IN) and not kept:
         return None  # goes as what its built-in part holds
     if issubclass(kind, type):
@@ -136,13 +134,20 @@ def _callback(peer: Peer, number: int, _: str, names: list[str]) -> Callable[...
 def _explain(problem: BaseException, operation: str, name: str, texts: Texts) -> Raised:
     """Describe an exception by its nearest built-in type; the text is shown, and runs nowhere."""
     kind = type(problem)
-    silent = issubclass(kind, _NOT_RAISED) and not (kind is StopIteration and (operation in _STOPPING or name in _STOPPING))
-    base = next(one for one in _mro(kind) if private.NAMES.get(one.__name__) is one)
+    silent = issubclass(kind, _NOT_RAISED) and not (
+        kind is StopIteration and (operation in _STOPPING or name in _STOPPING)
+    )
+    base: type[BaseException] = next(one for one in _mro(kind) if private.NAMES.get(one.__name__) is one)
     if silent or not issubclass(base, (Exception, SystemExit)):
         base = RuntimeError
     described = told(problem, texts)
     shown = f"{described['error_type']}: {described['message']}" if silent else described["message"]
-    raised: Raised = {"type": base.__name__, "names": _names_of(_mro(kind)), "message": clean(str(shown)), "told": described}
+    raised: Raised = {
+        "type": base.__name__,
+        "names": _names_of(_mro(kind)),
+        "message": clean(str(shown)),
+        "told": described,
+    }
     if not silent and kind is base:
         try:
             raised["args"] = Outgoing(_refuse, {}).form(BaseException.__dict__["args"].__get__(problem))
@@ -155,27 +160,33 @@ def _refuse(_: object) -> None:
     raise TransferError("not a plain value")
 
 
-def perform(operation: str, value: object, name: str, args: list[object], kwargs: dict[str, object]) -> object:
+def perform(
+    operation: str, value: object, name: str, args: list[object], kwargs: dict[str, object]
+) -> object:
     """Do one thing with a value of the solution."""
-    if operation == "call":
-        return value(*args, **kwargs)  # type: ignore[operator]
-    if operation == "method":
-        return getattr(value, name)(*args, **kwargs)
-    if operation == "get":
-        return getattr(value, name)
-    if operation == "set":
-        return setattr(value, name, args[0])
-    if operation == "delete":
-        return delattr(value, name)
-    if operation == "await":
-        import asyncio
-
-        return asyncio.run(value)  # type: ignore[arg-type]
-    if operation == "special":
-        return _SPECIAL[name](value, *args) if name in _SPECIAL else getattr(type(value), name)(value, *args)
-    raise PeerFault("an operation that doesn't exist")
+    if operation not in _OPERATIONS:
+        raise PeerFault("an operation that doesn't exist")
+    return _OPERATIONS[operation](value, name, args, kwargs)
 
 
+def _special(value: object, name: str, args: list[object], _: object) -> object:
+    return _SPECIAL[name](value, *args) if name in _SPECIAL else getattr(type(value), name)(value, *args)
+
+
+def _awaited(value: Any, _name: str, _args: object, _kwargs: object) -> object:
+    import asyncio
+
+    return asyncio.run(value)
+
+
+_OPERATIONS: Mapping[str, Callable[[Any, str, Any, Any], object]] = {
+    "call": lambda value, _, args, kwargs: value(*args, **kwargs),
+    "get": lambda value, name, _args, _kwargs: getattr(value, name),
+    "set": lambda value, name, args, _: setattr(value, name, args[0]),
+    "delete": lambda value, name, _args, _kwargs: delattr(value, name),
+    "await": _awaited,
+    "special": _special,
+}
 _SPECIAL: Mapping[str, Callable[..., object]] = {
     "__len__": len,
     "__iter__": iter,

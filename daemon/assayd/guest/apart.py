@@ -1,7 +1,7 @@
 """Passes calls and results, as bytes, between a tests' process and the solution's.
 
-The two have no descriptor, file or memory in common. The runner counts and times what passes, and reads no
-value: only whose turn it is. A solution that is late, speaks out of turn or ends is told to the tests as ended.
+The two have no descriptor, file or memory in common. The runner counts and times what passes; it reads only
+whose turn it is, never a value. The tests are told if a solution is late, speaks out of turn or ends.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Forks the processes of a solution from one that has never seen a test.
 
 The runner reads tests, arguments and results, and its memory keeps traces of them. So it forks the nursery
-before the first of them comes, with the solution's text alone; each test's solution is a fork of the nursery
-and begins by importing the code anew. The nursery itself runs none of it. Descriptors come over a socket, as a
-test begins; back go the pid of each solution and how it ended.
+before the first of them comes, with the solution's text alone. Each test's solution is a fork of the nursery
+and begins by importing the code; the nursery itself runs none of it. It receives the descriptors of each
+solution over a socket, and sends back its pid and how it ended.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Nursery:
 
     def news(self) -> list[tuple[str, int, int]]:
         """Return what the nursery has said: ``pid`` or ``end``, the serial number, the pid or wait status."""
-        found = []
+        found: list[tuple[str, int, int]] = []
         while True:
             try:
                 said = self._control.recv(_MESSAGE_BYTES)
@@ -147,7 +147,13 @@ def _become(confinement: child.Confinement, document: bytes, passed: tuple[int, 
         stdin, stdout, stderr, report, calls, answers = _raised_above(passed)
         child.separate(
             child.Descriptors(
-                stdin=stdin, stdout=stdout, stderr=stderr, report=report, order=stdin, work=work, paired=(calls, answers)
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                report=report,
+                order=stdin,
+                work=work,
+                paired=(calls, answers),
             )
         )
         child.give_up_rights(confinement, child.SOLUTION)

@@ -18,6 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from typing import TypeGuard
+
     from .frames import Header
     from .transfer import Classes, Form
 
@@ -120,7 +122,8 @@ class Peer:
             raise PeerFault(str(problem)) from None
         if type(args) is not list or type(kwargs) is not dict or not _is_number(number, self.kept):
             raise PeerFault("a call of nothing")
-        value, raised = self._performed(str(operation), self.kept[number], str(name), args, kwargs)  # type: ignore[call-overload]
+        asked_of = self.kept[number]
+        value, raised = self._performed(str(operation), asked_of, str(name), args, kwargs)
         self._send_answer(value, raised, incoming.objects, _list(nodes), (str(operation), str(name)))
 
     def send(self, kind: str, content: object) -> None:
@@ -177,7 +180,7 @@ class Peer:
         if form[0] == "m":
             if not _is_number(form[1], self.kept):
                 raise ValueError("a handle of nothing")
-            return self.kept[form[1]]  # type: ignore[call-overload]
+            return self.kept[form[1]]
         number, kind, names = form[1], form[2], form[3]
         if type(number) is not int or type(kind) is not str or type(names) is not list:
             raise ValueError("no handle")
@@ -191,8 +194,7 @@ class Peer:
     ) -> tuple[object, Raised | None]:
         self._deep += 1
         try:
-            if self._deep > _MOST_DEEP:
-                raise RecursionError("calls between tests and solution are nested too deeply")
+            _check_depth(self._deep)
             made = self._perform(operation, value, name, args, kwargs)
             if operation == "call" and issubclass(type(value), type) and type(made) is value:
                 self.keep(made)  # an instance that was asked for stays one, whatever its base class
@@ -248,6 +250,11 @@ class Peer:
         return None
 
 
+def _check_depth(deep: int) -> None:
+    if deep > _MOST_DEEP:
+        raise RecursionError("calls between tests and solution are nested too deeply")
+
+
 def _parts(content: object, count: int) -> list[object]:
     if type(content) is not list or len(content) != count:
         raise PeerFault("a message of another form")
@@ -260,5 +267,5 @@ def _list(content: object) -> list[object]:
     return content
 
 
-def _is_number(number: object, of: list[object]) -> bool:
+def _is_number(number: object, of: list[object]) -> TypeGuard[int]:
     return type(number) is int and 0 <= number < len(of)

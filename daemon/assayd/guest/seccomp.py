@@ -243,7 +243,9 @@ def separated(program: bytes, pid: int, *, writes: bool, machine: str | None = N
             added += _step(_JUMP_EQUAL, nr, skip_if_not=1) + _fail(errno.EPERM)
     blocks = [(call, _unless_equal(0, pid)) for call in _SIGNALS.values()]
     owners = b"".join(_step(_JUMP_EQUAL, one, skip_if_not=1) + _fail(errno.EPERM) for one in _OWNERS)
-    requests = b"".join(_step(_JUMP_EQUAL, one, skip_if_not=1) + _fail(errno.EPERM) for one in _OWNER_REQUESTS)
+    requests = b"".join(
+        _step(_JUMP_EQUAL, one, skip_if_not=1) + _fail(errno.EPERM) for one in _OWNER_REQUESTS
+    )
     blocks += [
         (_JUDGED["clone"], _load(0) + _step(_JUMP_ANY_BIT, _CLONE_THREAD, skip_if=1) + _fail(errno.EPERM)),
         (_JUDGED["fcntl"], _load(1) + owners),

@@ -75,7 +75,13 @@ class GuestSession:
 
     def add_solution(self, body: bytes) -> None:
         """Take the solution, before anything of its tests has come. Raises: Fault, OSError."""
-        if self._pairing is None or self._nursery is not None or self._used or self._common or self._arguments:
+        if (
+            self._pairing is None
+            or self._nursery is not None
+            or self._used
+            or self._common
+            or self._arguments
+        ):
             raise Fault("a solution was not expected")
         self._nursery = self._pairing.nursery.Nursery(self._confinement, body, self._around.work.descriptor)
         self._around.processes.spare(self._nursery.pid)

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from collections import OrderedDict, defaultdict, deque
     from collections.abc import Callable, Iterable, Mapping
     from datetime import date, datetime, time, timedelta
+    from typing import Any
 
-    Form = object
+    Form = Any
     Refer = Callable[[object], Form]
     Classes = Mapping[str, type]
 else:
@@ -33,16 +34,14 @@ _MOST_DEPTH = 60
 _MOST_VALUES = 1_000_000
 _PLAIN_BITS = 1000
 _SHARED_NAMES = frozenset(
-    {
-        "abs", "all", "any", "bool", "bytes", "callable", "chr", "complex", "dict", "divmod", "enumerate",
-        "filter", "float", "frozenset", "hash", "int", "isinstance", "len", "list", "map", "max", "min", "ord",
-        "pow", "print", "range", "repr", "reversed", "round", "set", "slice", "sorted", "str", "sum", "tuple",
-        "type", "zip",
-    }
-)  # fmt: skip
+    "abs all any bool bytes callable chr complex dict divmod enumerate filter float frozenset hash int "
+    "isinstance len list map max min ord pow print range repr reversed round set slice sorted str sum tuple type zip".split()
+)
 """Built-in functions and types that cross by name."""
 _SHARED_MODULES = ("math", "operator", "_operator")
-_FACTORIES: Mapping[str, type] = {kind.__name__: kind for kind in (int, float, str, list, dict, set, tuple, bool)}
+_FACTORIES: Mapping[str, type] = {
+    kind.__name__: kind for kind in (int, float, str, list, dict, set, tuple, bool)
+}
 _EXACT: tuple[type, ...] = (date, datetime, time, timedelta)
 _LOADED = (("decimal", "Decimal"), ("uuid", "UUID"), ("pathlib", "PosixPath"), ("pathlib", "PurePosixPath"))
 _BASES: tuple[type, ...] = (str, int, float, tuple, list, dict, set, frozenset, bytes)
@@ -62,22 +61,22 @@ class Outgoing:
         self._names = {kind: name for name, kind in classes.items()}
         self._left = _MOST_VALUES
 
-    def form(self, value: object, depth: int = 0) -> Form:
+    def form(self, value: Any, depth: int = 0) -> Form:
         """Return the form of a value. Raises: TransferError."""
         kind = type(value)
         if value is None or kind is bool or kind is str:
             return value
         if kind is int:
-            return value if value.bit_length() <= _PLAIN_BITS else ["i", hex(value)]  # type: ignore[attr-defined, call-overload]
+            return value if value.bit_length() <= _PLAIN_BITS else ["i", hex(value)]
         if kind is float:
-            return value if value - value == 0.0 else ["f", repr(value)]  # type: ignore[operator]
+            return value if value - value == 0.0 else ["f", repr(value)]
         self._left -= 1
         if self._left < 0 or depth > _MOST_DEPTH:
             raise TransferError("the value is too large, or nested too deeply")
         if kind in _NODES or kind in self._names:
             return ["r", self._number(value)]
         if kind is tuple or kind is frozenset:
-            items = [self.form(item, depth + 1) for item in value]  # type: ignore[attr-defined]
+            items = [self.form(item, depth + 1) for item in value]
             return ["t" if kind is tuple else "z", items]
         return self._odd(value, kind, depth)
 
@@ -88,22 +87,26 @@ class Outgoing:
             found.append(self.node(self.objects[start + len(found)]))
         return found
 
-    def node(self, value: object) -> Form:
+    def node(self, value: Any) -> Form:
         """Return the content of a numbered value."""
         kind = type(value)
         if (name := self._names.get(kind)) is not None:
             fields = dict(object.__getattribute__(value, "__dict__"))
             return ["o", name, [[key, self.form(item)] for key, item in fields.items()]]
-        base, tag = _NODES.get(kind) or _base_of(kind)
+        base, tag = _NODES[kind]
         if tag == "y":
             from binascii import b2a_base64
 
-            return ["y", b2a_base64(bytes(value), newline=False).decode()]  # type: ignore[call-overload]
+            return ["y", b2a_base64(bytes(value), newline=False).decode()]
         if base is dict:
-            pairs = [[self.form(key), self.form(item)] for key, item in dict.items(value)]  # type: ignore[arg-type]
+            pairs = [
+                [self.form(key), self.form(item)]
+                for key, item in (OrderedDict if tag == "od" else dict).items(value)
+            ]
             factory = getattr(value, "default_factory", None) if tag == "dd" else None
             return [tag, pairs, None if factory is None else _factory_name(factory)]
-        return [tag, [self.form(item) for item in base.__iter__(value)]]  # type: ignore[attr-defined]
+        items: Iterable[object] = base.__dict__["__iter__"](value)
+        return [tag, [self.form(item) for item in items]]
 
     def _number(self, value: object) -> int:
         number = self._at.setdefault(id(value), len(self.objects))
@@ -111,39 +114,40 @@ class Outgoing:
             self.objects.append(value)
         return number
 
-    def _odd(self, value: object, kind: type, depth: int) -> Form:
+    def _odd(self, value: Any, kind: type, depth: int) -> Form:
         if kind is bytes or kind in _EXACT or kind in _loaded_kinds():
             found = form_of(value)
             assert found is not None  # noqa: S101 - each of these has a form
             return ["p", found.tag, found.value]
-        if kind is complex:
-            return ["c", self.form(value.real), self.form(value.imag)]  # type: ignore[attr-defined]
-        if kind is range:
-            return ["g", value.start, value.stop, value.step]  # type: ignore[attr-defined]
-        if value is Ellipsis:
-            return ["e"]
+        if kind in _WRITERS:
+            return _WRITERS[kind](value, self.form)
         if (shared := _shared(value, kind)) is not None:
             return shared
         if (fraction := _fraction()) is not None and kind is fraction:
-            return ["q", f"{fraction.__str__(value)}"]
+            return ["q", f"{fraction.__dict__['__str__'](value)}"]
         referred = self._refer(value)
         return referred if referred is not None else self._as_base(value, kind, depth)
 
-    def _as_base(self, value: object, kind: type, depth: int) -> Form:
+    def _as_base(self, value: Any, kind: type, depth: int) -> Form:
         """Return an instance of a subclass of a built-in type as what the built-in part of it holds."""
         base = next((base for base in _BASES if issubclass(kind, base)), None)
         if base is None:
             raise TransferError(f"a value of type {_name(kind)} can't be transferred")
         if base in {list, dict, set}:
-            return ["r", self._number(base(base.__iter__(value)) if base is not dict else dict(dict.items(value)))]  # type: ignore[arg-type, attr-defined]
+            return [
+                "r",
+                self._number(base(base.__iter__(value)) if base is not dict else dict(dict.items(value))),
+            ]
         plain = {int: int.__int__, float: float.__float__, str: str.__str__}.get(base)
-        return self.form(plain(value) if plain else base(base.__iter__(value)), depth + 1)  # type: ignore[attr-defined, operator]
+        return self.form(plain(value) if plain else base(base.__dict__["__iter__"](value)), depth + 1)
 
 
 class Incoming:
     """Unpacks the values of one message. `known` are those that were numbered before it."""
 
-    def __init__(self, resolve: Callable[[list[Form]], object], classes: Classes, known: Iterable[object] = ()) -> None:
+    def __init__(
+        self, resolve: Callable[[list[Form]], object], classes: Classes, known: Iterable[object] = ()
+    ) -> None:
         self.objects: list[object] = list(known)
         self._resolve = resolve
         self._classes = classes
@@ -154,16 +158,16 @@ class Incoming:
         try:
             self.objects += [self._empty(node) for node in nodes]
             # What is hashed comes last, when all that it may consist of is whole.
-            for number in sorted(range(len(nodes)), key=lambda number: nodes[number][0] in _HASHING):  # type: ignore[index]
+            for number in sorted(range(len(nodes)), key=lambda number: nodes[number][0] in _HASHING):
                 self.fill(self.objects[start + number], nodes[number])
         except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as problem:
             raise _wrong(problem) from None
 
-    def fill(self, value: object, node: Form) -> None:
+    def fill(self, value: Any, node: Form) -> None:
         """Give a container the content of a node."""
-        tag, content = node[0], node[-1] if node[0] not in _DICTS else node[1]  # type: ignore[index]
+        tag, content = node[0], node[-1] if node[0] not in _DICTS else node[1]
         if tag == "y":
-            value[:] = _bytes(content)  # type: ignore[index]
+            value[:] = _bytes(content)
         elif tag == "o":
             fields = {key: self._form(item) for key, item in content if type(key) is str}
             space = object.__getattribute__(value, "__dict__")
@@ -171,12 +175,14 @@ class Incoming:
             space.update(fields)
         elif tag in _DICTS:
             pairs = [(self._form(key), self._form(item)) for key, item in content]
-            dict.clear(value)  # type: ignore[arg-type]
-            dict.update(value, pairs)  # type: ignore[arg-type, call-overload]
+            base = OrderedDict if tag == "od" else dict
+            base.clear(value)
+            for key, item in pairs:
+                base.__setitem__(value, key, item)
         else:
             items = [self._form(item) for item in content]
-            value.clear()  # type: ignore[attr-defined]
-            (value.update if tag == "s" else value.extend)(items)  # type: ignore[attr-defined]
+            value.clear()
+            (value.update if tag == "s" else value.extend)(items)
 
     def value(self, form: Form) -> object:
         """Return the value of a form. Raises: TransferError."""
@@ -185,22 +191,26 @@ class Incoming:
         except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as problem:
             raise _wrong(problem) from None
 
-    def update(self, changes: object) -> None:
+    def update(self, changes: Any) -> None:
         """Change containers that were numbered before, by their numbers. Raises: TransferError."""
         try:
-            for number, node in changes:  # type: ignore[attr-defined]
-                if type(number) is not int or number < 0 or _tag_of(self.objects[number], self._classes) != node[0]:
-                    raise ValueError("a change of what isn't there")
-                self.fill(self.objects[number], node)
+            for number, node in changes:
+                self.fill(self._changed(number, node[0]), node)
         except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as problem:
             raise _wrong(problem) from None
 
+    def _changed(self, number: object, tag: object) -> object:
+        """Return a container that was numbered before, and is of the kind that a change of it has."""
+        if type(number) is not int or number < 0 or _tag_of(self.objects[number], self._classes) != tag:
+            raise ValueError("a change of what isn't there")
+        return self.objects[number]
+
     def _empty(self, node: Form) -> object:
-        tag = node[0]  # type: ignore[index]
+        tag = node[0]
         if tag == "o":
-            return object.__new__(self._classes[node[1]])  # type: ignore[index]
+            return object.__new__(self._classes[node[1]])
         if tag == "dd":
-            return defaultdict(None if node[2] is None else _FACTORIES[node[2]])  # type: ignore[index, arg-type]
+            return defaultdict(None if node[2] is None else _FACTORIES[node[2]])
         if tag == "dc":
             from collections import Counter
 
@@ -241,13 +251,12 @@ def _factory_name(factory: object) -> str:
     return name
 
 
-def _shared(value: object, kind: type) -> Form | None:
+def _shared(value: Any, kind: type) -> Form | None:
     """Return the name of a built-in function, type or exception, which both sides have."""
     name = getattr(value, "__name__", None) if kind is type or kind is type(len) else None
     if type(name) is not str:
         return None
-    known = private.NAMES.get(name)
-    if known is value and (name in _SHARED_NAMES or (kind is type and issubclass(value, BaseException))):  # type: ignore[arg-type]
+    if private.NAMES.get(name) is value and (name in _SHARED_NAMES or _is_exception(value)):
         return ["B", name]
     for module in _SHARED_MODULES:
         if kind is not type and module in sys.modules and vars(sys.modules[module]).get(name) is value:
@@ -255,10 +264,14 @@ def _shared(value: object, kind: type) -> Form | None:
     return None
 
 
+def _is_exception(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, BaseException)
+
+
 def _named(form: list[Form], _: object) -> object:
     name = form[1]
     found = private.NAMES[name] if type(name) is str else None
-    if name in _SHARED_NAMES or (isinstance(found, type) and issubclass(found, BaseException)):
+    if name in _SHARED_NAMES or _is_exception(found):
         return found
     raise ValueError("no such name")
 
@@ -282,16 +295,20 @@ def _loaded_kinds() -> tuple[type, ...]:
     return tuple(kind for module, name in found if isinstance(kind := vars(module).get(name), type))
 
 
-def _bytes(text: object) -> bytes:
+def _bytes(text: Any) -> bytes:
     from binascii import a2b_base64
 
-    return a2b_base64(text.encode("ascii"), strict_mode=True)  # type: ignore[attr-defined]
+    return a2b_base64(text.encode("ascii"), strict_mode=True)
+
+
+def _complex(real: Any, imaginary: Any) -> complex:
+    return complex(real, imaginary)
 
 
 def _read_fraction(form: list[Form], _: object) -> object:
     from fractions import Fraction
 
-    return Fraction(form[1])  # type: ignore[arg-type]
+    return Fraction(form[1])
 
 
 def _name(kind: type) -> str:
@@ -308,11 +325,8 @@ def _counter() -> type:
     return found if isinstance(found, type) else dict
 
 
-class _Nodes(dict):  # type: ignore[type-arg]
+class _Nodes(dict[type, tuple[type, str]]):
     """The types that are numbered, with their base and tag; `Counter` once somebody has loaded it."""
-
-    def get(self, kind: type, default: object = None) -> object:  # type: ignore[override]
-        return self[kind] if kind in self else default
 
     def __contains__(self, kind: object) -> bool:
         return dict.__contains__(self, kind) or (kind is _counter() and kind is not dict)
@@ -334,13 +348,18 @@ _EMPTY: Mapping[object, Callable[[], object]] = {
 }  # fmt: skip
 _DICTS = frozenset({"d", "od", "dd", "dc"})
 _HASHING = _DICTS | {"s"}
+_WRITERS: Mapping[type, Callable[[Any, Callable[[object], Form]], Form]] = {
+    complex: lambda value, form: ["c", form(value.real), form(value.imag)],
+    range: lambda value, _: ["g", value.start, value.stop, value.step],
+    type(Ellipsis): lambda _value, _form: ["e"],
+}
 _READERS: Mapping[object, Callable[[list[Form], Callable[[Form], object]], object]] = {
-    "t": lambda form, read: tuple(map(read, form[1])),  # type: ignore[arg-type, call-overload]
-    "z": lambda form, read: frozenset(map(read, form[1])),  # type: ignore[arg-type, call-overload]
-    "i": lambda form, _: int(form[1], 16),  # type: ignore[call-overload]
-    "f": lambda form, _: {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}[form[1]],  # type: ignore[index]
-    "c": lambda form, read: complex(read(form[1]), read(form[2])),  # type: ignore[arg-type, call-overload]
-    "g": lambda form, _: range(form[1], form[2], form[3]),  # type: ignore[arg-type]
+    "t": lambda form, read: tuple(map(read, form[1])),
+    "z": lambda form, read: frozenset(map(read, form[1])),
+    "i": lambda form, _: int(form[1], 16),
+    "f": lambda form, _: {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}[form[1]],
+    "c": lambda form, read: _complex(read(form[1]), read(form[2])),
+    "g": lambda form, _: range(form[1], form[2], form[3]),
     "p": lambda form, _: restore({TAG: form[1], VALUE: form[2]}),
     "q": _read_fraction,
     "e": lambda _form, _: Ellipsis,

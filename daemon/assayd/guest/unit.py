@@ -254,4 +254,3 @@ def _with_solution(tests: Pipes, solution: SolutionPipes) -> Pipes:
     os.close(tests.stdout)
     os.close(tests.stderr)
     return Pipes(stdin=tests.stdin, stdout=solution.stdout, stderr=solution.stderr, report=tests.report)
-

@@ -23,7 +23,9 @@ class _Fixtures:
     """The fixtures of a module: made when a test asks for one, and ended after it."""
 
     def __init__(self, names: Mapping[str, object]) -> None:
-        self._functions = {name: found for name, value in names.items() if (found := _fixture_of(value)) is not None}
+        self._functions = {
+            name: found for name, value in names.items() if (found := _fixture_of(value)) is not None
+        }
         self._made: dict[str, object] = {}
         self._open: list[Generator[object, None, None]] = []
 
@@ -92,10 +94,17 @@ def _parameter_sets(function: object) -> list[dict[str, object]]:
             continue
         asked, values = mark.args[:2] if len(mark.args) > 1 else (mark.args[0], mark.kwargs["argvalues"])  # type: ignore[attr-defined]
         keys = [key.strip() for key in asked.split(",")] if isinstance(asked, str) else list(asked)
-        rows = [getattr(value, "values", value) if type(value).__name__ == "ParameterSet" else value for value in values]
+        rows = [
+            getattr(value, "values", value) if type(value).__name__ == "ParameterSet" else value
+            for value in values
+        ]
         single = len(keys) == 1 and (not isinstance(asked, str) or "," not in asked)
         pairs = [
-            dict(zip(keys, row if not single or type(value).__name__ == "ParameterSet" else (row,), strict=True))
+            dict(
+                zip(
+                    keys, row if not single or type(value).__name__ == "ParameterSet" else (row,), strict=True
+                )
+            )
             for row, value in zip(rows, values, strict=True)
         ]
         sets = [{**one, **other} for other in pairs for one in sets]
@@ -104,9 +113,9 @@ def _parameter_sets(function: object) -> list[dict[str, object]]:
 
 def _parameters(function: Callable[..., object]) -> list[str]:
     plain = getattr(function, "__func__", function)
-    code = plain.__code__  # type: ignore[attr-defined]
+    code = plain.__code__
     names = list(code.co_varnames[: code.co_argcount])
-    optional = len(plain.__defaults__ or ())  # type: ignore[attr-defined]
+    optional = len(plain.__defaults__ or ())
     wanted = names[: len(names) - optional] if optional else names
     return wanted[1:] if plain is not function else wanted
 
@@ -122,5 +131,7 @@ def _fixture_of(value: object) -> Callable[..., object] | None:
 
 
 def _is_automatic(value: object) -> bool:
-    marker = getattr(value, "_fixture_function_marker", None) or getattr(value, "_pytestfixturefunction", None)
+    marker = getattr(value, "_fixture_function_marker", None) or getattr(
+        value, "_pytestfixturefunction", None
+    )
     return bool(getattr(marker, "autouse", False))

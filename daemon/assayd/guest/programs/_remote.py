@@ -16,8 +16,11 @@ from ..values import type_name
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
+    from typing import Literal, TypeVar
 
     from ..peer import Raised
+
+    _T = TypeVar("_T")
 
 private.isolate(globals())
 
@@ -42,7 +45,12 @@ class Solution:
         self._exceptions: dict[str, type[BaseException]] = {}
         self._items = 0
         self._peer = Peer(
-            reading, writing, represent=self._represent, describe=_describe, perform=_perform, explain=_explain
+            reading,
+            writing,
+            represent=self._represent,
+            describe=_describe,
+            perform=_perform,
+            explain=_explain,
         )
 
     def open(self) -> dict[str, object] | None:
@@ -66,7 +74,14 @@ class Solution:
         """Return what stands for a name of the solution; None if it defines no such function or class."""
         return self._names.get(name)
 
-    def ask(self, operation: str, number: int, name: str, args: tuple[object, ...] = (), kwargs: Mapping[str, object] | None = None) -> object:
+    def ask(
+        self,
+        operation: str,
+        number: int,
+        name: str,
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
         """Ask the solution. Raises what it raised, by its built-in type; SolutionFault."""
         try:
             value = self._peer.ask(operation, number, name, args, kwargs or {})
@@ -91,7 +106,10 @@ class Solution:
 
     def refuse(self, what: str) -> SolutionFault:
         """Return the exception for what is never asked of the solution."""
-        return self._note("trust", f"{what}: the solution would decide the outcome; compare plain values, or set trust_objects")
+        return self._note(
+            "trust",
+            f"{what}: the solution would decide the outcome; compare plain values, or set trust_objects",
+        )
 
     def count(self) -> None:
         """Count an item of an iterator. Raises: SolutionFault, when there are too many."""
@@ -114,8 +132,13 @@ class Solution:
         if type(told.get("untransferable")) is str:
             return self._note("transfer", f"The solution's value can't be used: {told['untransferable']}")
         message, names = told.get("message"), told.get("names")
-        own = next((self._exceptions[n] for n in names if n in self._exceptions), None) if type(names) is list else None
-        base = private.NAMES.get(told["type"]) if type(told.get("type")) is str else None  # type: ignore[arg-type]
+        own = (
+            next((self._exceptions[n] for n in names if n in self._exceptions), None)
+            if type(names) is list
+            else None
+        )
+        named = told.get("type")
+        base = private.NAMES.get(named) if type(named) is str else None
         if not (isinstance(base, type) and issubclass(base, (Exception, SystemExit))):
             base = RuntimeError
         problem = _made(own or base, remote.values, str(message)[:4096])
@@ -125,12 +148,19 @@ class Solution:
         return problem
 
     def _offer(self, name: object, number: object, kind: object, names: object) -> None:
-        if type(name) is not str or type(number) is not int or type(kind) is not str or type(names) is not list:
+        if (
+            type(name) is not str
+            or type(number) is not int
+            or type(kind) is not str
+            or type(names) is not list
+        ):
             return
         known = [one for one in names if type(one) is str]
-        exception = next((private.NAMES.get(one) for one in known if _is_exception(private.NAMES.get(one))), None)
+        exception = next(
+            (private.NAMES.get(one) for one in known if _is_exception(private.NAMES.get(one))), None
+        )
         if kind == "class" and exception is not None:
-            self._names[name] = self._exceptions[name] = type(name, (exception,), {})  # type: ignore[assignment]
+            self._names[name] = self._exceptions[name] = type(name, (exception,), {})
         elif kind == "class":
             self._names[name] = _class_of(self, name, number, self._bases(known[1:]))
             self._peer.adopt(number, self._names[name])
@@ -139,13 +169,19 @@ class Solution:
             self._peer.adopt(number, self._names[name])
 
     def _bases(self, names: list[str]) -> tuple[type, ...]:
-        return (next((self._names[name] for name in names if isinstance(self._names.get(name), type)), RemoteObject),)
+        return (
+            next(
+                (self._names[name] for name in names if isinstance(self._names.get(name), type)), RemoteObject
+            ),
+        )
 
     def _represent(self, _: Peer, number: int, kind: str, names: list[str]) -> object:
         if kind == "coroutine":
             return self._awaited(number)
         found = (self._names.get(name) for name in names) if kind == "object" else ()
-        made = next((one for one in found if isinstance(one, type) and issubclass(one, RemoteObject)), RemoteObject)
+        made = next(
+            (one for one in found if isinstance(one, type) and issubclass(one, RemoteObject)), RemoteObject
+        )
         remote = object.__new__(made)
         object.__setattr__(remote, "_solution", self)
         object.__setattr__(remote, "_number", number)
@@ -158,8 +194,8 @@ class Solution:
 
 def _class_of(solution: Solution, name: str, number: int, bases: tuple[type, ...]) -> type:
     kind = _RemoteClass(name, bases, {"__slots__": ()})
-    type.__setattr__(kind, "_solution", solution)
-    type.__setattr__(kind, "_number", number)
+    type.__setattr__(kind, "_owner", solution)
+    type.__setattr__(kind, "_at", number)
     return kind
 
 
@@ -175,21 +211,21 @@ def _ask(remote: object, operation: str, name: str, *args: object, **kwargs: obj
 class _RemoteClass(type):
     """A class of the solution: calling it makes an instance there."""
 
-    _solution: Solution
-    _number: int
+    _owner: Solution
+    _at: int
 
     def __call__(cls, *args: object, **kwargs: object) -> object:
-        solution: Solution = type.__getattribute__(cls, "_solution")
-        return solution.ask("call", type.__getattribute__(cls, "_number"), "", args, kwargs)
+        solution: Solution = type.__getattribute__(cls, "_owner")
+        return solution.ask("call", type.__getattribute__(cls, "_at"), "", args, kwargs)
 
     def __getattr__(cls, name: str) -> object:
         if name[:2] == "__":
             raise AttributeError(name)
-        solution: Solution = type.__getattribute__(cls, "_solution")
-        return solution.ask("get", type.__getattribute__(cls, "_number"), name)
+        solution: Solution = type.__getattribute__(cls, "_owner")
+        return solution.ask("get", type.__getattribute__(cls, "_at"), name)
 
 
-class RemoteObject(metaclass=type):
+class RemoteObject:
     """An object of the solution, by its number."""
 
     __slots__ = ("__weakref__", "_label", "_number", "_solution")
@@ -248,7 +284,7 @@ class RemoteObject(metaclass=type):
     def __enter__(self) -> object:
         return _ask(self, "special", "__enter__")
 
-    def __exit__(self, kind: object, problem: object, traceback: object) -> bool:
+    def __exit__(self, kind: object, problem: object, traceback: object) -> Literal[False]:
         # No exception of the tests reaches the solution, and the solution swallows none.
         _ask(self, "special", "__exit__", None, None, None)
         return False
@@ -263,7 +299,7 @@ class RemoteObject(metaclass=type):
     __hash__ = object.__hash__
 
 
-def _exactly(remote: RemoteObject, kind: type, name: str) -> object:  # type: ignore[misc]
+def _exactly(remote: RemoteObject, kind: type[_T], name: str) -> _T:
     value = _ask(remote, "special", name)
     if type(value) is not kind:
         raise TypeError(f"{name} returned a {type_name(value)}")
@@ -283,11 +319,13 @@ def _compared(name: str) -> Callable[[RemoteObject, object], object]:
 
 
 _DECIDING = (
-    "eq ne lt le gt ge add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod divmod rdivmod pow "
-    "rpow matmul rmatmul and rand or ror xor rxor lshift rlshift rshift rrshift iadd isub imul neg pos abs invert "
-    "round int float index complex trunc floor ceil"
+    "eq ne lt le gt ge add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod "
+    "divmod rdivmod pow rpow matmul rmatmul and rand or ror xor rxor lshift rlshift rshift rrshift "
+    "iadd isub imul neg pos abs invert round int float index complex trunc floor ceil"
 )
-_UNARY = frozenset({"neg", "pos", "abs", "invert", "round", "int", "float", "index", "complex", "trunc", "floor", "ceil"})
+_UNARY = frozenset(
+    {"neg", "pos", "abs", "invert", "round", "int", "float", "index", "complex", "trunc", "floor", "ceil"}
+)
 
 
 def _reduced(name: str) -> Callable[..., object]:
@@ -313,7 +351,9 @@ def _describe(value: object, kept: bool) -> tuple[str, list[str]] | None:
     return None
 
 
-def _perform(operation: str, value: object, name: str, args: list[object], kwargs: dict[str, object]) -> object:
+def _perform(
+    operation: str, value: object, name: str, args: list[object], kwargs: dict[str, object]
+) -> object:
     if operation != "call":
         raise PeerFault("something else than a call")
     return value(*args, **kwargs)  # type: ignore[operator]
@@ -323,7 +363,12 @@ def _explain(problem: BaseException, operation: str, name: str) -> Raised:
     """Describe an exception of a function that was called back."""
     known = private.NAMES.get(type(problem).__name__)
     base = known if known is type(problem) and _is_exception(known) else RuntimeError
-    return {"type": base.__name__, "names": [type_name(problem)], "message": str(problem)[:1000], "told": None}  # type: ignore[attr-defined]
+    return {
+        "type": base.__name__,
+        "names": [type_name(problem)],
+        "message": str(problem)[:1000],
+        "told": None,
+    }
 
 
 def _made(kind: type[BaseException], args: object, message: str) -> BaseException:
@@ -331,8 +376,7 @@ def _made(kind: type[BaseException], args: object, message: str) -> BaseExceptio
     try:
         return kind(*args) if type(args) is tuple else kind(message)
     except Exception:  # noqa: BLE001 - a type that wants other arguments
-        made = RuntimeError(f"{kind.__name__}: {message}")
-        return made
+        return RuntimeError(f"{kind.__name__}: {message}")
 
 
 def _shown(value: object) -> str:

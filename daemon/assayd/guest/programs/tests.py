@@ -1,8 +1,8 @@
 """`tests`: run one hidden test against a solution in another process.
 
-Arguments: `common`, equal for all tests of an attempt: text, texts (a list of asserts), context, entry_point,
-names (that the text uses and does not define), trusted; `own`: which test (`do` and its details). The solution
-answers over two pipes. Record: see docs/guest-protocol.md.
+Arguments: `common`, equal for all tests of an attempt: text, texts (a list of asserts), context,
+entry_point, names (that the text uses and doesn't define), modules, trusted; `own`: which test (`do` and its
+details). The solution answers over two pipes. Record: see docs/guest-protocol.md.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ def _swallow_output() -> Callable[[], str]:
 class _TestRun:
     """One test, from its module to its end."""
 
-    def __init__(self, common: Mapping[str, object], own: Mapping[str, object], context: Context, solution: Solution) -> None:
+    def __init__(
+        self, common: Mapping[str, object], own: Mapping[str, object], context: Context, solution: Solution
+    ) -> None:
         self._common, self._own = common, own
         self._policy = context.policy
         self._solution = solution
@@ -97,8 +99,10 @@ class _TestRun:
             names["check"](names[self._entry])  # type: ignore[operator]
         elif do == "unittest":
             _run_method(names, str(self._own["class"]), str(self._own["method"]))
-        else:
-            run_function(names, str(self._own["name"]), self._own.get("set"), str(self._own.get("class") or ""))
+        elif do == "function":
+            run_function(
+                names, str(self._own["name"]), self._own.get("set"), str(self._own.get("class") or "")
+            )
         return None
 
     def _module(self) -> Names:
@@ -142,7 +146,7 @@ class _TestRun:
         tree = compile(text, TEXT, "exec", _ONLY_TREE, dont_inherit=True)
         left = int(str(self._own["index"]))
         body = []
-        for statement in tree.body:  # type: ignore[attr-defined]
+        for statement in tree.body:
             if type(statement).__name__ == "Assert":
                 left -= 1
                 if left < 0:
@@ -150,7 +154,7 @@ class _TestRun:
                     break
             else:
                 body.append(statement)
-        tree.body = body  # type: ignore[attr-defined]
+        tree.body = body
         self._execute(compile(tree, TEXT, "exec", dont_inherit=True), names)
 
     def _case(self, names: Names) -> None:

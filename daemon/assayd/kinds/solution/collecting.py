@@ -24,9 +24,11 @@ _NEVER_THEIRS = frozenset({*dir(builtins), *sys.stdlib_module_names, *dir(math),
 """Names that are never taken from a solution: what tests judge by must be theirs."""
 _MOST_NAMES = 200
 _LOADED_FIRST = (
-    "abc", "asyncio", "bisect", "collections", "collections.abc", "contextlib", "copy", "dataclasses", "datetime",
-    "decimal", "enum", "fractions", "functools", "hashlib", "heapq", "itertools", "json", "math", "operator",
-    "pytest", "random", "re", "statistics", "string", "textwrap", "time", "typing", "unittest", "unittest.mock",
+    "abc", "asyncio", "bisect", "collections", "collections.abc", "contextlib", "copy", "dataclasses",
+    "datetime", "decimal", "enum", "fractions", "functools", "hashlib", "heapq", "itertools", "json", "math",
+    "operator",
+    "pytest", "random", "re", "statistics", "string", "textwrap", "time", "typing", "unittest",
+    "unittest.mock",
 )  # fmt: skip
 
 
@@ -57,7 +59,9 @@ def _in_text(tree: ast.Module) -> Iterator[HiddenTest]:
 def _assertions(tree: ast.Module) -> Iterator[HiddenTest]:
     """Return each assertion of the module; one inside a loop or a block makes the text a single test."""
     plain = [node for node in tree.body if isinstance(node, ast.Assert)]
-    blocks = [node for node in tree.body if isinstance(node, ast.For | ast.While | ast.If | ast.With | ast.Try)]
+    blocks = [
+        node for node in tree.body if isinstance(node, ast.For | ast.While | ast.If | ast.With | ast.Try)
+    ]
     inner = any(isinstance(node, ast.Assert) for block in blocks for node in ast.walk(block))
     if inner or not plain:
         if any(isinstance(node, ast.Assert | ast.Raise | ast.Call) for node in ast.walk(tree)):
@@ -95,7 +99,9 @@ def _parameter_sets(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int | None:
         if not (isinstance(decorator, ast.Call) and ast.unparse(decorator.func).endswith("mark.parametrize")):
             continue
         values = decorator.args[1] if len(decorator.args) > 1 else None
-        if not isinstance(values, ast.List | ast.Tuple) or any(isinstance(v, ast.Starred) for v in values.elts):
+        if not isinstance(values, ast.List | ast.Tuple) or any(
+            isinstance(v, ast.Starred) for v in values.elts
+        ):
             return None
         counts.append(len(values.elts))
     return prod(counts) if counts else None
@@ -107,7 +113,9 @@ def _methods(tree: ast.Module) -> Iterator[HiddenTest]:
         if not _is_case(node, tree):
             continue
         for method in dict.fromkeys(_test_methods(node, classes)):
-            yield HiddenTest(name=f"{name}.{method}", do="unittest", details={"class": name, "method": method})
+            yield HiddenTest(
+                name=f"{name}.{method}", do="unittest", details={"class": name, "method": method}
+            )
 
 
 def _test_methods(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef], deep: int = 0) -> Iterator[str]:
@@ -124,7 +132,9 @@ def _is_case(node: ast.ClassDef, tree: ast.Module, deep: int = 0) -> bool:
     if any(name.endswith(_CASE_CLASS) for name in names):
         return True
     own = (other for other in tree.body if isinstance(other, ast.ClassDef) and other.name in names)
-    return deep < len(tree.body) and any(_is_case(other, tree, deep + 1) for other in own if other is not node)
+    return deep < len(tree.body) and any(
+        _is_case(other, tree, deep + 1) for other in own if other is not node
+    )
 
 
 def names_used(trees: Sequence[ast.Module]) -> tuple[str, ...]:

@@ -20,7 +20,12 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
         raise RequestError("request.options", "a solution takes --tests or --cases, and no --sample-path")
     payload: dict[str, object] = {**(options.input or {}), "code": only_text(files, what="a solution")}
     extra = dict(options.extra)
-    for option, field in (("entry", "entry_point"), ("tests", "tests"), ("context", "context"), ("reveal", "reveal")):
+    for option, field in (
+        ("entry", "entry_point"),
+        ("tests", "tests"),
+        ("context", "context"),
+        ("reveal", "reveal"),
+    ):
         if option in extra:
             payload[field] = extra.pop(option)
     if "trust_objects" in extra:
@@ -35,5 +40,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
 
 def _flag(text: str) -> bool:
     if text not in _FLAGS:
-        raise RequestError("request.options", f"--option trust_objects: {text[:60]!r} is neither true nor false")
+        raise RequestError(
+            "request.options", f"--option trust_objects: {text[:60]!r} is neither true nor false"
+        )
     return _FLAGS[text]

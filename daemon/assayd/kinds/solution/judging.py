@@ -57,7 +57,7 @@ class TestOutcome:
 def judge_tests(payload: PreparedSolution, result: RunResult) -> Judgement:
     """Count the tests that passed; report the others as far as the request reveals them."""
     wanted = {case.name: case for case in payload.cases}
-    units = {number: unit for number, unit in enumerate(result.units)}
+    units = dict(enumerate(result.units))
     outcomes = [
         _judge(test.name, units.get(number), payload, wanted.get(test.name))
         for number, test in enumerate(payload.hidden)
@@ -78,20 +78,31 @@ def _skipped_itself(outcome: TestOutcome) -> bool:
     return outcome.case.status is CaseStatus.SKIPPED and outcome.case.cause is not None
 
 
-def _judge(name: str, unit: UnitResult | None, payload: PreparedSolution, wanted: SolutionCase | None) -> TestOutcome:
+def _judge(
+    name: str, unit: UnitResult | None, payload: PreparedSolution, wanted: SolutionCase | None
+) -> TestOutcome:
     if unit is None or unit.name != name:
-        case = Case(name=name, status=CaseStatus.ERROR, message="The test was not reached in the attempt's time.")
+        case = Case(
+            name=name, status=CaseStatus.ERROR, message="The test was not reached in the attempt's time."
+        )
         return TestOutcome(case=case)
     record = _record(unit)
     if record is None:
         finding = cause_finding(_cause_of(unit), f"The test {name!r}", details_of(unit))
         return _not_passed(unit, finding, CaseStatus.ERROR)
-    if record.get("status") == "skipped" and unit.outcome.cause in _TELLING:
-        return TestOutcome(case=case_of(unit, CaseStatus.SKIPPED, str(record.get("message") or "skipped")))
+    return _by_record(unit, record, payload, wanted)
+
+
+def _by_record(
+    unit: UnitResult, record: Fields, payload: PreparedSolution, wanted: SolutionCase | None
+) -> TestOutcome:
+    """Judge what the tests' process said; only one of these is a pass."""
     if record.get("status") == "broken":
         return _broken(unit, record, payload)
     if (fault := record.get("fault")) is not None:
         return _faulted(unit, record, fault)
+    if record.get("status") == "skipped" and unit.outcome.cause in _TELLING:
+        return TestOutcome(case=case_of(unit, CaseStatus.SKIPPED, str(record.get("message") or "skipped")))
     if record.get("status") == "returned" and unit.outcome.completed:
         return _returned(unit, record, wanted)
     return _raised(unit, record, payload)
@@ -179,7 +190,9 @@ def _raised(unit: UnitResult, record: Fields, payload: PreparedSolution) -> Test
     assertion = _asserted(told)
     last = record.get("last_call")
     calls = f"; the last call: {payload.entry_point}{last}" if isinstance(last, str) and last else ""
-    message = _sentence(unit.name, f"{shorten(assertion or said, _MESSAGE_CHARS)}{shorten(calls, _MESSAGE_CHARS)}")
+    message = _sentence(
+        unit.name, f"{shorten(assertion or said, _MESSAGE_CHARS)}{shorten(calls, _MESSAGE_CHARS)}"
+    )
     return _not_passed(unit, _finding(FAILED_RULE, message), told=test)
 
 
@@ -237,7 +250,9 @@ _REMEDIES = {
 }
 
 
-def _findings(outcomes: list[TestOutcome], payload: PreparedSolution, passed: int, counted: int) -> Iterator[Finding]:
+def _findings(
+    outcomes: list[TestOutcome], payload: PreparedSolution, passed: int, counted: int
+) -> Iterator[Finding]:
     """Return what is wrong, as far as it may be shown."""
     failed = [one for one in outcomes if one.case.status not in {CaseStatus.PASSED, CaseStatus.SKIPPED}]
     if not failed:

@@ -43,9 +43,9 @@ class SolutionCase(ExpectedCase):
 class SolutionPayload(BaseModel):
     """`code` is Python, or an answer that holds it; `tests` or `cases` call its `entry_point`.
 
-    `tests` is Python: a function `check(candidate)`, `unittest` classes, pytest functions, or assertions, which
-    may also be a list. `context` is run before both, e.g. imports and helpers of the prompt. `reveal` says how
-    much of the tests is shown; with `trust_objects`, objects of the solution may compare themselves.
+    `tests` is Python: a function `check(candidate)`, `unittest` classes, pytest functions, or assertions,
+    which may also be a list. `context` is run before both, e.g. imports and helpers of the prompt. `reveal`
+    says how much of the tests is shown; with `trust_objects`, objects of the solution may compare themselves.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, cache_strings="none")

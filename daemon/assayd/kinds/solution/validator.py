@@ -1,8 +1,8 @@
 """Solutions: code that hidden tests call, in a process that shares nothing with theirs.
 
-Static: the code is Python and defines the entry point; the tests are Python and hold one. Then each test runs in
-a process, with a fresh solution in another; a call and its result pass between them as values. The score is
-the share of tests that passed. Source: docs/kinds/solution.md.
+Static: the code is Python and defines the entry point; the tests are Python and hold one. Then each test runs
+in a process, with a fresh solution in another; a call and its result pass between them as values. The score
+is the share of tests that passed. Source: docs/kinds/solution.md.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import ast
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from assayd.documents import canonical
 from assayd.findings import python_failures
 from assayd.findings import runs as run_findings
 from assayd.findings.expected import VALUES_COMPARED
@@ -31,6 +30,11 @@ from assayd.static.python import normal_form as python_normal
 from assayd.static.python import source as python_source
 
 _SHOWN_CHARS = 8000
+_HEADLINES: Mapping[str, str] = {
+    "syntax": "The solution is not valid Python, or lacks its entry point:",
+    "tests": "The hidden tests can't be run:",
+    "sandbox": "The solution ran and did not pass all hidden tests:",
+}
 _RULES = (
     *model_answer.RULES,
     *python_source.RULES,
@@ -39,7 +43,11 @@ _RULES = (
         title="Entry point not defined",
         help="Bad: entry_point 'total', and the code defines only sum_all. Good: def total(values): …",
     ),
-    Rule(id="tests.syntax", title="Tests are not valid Python", help="Bad: assert f(1) = 2. Good: assert f(1) == 2"),
+    Rule(
+        id="tests.syntax",
+        title="Tests are not valid Python",
+        help="Bad: assert f(1) = 2. Good: assert f(1) == 2",
+    ),
     Rule(
         id="tests.missing",
         title="No test found",
@@ -61,19 +69,19 @@ class Solution(Kind[SolutionPayload, PreparedSolution]):
     payload = SolutionPayload
     prepared = PreparedSolution
     bounded = MappingProxyType(
-        {"code": Cap.SOURCE, "tests": Cap.SOURCE, "tests.*": Cap.SOURCE, "context": Cap.SOURCE, "cases": Cap.INPUTS}
+        {
+            "code": Cap.SOURCE,
+            "tests": Cap.SOURCE,
+            "tests.*": Cap.SOURCE,
+            "context": Cap.SOURCE,
+            "cases": Cap.INPUTS,
+        }
     )
     default_policy = "solution"
     any_image = True
     rules = _RULES
     samples = SAMPLES
-    headlines: Mapping[str, str] = MappingProxyType(
-        {
-            "syntax": "The solution is not valid Python, or lacks its entry point:",
-            "tests": "The hidden tests can't be run:",
-            "sandbox": "The solution ran and did not pass all hidden tests:",
-        }
-    )
+    headlines = _HEADLINES
     reminders = ("Write one file of Python that defines the entry point; hidden tests call it.",)
     offer = "Python's standard library"
     comparison = VALUES_COMPARED
@@ -146,7 +154,7 @@ class Solution(Kind[SolutionPayload, PreparedSolution]):
         if payload.context.strip():
             around.append(Surrounding(title="context", text=payload.context[:_SHOWN_CHARS]))
         if payload.reveal is Reveal.ALL:
-            texts = _test_texts(payload) or [canonical([dict(case) for case in payload.cases]).decode()]
+            texts = _test_texts(payload) or [case.model_dump_json() for case in payload.cases]
             around.append(Surrounding(title="tests", text="\n".join(texts)[:_SHOWN_CHARS]))
         return around
 
