@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
-from assayd.attempts.attempt_run import AttemptDependencies, Finished, Job
-from assayd.attempts.lifecycle import run_attempt
+from assayd.attempts.attempt_run import Finished, Job
 from assayd.attempts.selftest import SelfTest
-from assayd.attempts.verdicts import Verdicts
 from assayd.metrics import Metrics
 from assayd.ports.driving import ALONE, Driving
 from assayd.ports.elsewhere import Elsewhere
@@ -83,17 +81,3 @@ class Execution:
     selftest: SelfTest | None
     elsewhere: Elsewhere | None = None
     driving: Driving = ALONE
-
-
-class LocalExecution:
-    """Implements `Execute` in containers of this host."""
-
-    def __init__(self, deps: AttemptDependencies, verdicts: Verdicts) -> None:
-        self._deps = deps
-        self._verdicts = verdicts
-
-    async def __call__(self, job: Job) -> Finished:
-        """Run an attempt, and put its verdict on record."""
-        with self._deps.sandbox.pool.attempt():
-            finished = await run_attempt(job, self._deps)
-            return await self._verdicts.record(finished, job.timings_s)

@@ -60,7 +60,7 @@ async def entries(daemon: SmallDaemon) -> Sequence[LibraryEntry]:
 
 
 async def has_all(daemon: SmallDaemon, ids: list[str]) -> bool:
-    attempts = [await daemon.shared.jobs.get(each) for each in ids]
+    attempts = [await daemon.jobs.get(each) for each in ids]
     return all(attempt is not None and attempt.bundle is not None for attempt in attempts)
 
 
