@@ -24,7 +24,7 @@ from assayd.api.peer import TOO_MANY, Caller, PeerHttpTools, read_caller
 
 log = structlog.get_logger()
 
-ACCEPTING_S = 0.001
+ACCEPTING_S = 0.0005
 """How long connections are accepted in one turn of the event loop."""
 PAUSE_S = 1.0
 """How long nothing is accepted after the system could not."""
