@@ -23,12 +23,13 @@ from assayd.kind import Kind
 from assayd.log import request_id
 from assayd.model.attempt import Attempt, Failure
 from assayd.model.policy import ExecutionPolicy
+from assayd.model.records import Accepted
 from assayd.model.run import Limits
 from assayd.model.submission import Peer, RepairWish, Submission
 from assayd.policies import PolicySet, require_enforceable, tighten
 from assayd.ports.clock import Clock, Ids
-from assayd.ports.store import Accepted, JobStore
 from assayd.ports.webhooks import WebhookGate
+from assayd.store.jobs import DatabaseJobStore
 from assayd.store.recorder import Completing
 
 log = structlog.get_logger()
@@ -79,7 +80,7 @@ class Admission:
     def __init__(  # noqa: PLR0913  (its parts, by name)
         self,
         *,
-        jobs: JobStore,
+        jobs: DatabaseJobStore,
         records: Mapping[str, object],
         conclusion: Conclusion,
         policies: PolicySet,

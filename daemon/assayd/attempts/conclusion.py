@@ -15,12 +15,13 @@ from assayd.attempts.telemetry import facts_of
 from assayd.documents import canonical, execution_document, junit, limits_document, report_document
 from assayd.errors import AssaydError
 from assayd.model.attempt import Attempt, Failure
+from assayd.model.bundle import Bundle, stamp
 from assayd.model.finding import Finding
 from assayd.model.merge import Ran, failed_by, merge_report, merge_stages, static_results
 from assayd.model.policy import NetworkMode
 from assayd.model.report import Report, StageReport, StageStatus, Verdict
 from assayd.model.run import PolicyEvent, RunResult
-from assayd.ports.artifacts import ArtifactStore, Bundle, BundleAttachments, no_attachments, stamp
+from assayd.ports.artifacts import ArtifactStore, BundleAttachments, no_attachments
 from assayd.ports.clock import Clock
 
 log = structlog.get_logger()

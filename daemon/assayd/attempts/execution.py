@@ -13,9 +13,9 @@ from typing import NoReturn, Protocol
 from assayd.attempts.attempt_run import Finished, Job
 from assayd.attempts.selftest import SelfTest
 from assayd.metrics import Metrics
+from assayd.model.attempt import Attempt
+from assayd.model.health import HealthRow
 from assayd.ports.driving import ALONE, Driving
-from assayd.ports.elsewhere import Elsewhere
-from assayd.ports.service import HealthRow
 
 
 class Execute(Protocol):
@@ -65,6 +65,22 @@ class Readiness(Protocol):
 
     async def examine_isolation(self) -> HealthRow:
         """Try the isolation of what attempts run in."""
+        ...
+
+
+class Elsewhere(Protocol):
+    """What others carry out, asked here."""
+
+    async def attend(self, attempt: Attempt) -> None:
+        """Have the events of an unfinished attempt shown here too, from its beginning."""
+        ...
+
+    async def ended(self, attempt_id: str, timeout_s: float) -> None:
+        """Wait for the verdict of an attempt, no longer than a time."""
+        ...
+
+    async def cancel(self, attempt_id: str) -> bool:
+        """Have an attempt ended; False when it has a verdict, or there is none of that id."""
         ...
 
 

@@ -28,11 +28,12 @@ from assayd.kind import Kind
 from assayd.model.attempt import MAX_RUNS, Failure, State
 from assayd.model.merge import CANCELLED, Ran
 from assayd.model.policy import ExecutionPolicy, NetworkMode
+from assayd.model.records import Run
 from assayd.model.report import Judgement, StageReport
 from assayd.model.run import Cause, RunResult, RunSpec
 from assayd.ports.clock import Clock
-from assayd.ports.store import JobStore, Run
 from assayd.sandbox.sandbox import Lease, Sandbox
+from assayd.store.jobs import DatabaseJobStore
 
 log = structlog.get_logger()
 
@@ -67,7 +68,7 @@ class LocalExecution:
 
     analyst: Analyst
     sandbox: Sandbox
-    jobs: JobStore
+    jobs: DatabaseJobStore
     conclusion: Conclusion
     verdicts: Verdicts
     clock: Clock

@@ -20,12 +20,13 @@ from assayd.attempts.shares import excess, excess_for_room
 from assayd.attempts.uploads import Uploads
 from assayd.errors import StoreError
 from assayd.model.attempt import Attempt
-from assayd.ports.artifacts import SECOND_RUN, ArtifactStore, disk_bytes
+from assayd.model.bundle import SECOND_RUN, disk_bytes
+from assayd.model.records import Removable, StoredUsage, Swept
+from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock
 from assayd.ports.driving import Leads, leads_alone
-from assayd.ports.service import Swept
-from assayd.ports.store import JobStore, Removable, StoredUsage
 from assayd.store.batches import DatabaseBatchStore
+from assayd.store.jobs import DatabaseJobStore
 
 log = structlog.get_logger()
 
@@ -94,7 +95,7 @@ class Retention:
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
         self,
-        jobs: JobStore,
+        jobs: DatabaseJobStore,
         batches: DatabaseBatchStore,
         artifacts: ArtifactStore,
         clock: Clock,

@@ -29,10 +29,11 @@ from assayd.kind import Kind
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
 from assayd.model.policy import ExecutionPolicy
+from assayd.model.records import Query
 from assayd.model.run import Limits
 from assayd.model.submission import Submission
 from assayd.ports.clock import Clock
-from assayd.ports.store import JobStore, Query
+from assayd.store.jobs import DatabaseJobStore
 
 log = structlog.get_logger()
 
@@ -94,7 +95,7 @@ class Scheduler:
         self,
         *,
         execute: Execute,
-        jobs: JobStore,
+        jobs: DatabaseJobStore,
         clock: Clock,
         hub: EventHub,
         metrics: Metrics,

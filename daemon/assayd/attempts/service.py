@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -16,8 +17,14 @@ from assayd.attempts.admission import Admission, AttemptOrigin, limits_of
 from assayd.attempts.attempt_run import Finished
 from assayd.attempts.conclusion import NOTHING
 from assayd.attempts.events import EventHub
-from assayd.attempts.execution import Readiness
-from assayd.attempts.health_rows import identity_row, policies_row, static_misses_row, wings_row
+from assayd.attempts.execution import Elsewhere, Readiness
+from assayd.attempts.health_rows import (
+    helpers_row,
+    identity_row,
+    policies_row,
+    static_misses_row,
+    wings_row,
+)
 from assayd.attempts.retention import Retention
 from assayd.attempts.scheduler import Scheduler
 from assayd.attempts.selftest import SelfTest
@@ -27,14 +34,15 @@ from assayd.kind import Kind
 from assayd.kinds.registry import missing_wings
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
+from assayd.model.bundle import stamp
+from assayd.model.health import DaemonFacts, Health, HealthRow
+from assayd.model.records import Accepted, Event, Page, Query, Summary, Swept
 from assayd.model.run import Limits
 from assayd.model.submission import Peer, Sample, Submission
 from assayd.policies import PolicySet, describe
-from assayd.ports.artifacts import ArtifactStore, stamp
+from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock
-from assayd.ports.elsewhere import Elsewhere
-from assayd.ports.service import DaemonFacts, Health, HealthRow, Swept
-from assayd.ports.store import Accepted, Event, JobStore, Page, Query, Summary
+from assayd.store.jobs import DatabaseJobStore
 from assayd.tomlfile import FileError, Problem
 
 log = structlog.get_logger()
@@ -90,7 +98,7 @@ class DaemonService:
     def __init__(  # noqa: PLR0913  (its parts, by name)
         self,
         *,
-        jobs: JobStore,
+        jobs: DatabaseJobStore,
         records: Mapping[str, object],
         artifacts: ArtifactStore,
         policies: PolicySet,
@@ -334,6 +342,7 @@ class DaemonService:
             identity_row(self._copied_from),
             policies_row(self._policies.reload_problem),
             wings_row(missing_wings()),
+            helpers_row(self._missing_helpers()),
             static_misses_row(self._scheduler.static_misses),
             *await self._examine_webhooks(),
         ]
@@ -347,6 +356,11 @@ class DaemonService:
             ]
             rows.extend(await asyncio.gather(isolation, *kinds))
         return rows
+
+    def _missing_helpers(self) -> dict[str, str]:
+        """Return the optional programs of the kinds that aren't installed."""
+        helpers = {name: text for kind in self.kinds.values() for name, text in kind.helpers.items()}
+        return {name: text for name, text in helpers.items() if shutil.which(name) is None}
 
     async def _without_containers(self) -> Sequence[HealthRow]:
         try:

@@ -21,13 +21,12 @@ from assayd.batches.results import ReadDocuments, results
 from assayd.errors import RequestError, StoreError
 from assayd.kind import Kind
 from assayd.model.attempt import Attempt
-from assayd.model.batch import Batch, BatchState, Item, Received
+from assayd.model.batch import Batch, BatchPage, BatchRequest, BatchState, Item, Progress, Received
 from assayd.model.submission import Peer
-from assayd.ports.batches import BatchPage, BatchRequest, Progress
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.driving import ALONE, Driven, Driving, Leads, leads_alone
-from assayd.ports.store import JobStore
 from assayd.store.batches import DatabaseBatchStore
+from assayd.store.jobs import DatabaseJobStore
 
 log = structlog.get_logger()
 
@@ -76,7 +75,7 @@ class DaemonBatches:
         self,
         *,
         store: DatabaseBatchStore,
-        jobs: JobStore,
+        jobs: DatabaseJobStore,
         admission: Admission,
         scheduler: Scheduler,
         kinds: Mapping[str, Kind],

@@ -19,8 +19,8 @@ from assayd.model.batch import Batch, Line, Received
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.submission import Submission
 from assayd.ports.clock import Ids
-from assayd.ports.store import JobStore
 from assayd.store.batches import DatabaseBatchStore
+from assayd.store.jobs import DatabaseJobStore
 
 ImageDigest = Callable[[str], Awaitable[str]]
 """Returns which image a name refers to at present. Raises: EngineError."""
@@ -46,7 +46,7 @@ class Receiver:
         batch: Batch,
         *,
         store: DatabaseBatchStore,
-        jobs: JobStore,
+        jobs: DatabaseJobStore,
         admission: Admission,
         budget: ByteBudget,
         kinds: Mapping[str, Kind],

@@ -19,11 +19,10 @@ from assayd.aio import pause, task_group
 from assayd.egress.places import ThresholdSemaphore
 from assayd.errors import RequestError, StoreError
 from assayd.metrics import Metrics
-from assayd.model.webhook import WebhookUrl, read_webhook_url
+from assayd.model.health import Health, HealthRow
+from assayd.model.webhook import WebhookMessage, WebhookUrl, read_webhook_url
 from assayd.ports.clock import Clock
 from assayd.ports.driving import Leads, leads_alone
-from assayd.ports.service import Health, HealthRow
-from assayd.ports.webhooks import WebhookMessage
 from assayd.store.outbox import Outbox
 from assayd.webhooks.delivering import Courier, NotDeliveredError, Post
 from assayd.webhooks.receivers import Receiver, receiver_of

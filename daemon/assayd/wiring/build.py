@@ -31,11 +31,11 @@ from assayd.kind import Kind
 from assayd.kinds import registry
 from assayd.metrics import Metrics
 from assayd.model.attempt import State
+from assayd.model.health import DaemonFacts
 from assayd.policies import PolicySet
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.llm import Provider
-from assayd.ports.service import DaemonFacts
 from assayd.repairs.attempt_gateway import AttemptGateway, stored_submission
 from assayd.repairs.chain import chain_attachments
 from assayd.repairs.loop import RepairDependencies

@@ -21,7 +21,8 @@ from assayd.attempts.verdicts import Verdicts
 from assayd.errors import StoreError
 from assayd.model.attempt import Failure, State
 from assayd.model.merge import CANCELLED
-from assayd.ports.store import Event, JobStore
+from assayd.model.records import Event
+from assayd.store.jobs import DatabaseJobStore
 from assayd_cluster.documents import LIVE_S
 from assayd_cluster.gateway.dispatches import Dispatches
 from assayd_cluster.gateway.publisher import Publishing
@@ -68,7 +69,7 @@ class RemoteExecution:
         dispatches: Dispatches,
         publisher: Publishing,
         watch: RunWatch,
-        jobs: JobStore,
+        jobs: DatabaseJobStore,
         conclusion: Conclusion,
         verdicts: Verdicts,
         hub: EventHub,

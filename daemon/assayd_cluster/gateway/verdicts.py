@@ -28,10 +28,12 @@ from assayd.documents.event_bodies import finished_body, state_body
 from assayd.documents.reports import CaseDocument
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Attempt, Failure, State
+from assayd.model.bundle import Bundle, stamp
+from assayd.model.records import Event
 from assayd.model.report import Case, Verdict
-from assayd.ports.artifacts import ArtifactStore, Bundle, BundleAttachments, stamp
+from assayd.ports.artifacts import ArtifactStore, BundleAttachments
 from assayd.ports.clock import Clock
-from assayd.ports.store import Event, JobStore
+from assayd.store.jobs import DatabaseJobStore
 from assayd.store.rows import from_micros
 from assayd_cluster.documents import (
     MOST_SEQ,
@@ -79,7 +81,7 @@ class RunVerdicts:
         self,
         *,
         runs: Runs,
-        jobs: JobStore,
+        jobs: DatabaseJobStore,
         artifacts: ArtifactStore,
         attachments: BundleAttachments,
         clock: Clock,

@@ -33,13 +33,13 @@ from assayd.kind import Kind, Stage
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt
 from assayd.model.finding import Finding, Rule
+from assayd.model.health import Health, HealthRow
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Judgement, StageReport, StageStatus
 from assayd.model.run import Cause, ContainerFacts, Limits, Outcome, Program, RunEnd, RunResult, RunSpec, Unit
 from assayd.model.submission import Peer, Submission
 from assayd.policies import PolicySet
 from assayd.ports.artifacts import ArtifactStore
-from assayd.ports.service import Health, HealthRow
 from assayd.repairs.repairs import DaemonRepairs
 from assayd.settings import Settings
 from assayd.store.batches import DatabaseBatchStore

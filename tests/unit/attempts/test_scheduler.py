@@ -17,9 +17,9 @@ from assayd.attempts.scheduler import LARGE_AT_ONCE, LARGE_BYTES, QueueLimits
 from assayd.attempts.verdicts import ended as ended_at
 from assayd.errors import EngineError, RequestError, StoreError
 from assayd.model.attempt import Attempt, State
+from assayd.model.records import Event
 from assayd.model.report import Case, Verdict
 from assayd.model.submission import Peer, Submission
-from assayd.ports.store import Event
 from support.daemons.small_daemon import CAPS, PEER, How, SmallDaemon, small_daemon
 
 OTHER = Peer(uid=2000, gid=2000, pid=2)

@@ -10,9 +10,9 @@ import pytest
 from assayd.attempts.scheduler import QueueLimits
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
+from assayd.model.records import Run
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.ports.store import Run
 from support.daemons.small_daemon import How, SmallDaemon, small_daemon
 
 OTHER = Peer(uid=2000, gid=2000, pid=2)

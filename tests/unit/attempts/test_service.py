@@ -8,7 +8,7 @@ import pytest
 
 from assayd.attempts.conclusion import NOTHING
 from assayd.errors import ConfigError, RequestError
-from assayd.ports.service import Health
+from assayd.model.health import Health
 from support.daemons.small_daemon import How, small_daemon
 
 

@@ -13,10 +13,9 @@ import pytest
 
 from assayd.attempts.scheduler import QueueLimits
 from assayd.errors import RequestError, StoreError
-from assayd.model.batch import BatchState, Tally
+from assayd.model.batch import BatchRequest, BatchState, Tally
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.ports.batches import BatchRequest
 from support.daemons.small_daemon import How, SmallDaemon, small_daemon, with_lines
 
 Sender = Any  # the fixture's class; test folders are not a package
@@ -392,6 +391,6 @@ async def test_batch_of_too_many_lines_keeps_those_before(tmp_path: Path, sender
 
 
 def query() -> Any:
-    from assayd.ports.store import Query
+    from assayd.model.records import Query
 
     return Query(limit=500)

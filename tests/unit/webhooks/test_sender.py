@@ -11,9 +11,8 @@ from sqlalchemy import insert
 
 from assayd.errors import RequestError
 from assayd.metrics import Metrics
-from assayd.model.webhook import read_webhook_url
-from assayd.ports.service import Health
-from assayd.ports.webhooks import WebhookMessage
+from assayd.model.health import Health
+from assayd.model.webhook import WebhookMessage, read_webhook_url
 from assayd.store.access import DatabaseAccess, open_access
 from assayd.store.outbox import Outbox
 from assayd.store.rows import to_micros

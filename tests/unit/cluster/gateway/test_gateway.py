@@ -14,8 +14,8 @@ from sqlalchemy import select
 from assayd.documents.reports import CaseDocument
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Attempt
+from assayd.model.batch import BatchRequest
 from assayd.model.report import Case, CaseStatus, Verdict
-from assayd.ports.batches import BatchRequest
 from assayd.ports.driving import Driven
 from assayd.store import tables as daemon_tables
 from assayd_cluster import tables
