@@ -16,7 +16,7 @@ from assayd.errors import ConfigError
 
 FIRST_PASSED_FD = 3
 BACKLOG = 4096
-"""Connections that wait to be accepted; a client that finds all taken can't connect. The kernel limits them too."""
+"""Connections that wait to be accepted; a client that finds all taken can't connect."""
 
 
 def listen(path: Path, *, mode: int, group: str | None) -> socket.socket:
