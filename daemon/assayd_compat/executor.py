@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from assayd_client import AsyncClient
-from assayd_client.client_request import ClientRequest
 from assayd_client.errors import NotFound
+from assayd_client.requests import ClientRequest
 from assayd_client.requests import attempt as attempt_request
 from assayd_client.requests import policy as policy_request
 from assayd_client.requests import submit as submit_request
