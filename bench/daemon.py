@@ -89,12 +89,15 @@ class Daemon:
 
 
 @contextmanager
-def daemon(folder: Path, *, program: Sequence[str] = PROGRAM, **settings: str) -> Iterator[Daemon]:
+def daemon(
+    folder: Path, *, program: Sequence[str] = PROGRAM, cwd: Path | None = None, **settings: str
+) -> Iterator[Daemon]:
     """Run a daemon in a folder while the body runs; end it as an operator would.
 
     Args:
         folder: holds socket, state and log.
         program: what is run.
+        cwd: the directory that it runs in (default: this one).
         settings: environment variables, without their prefix.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -111,6 +114,7 @@ def daemon(folder: Path, *, program: Sequence[str] = PROGRAM, **settings: str) -
     with (folder / "daemon.log").open("ab") as log:
         process = subprocess.Popen(
             program,
+            cwd=cwd,
             env=environment,
             stdout=log,
             stderr=log,

@@ -113,9 +113,21 @@ def flat(results: Mapping[str, object], prefixes: Iterable[str]) -> dict[str, ob
     found["static_reject_p50_ms"] = of("oci_static_reject", "p50_ms")
     for name in ("cli_validate_cpu_ms", "cli_list_cpu_ms", "cli_help_cpu_ms"):
         found[name] = of("oci_client", name)
+    found |= _accounted(results.get("oci_accounting"))
     for name in (name for name in results if name.startswith("peer_")):
         found[f"{name}_p50_ms"] = of(name, "p50_ms")
     for prefix in prefixes:
         found |= {prefix + name: of(prefix + scenario, part) for name, (scenario, part) in _PARTS.items()}
         found |= {prefix + name: results[prefix + name] for name in _WHOLE if prefix + name in results}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _accounted(tables: object) -> dict[str, object]:
+    """Return the figures of `bench.accounting` that goals are stated in."""
+    if not isinstance(tables, Mapping):
+        return {}
+    return {
+        "oci_whole_cpu_ms_per_attempt": tables["extractor"]["sum"],
+        "oci_serial_ms": tables["extractor"]["serial_ms"],
+        "oci_rest_pss_mb": tables["at rest"]["pss_mb"],
+    }

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import assayd
+from bench.accounting import accounts
 from bench.client import client_costs
 from bench.daemon import Answer, Daemon, daemon, pool_filled
 from bench.engine import ceiling, docker_run
@@ -88,6 +89,7 @@ class Size:
     pause_s: float
     starts: int
     batch: int
+    accounted: int
 
 
 FULL = Size(
@@ -107,6 +109,7 @@ FULL = Size(
     pause_s=1.0,
     starts=60,
     batch=BATCH,
+    accounted=300,
 )
 QUICK = Size(
     docker_runs=5,
@@ -125,6 +128,7 @@ QUICK = Size(
     pause_s=0.4,
     starts=20,
     batch=400,
+    accounted=100,
 )
 
 
@@ -142,6 +146,17 @@ def script(source: str) -> Submission:
         "overrides": {"resources": {"unit_timeout_s": 5}},
     }
 
+
+ACCOUNTED: Mapping[str, Submission] = {
+    "extractor": extractor(),
+    "script": {"kind": "script", "payload": {"code": "print(sum(range(1000)))\n"}},
+    "node": {
+        "kind": "code",
+        "payload": {"code": "x: int\nresult: int = x + 1\n", "inputs": {"x": 1}},
+    },
+    "50 paths": extractor(paths=50),
+}
+"""Submissions whose processor time is accounted for."""
 
 _HOSTILE: Mapping[str, Callable[[str], Submission]] = {"extractor": extractor, "script": script}
 
@@ -319,6 +334,8 @@ def on_engine(size: Size, folder: Path, prefix: str, ceiling_per_s: float) -> It
     yield from hostility(size, folder, engine)
     if prefix != "docker_" or size is FULL:
         yield from batch(size, folder, engine)
+    if prefix == "oci_":
+        yield "accounting", accounts(folder / "accounting", ACCOUNTED, size.accounted)
     yield from growth(size, folder, engine)
 
 

@@ -17,15 +17,15 @@ from starlette.responses import Response, StreamingResponse
 from assayd.api import answers
 from assayd.api.call import LARGE_BODY_BYTES, Call, CallDep, json_response, read_body
 from assayd.api.events import EventStream, of_attempt
-from assayd.documents import artifact_document, attempt_document, read_event_id, read_submission
+from assayd.documents import attempt_document, read_event_id, read_submission
 from assayd.documents.attempts import ArtifactListDocument, AttemptPageDocument
 from assayd.errors import RequestError
 from assayd.model.attempt import Artifact, Attempt, State
+from assayd.model.records import Accepted
+from assayd.model.records import Query as AttemptQuery
 from assayd.model.report import Verdict
 from assayd.model.submission import Submission
 from assayd.model.text_limits import shorten
-from assayd.ports.store import Accepted
-from assayd.ports.store import Query as AttemptQuery
 
 MAX_WAIT_S = 600
 MAX_LABELS = 16
@@ -169,8 +169,7 @@ async def follow_attempt(
 async def list_artifacts(call: CallDep, attempt_id: Id) -> Response:
     """List the files of an attempt's bundle."""
     attempt = await call.attempt(attempt_id)
-    artifacts = [artifact_document(artifact) for artifact in attempt.artifacts]
-    return json_response(ArtifactListDocument.model_construct(artifacts=artifacts))
+    return json_response(ArtifactListDocument.model_construct(artifacts=list(attempt.artifacts)))
 
 
 @router.get("/{id}/artifacts/{name:path}", responses=answers.ARTIFACT, response_class=Response)
@@ -226,7 +225,11 @@ async def _submit(
 
 async def _read(body: bytes, call: Call) -> Submission:
     read = partial(read_submission, body, call.service.kinds, caps=call.limits.payload)
-    submission = await asyncio.to_thread(read) if len(body) > LARGE_BODY_BYTES else read()
+    if len(body) > LARGE_BODY_BYTES:
+        async with call.budget.parsing(call.caller.peer.uid):
+            submission = await asyncio.to_thread(read)
+    else:
+        submission = read()
     if submission.parent_id is not None:
         parent = await call.service.get(submission.parent_id)
         if parent is None or not call.sees(parent):

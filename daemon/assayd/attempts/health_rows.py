@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from assayd.ports.service import Health, HealthRow
+from assayd.model.health import Health, HealthRow
 
 
 def identity_row(former: str | None) -> HealthRow:
@@ -36,6 +36,15 @@ def wings_row(missing: Mapping[str, str]) -> HealthRow:
     detail = "not installed: " + ", ".join(f"{kind} ({package})" for kind, package in missing.items())
     remedy = "install the whole package if you need these kinds"
     return HealthRow(check="kinds", status=Health.WARN, detail=detail, remedy=remedy)
+
+
+def helpers_row(missing: Mapping[str, str]) -> HealthRow:
+    """Return whether the optional programs are installed; `missing` says what each would do."""
+    if not missing:
+        return HealthRow(check="helpers", status=Health.OK, detail="all optional programs are installed")
+    detail = "; ".join(f"{name} isn't installed: {without}" for name, without in missing.items())
+    remedy = f"install {', '.join(missing)}, then restart the daemon"
+    return HealthRow(check="helpers", status=Health.WARN, detail=detail, remedy=remedy)
 
 
 def static_misses_row(misses: Counter[tuple[str, str]]) -> HealthRow:

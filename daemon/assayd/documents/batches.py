@@ -6,12 +6,12 @@ from typing import Any
 
 from pydantic import Field
 
-from assayd.documents.attempts import AttemptDocument, PeerDocument
+from assayd.documents.attempts import AttemptDocument
 from assayd.documents.base import BaseDocument, Timestamp, written_time
-from assayd.documents.errors import FailureDocument, failure_document
-from assayd.model.batch import BatchState, Item, Received, Tally
+from assayd.model.attempt import Failure
+from assayd.model.batch import BatchState, Item, Progress, ReceivedLines, Tally
 from assayd.model.report import Verdict
-from assayd.ports.batches import Progress
+from assayd.model.submission import Peer
 
 
 class CountsDocument(BaseDocument):
@@ -27,18 +27,6 @@ class CountsDocument(BaseDocument):
     malformed: int = Field(description="Lines that could not be submitted.")
 
 
-class ReceivedLinesDocument(BaseDocument):
-    """What became of lines that were sent."""
-
-    lines: int = Field(description="Lines that were not blank.")
-    added: int = Field(description="Items that are new.")
-    known: int = Field(description="Lines that were items already.")
-    malformed: int = Field(description="Lines that cannot be submitted; their items say why.")
-    conflicting: list[int] = Field(
-        description="Lines known with another policy, overrides or labels, which they keep; at most 100."
-    )
-
-
 class BatchDocument(BaseDocument):
     """Many submissions that were sent as lines."""
 
@@ -48,13 +36,13 @@ class BatchDocument(BaseDocument):
     created_at: Timestamp = Field(description="When it was opened.")
     cancelled_at: Timestamp | None = Field(description="When somebody stopped it.")
     finished_at: Timestamp | None = Field(description="When the last item got its verdict.")
-    peer: PeerDocument = Field(description="Who opened it.")
+    peer: Peer = Field(description="Who opened it.")
     concurrency: int = Field(description="How many of its attempts may be unfinished at once.")
     dedupe: bool = Field(description="Whether lines that would run the same are one attempt.")
     complete: bool = Field(description="Whether a sender has reached the end of its lines.")
     webhook: str | None = Field(None, description="The URL that is told of its end.")
     counts: CountsDocument = Field(description="What its items came to.")
-    received: ReceivedLinesDocument | None = Field(description="What became of lines just sent; else null.")
+    received: ReceivedLines | None = Field(description="What became of lines just sent; else null.")
 
 
 class BatchPageDocument(BaseDocument):
@@ -73,7 +61,7 @@ class ItemDocument(BaseDocument):
     verdict: Verdict | None = Field(description="What it came to; null until then.")
     cause: str | None = Field(description="How its run ended; null when nothing was run.")
     rules: list[str] = Field(description="The rules of its errors, each once.")
-    error: FailureDocument | None = Field(description="Why the line could not be submitted.")
+    error: Failure | None = Field(description="Why the line could not be submitted.")
 
 
 class ItemPageDocument(BaseDocument):
@@ -99,13 +87,12 @@ class BatchEventDocument(BaseDocument):
     body: dict[str, Any] = Field(description="The batch's state, and its counts.")
 
 
-def batch_document(progress: Progress, received: Received | None = None) -> BatchDocument:
+def batch_document(progress: Progress, received: ReceivedLines | None = None) -> BatchDocument:
     """Return the document of a batch; `received` is what became of lines that were just sent."""
     return BatchDocument.from_value(
         progress.batch,
-        peer=PeerDocument.from_value(progress.batch.peer),
         counts=counts_document(progress.tally, progress.running),
-        received=received and ReceivedLinesDocument.from_value(received),
+        received=received,
     )
 
 
@@ -128,4 +115,4 @@ def progress_document(progress: Progress) -> BatchEventDocument:
 
 def item_document(item: Item) -> ItemDocument:
     """Return the document of an item."""
-    return ItemDocument.from_value(item, error=failure_document(item.error))
+    return ItemDocument.from_value(item)

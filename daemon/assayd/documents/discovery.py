@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from assayd.documents.base import BaseDocument
-from assayd.kind import Kind
-from assayd.model.finding import Severity
+from assayd.model.finding import Rule
 from assayd.ports.command_line import CommandLine
 
-
-class RuleDocument(BaseDocument):
-    """A rule that a validator applies."""
-
-    id: str = Field(description="Name in findings.")
-    title: str = Field(description="What it is about.")
-    severity: Severity = Field(description="What a finding of it weighs.")
-    help: str = Field(description="What is wrong, and what would be right.")
+if TYPE_CHECKING:  # the client reads documents without these
+    from assayd.kind import Kind
 
 
 class KindOptionDocument(BaseDocument):
@@ -41,7 +34,7 @@ class KindDocument(BaseDocument):
         description="JSON Schema of the `context` of a generation; null where none is written from words."
     )
     writers: list[str] = Field(description="Providers that can write it from a request in words.")
-    rules: list[RuleDocument] = Field(description="Its rules.")
+    rules: list[Rule] = Field(description="Its rules.")
     options: list[KindOptionDocument] = Field(description="What `assay validate --option` may name.")
     forms: list[str] = Field(description="Further forms of its reports, for `assay show --form`.")
     example: dict[str, Any] | None = Field(
@@ -91,7 +84,7 @@ def kind_document(validator: Kind, shown: CommandLine, writers: Sequence[str]) -
             None if validator.generation_context is None else validator.generation_context.model_json_schema()
         ),
         writers=list(writers) if validator.generation_context is not None else [],
-        rules=[RuleDocument.from_value(rule) for rule in validator.rules],
+        rules=list(validator.rules),
         options=[KindOptionDocument.from_value(option) for option in shown.options],
         forms=list(shown.forms),
         example=None if good is None else dict(good.payload),

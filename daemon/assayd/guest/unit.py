@@ -12,6 +12,7 @@ import time
 from .clock import UnitClock
 from .spare import Pipes
 from .streams import UnitStreams
+from .tasks import read_first_task
 from .value import Value
 
 TYPE_CHECKING = False

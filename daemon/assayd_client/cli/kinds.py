@@ -10,13 +10,17 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
 
 from assayd.errors import ConfigError, RequestError
 from assayd.kinds import registry
 from assayd.ports.command_line import CommandLine, FromFiles
 from assayd.static import submitted_file
 from assayd_client import Document, PlainClient
+from assayd_client.cli.options import Json, open_client
 
 if TYPE_CHECKING:
     from assayd.kind import Kind
@@ -65,14 +69,6 @@ def from_files_of(kind: str) -> FromFiles:
     return partial(submitted_file.code_from_files, field=find_kind(kind).code_field)
 
 
-def single_sources(kind: str) -> list[str]:
-    """Return the fields of a kind's payload that are one source text each. Raises: as `find_kind`."""
-    from assayd.kind import Cap
-
-    bounded = find_kind(kind).bounded or {}
-    return [path for path, cap in bounded.items() if cap is Cap.SOURCE and "." not in path]
-
-
 def command_line_of(kind: str) -> CommandLine:
     """Return what the command line shows of a kind; of one that nobody here knows, the usual."""
     if kind in registry.own_kinds():
@@ -91,6 +87,32 @@ def form_of(kind: str, name: str) -> Form:
         message = f"--{name}: no form of the kind {kind}, {has}; take --json for the whole report"
         raise RequestError("usage", message)
     return cast("Form", registry.resolve(forms[name]))
+
+
+def kinds(
+    context: typer.Context,
+    kind: Annotated[
+        str | None, typer.Argument(metavar="[KIND]", help="Describe this kind. Default: list all.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the kinds that the daemon accepts, or describe one: payload, options, stages, rules."""
+    from assayd_client.cli.screen import line
+    from assayd_client.cli.table import print_table
+    from assayd_client.cli.terminal import out, plain, print_json
+
+    with open_client(context) as client:
+        found = client.kinds() if kind is None else client.kind(kind)
+    if as_json:
+        print_json(found)
+    elif kind is None:
+        rows = [
+            [one["kind"], one["default_policy"], one["image"], " ".join(one["stages"])]
+            for one in found["kinds"]
+        ]
+        print_table(out(), KIND_HEADS, rows)
+    else:
+        out().lines(line(plain(said), hang=None) for said in describe(found))
 
 
 def describe(kind: Document) -> list[str]:
@@ -142,6 +164,8 @@ def _type_of(field: Mapping[str, object]) -> str:
 
 
 def _enabled() -> tuple[str, ...]:
+    if find_spec("assayd.settings") is None:  # the client alone
+        return ()
     from assayd.settings import load_settings
 
     return load_settings().validators

@@ -9,14 +9,12 @@ import typer
 from assayd_client import Document
 from assayd_client.cli.gateway import gateway_client
 
-node_app = typer.Typer(no_args_is_help=True)
-nodes_app = typer.Typer()
+node_app = typer.Typer(help="Drain or resume a node of a cluster; for operators.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The node, as `assay nodes` calls it.")]
 HEADS = ("", "node", "in hand", "version", "engine", "beaten", "why")
 
 
-@nodes_app.command("nodes")
 def list_nodes(
     context: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 ) -> None:

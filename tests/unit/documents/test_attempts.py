@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from assayd.documents import (
-    artifact_document,
     attempt_document,
     canonical,
     error_document,
@@ -32,6 +31,7 @@ from assayd.errors import RequestError
 from assayd.model.attempt import Artifact, Attempt, Failure, State
 from assayd.model.finding import Edit, Finding, Layer, Severity
 from assayd.model.policy import Clamp, NetworkPolicy
+from assayd.model.records import Event
 from assayd.model.report import Case, CaseStatus, Report, StageReport, StageStatus, StaticResult, Verdict
 from assayd.model.run import (
     Captured,
@@ -46,7 +46,6 @@ from assayd.model.run import (
     Usage,
 )
 from assayd.model.submission import Peer
-from assayd.ports.store import Event
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 CREATED = datetime(2026, 5, 4, 10, 20, 30, 123456, tzinfo=UTC)
@@ -274,7 +273,7 @@ def test_times_are_utc_whatever_their_zone() -> None:
 
 def test_an_artifact_has_the_five_fields() -> None:
     artifact = Artifact(name="files/0", bytes=3, sha256="00", media_type="text/csv", truncated=True)
-    assert plain(artifact_document(artifact)) == {
+    assert plain(artifact) == {
         "name": "files/0",
         "bytes": 3,
         "sha256": "00",

@@ -1,4 +1,4 @@
-"""Every row of docs/egress-decisions.md, tried."""
+"""Every row of docs/egress-decisions.md and of decision_table.md, tried."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from assayd.model.hosts import fold_entry
 from assayd.model.policy import HttpRule, NetworkMode, NetworkPolicy
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs/egress-decisions.md"
+TABLE = Path(__file__).with_name("decision_table.md")
 COLUMNS = 5
 
 
@@ -34,7 +35,8 @@ class Row:
 
 
 def rows() -> Iterator[Row]:
-    for line in DOCUMENT.read_text(encoding="utf-8").splitlines():
+    lines = [line for page in (DOCUMENT, TABLE) for line in page.read_text(encoding="utf-8").splitlines()]
+    for line in lines:
         cells = [cell.strip().strip("`") for cell in line.strip("|").split("|")]
         if line.startswith("| ") and len(cells) == COLUMNS and cells[-1].startswith("network."):
             yield Row(

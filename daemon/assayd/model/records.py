@@ -1,0 +1,162 @@
+"""What is on record of attempts, what a query of them asks for, and what it returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from assayd.model.attempt import Attempt, State
+from assayd.model.report import Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run of an attempt in one container, journalled before anything submitted is sent to it."""
+
+    attempt_id: str
+    kind: str
+    run_number: int
+    daemon_id: str
+    generation: str
+    container_ulid: str
+    leased_at: datetime
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened to an attempt. `seq` counts per attempt, from 1, across its runs."""
+
+    attempt_id: str
+    run_number: int
+    seq: int
+    kind: str
+    at: datetime
+    body: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Which attempts a listing wants; None = any. `uid` limits it to a peer's own."""
+
+    id_prefix: str | None = None
+    state: State | None = None
+    verdict: Verdict | None = None
+    kind: str | None = None
+    batch_id: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    since: datetime | None = None
+    cause: str | None = None
+    rule: str | None = None
+    uid: int | None = None
+    cursor: str | None = None
+    limit: int = 50
+
+    def matches(self, attempt: Attempt) -> bool:
+        """Return whether an attempt is wanted, wherever the page begins."""
+        wanted = {
+            "state": self.state,
+            "verdict": self.verdict,
+            "kind": self.kind,
+            "batch_id": self.batch_id,
+            "cause": self.cause,
+        }
+        return (
+            all(value is None or getattr(attempt, name) == value for name, value in wanted.items())
+            and all(attempt.labels.get(name) == value for name, value in self.labels)
+            and attempt.id.startswith(self.id_prefix or "")
+            and (self.since is None or attempt.created_at >= self.since)
+            and (self.rule is None or self.rule in attempt.rules)
+            and (self.uid is None or attempt.peer.uid == self.uid)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Attempts, newest first, and where the next page begins."""
+
+    attempts: tuple[Attempt, ...]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeCount:
+    """How many attempts of a kind that were created in a span of time came to a verdict and a cause."""
+
+    at: datetime
+    kind: str
+    verdict: str
+    cause: str | None
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slowest:
+    """An attempt that took long, from its start to its verdict."""
+
+    attempt_id: str
+    kind: str
+    verdict: str
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What finished attempts came to. `rules` are those of the most attempts, with how many each has."""
+
+    counts: tuple[TimeCount, ...]
+    rules: tuple[tuple[str, int], ...]
+    slowest: tuple[Slowest, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """What an accept came to. `existing` is True when the same request was accepted before."""
+
+    attempt: Attempt
+    existing: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredUsage:
+    """What a user holds: finished attempts, what their bundles and rows take on disk, and what waits.
+
+    `document_bytes` are of submissions without a verdict, lines of cancelled batches included; what is equal
+    counts once. `row_bytes` are of finished attempts: their submissions, and about what is on record of them.
+    """
+
+    attempts: int = 0
+    disk_bytes: int = 0
+    row_bytes: int = 0
+    document_bytes: int = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Return what finished attempts take: bundles and rows."""
+        return self.disk_bytes + self.row_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removable:
+    """Which finished attempts may go. None: whenever accepted, whoever sent them.
+
+    `uploads` are batches that somebody is sending to. `bundled`: those with a bundle, also when an unfinished
+    batch needs their verdict. `approved`: those that the library has, and no others.
+    """
+
+    before: datetime | None = None
+    uid: int | None = None
+    uploads: frozenset[str] = frozenset()
+    bundled: bool = False
+    approved: bool = False
+    limit: int = 100
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """What was removed, or would be: finished attempts, bundles that no attempt names, room on the disk."""
+
+    attempts: int = 0
+    bundles: int = 0
+    disk_bytes: int = 0
