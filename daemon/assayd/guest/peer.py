@@ -17,7 +17,6 @@ from .transfer import Incoming, Outgoing, TransferError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-
     from typing import TypeGuard
 
     from .frames import Header

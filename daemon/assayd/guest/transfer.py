@@ -34,9 +34,13 @@ _MOST_DEPTH = 60
 _MOST_VALUES = 1_000_000
 _PLAIN_BITS = 1000
 _SHARED_NAMES = frozenset(
-    "abs all any bool bytes callable chr complex dict divmod enumerate filter float frozenset hash int "
-    "isinstance len list map max min ord pow print range repr reversed round set slice sorted str sum tuple type zip".split()
-)
+    {
+        "abs", "all", "any", "bool", "bytes", "callable", "chr", "complex", "dict", "divmod",
+        "enumerate", "filter", "float", "frozenset", "hash", "int", "isinstance", "len", "list", "map",
+        "max", "min", "ord", "pow", "print", "range", "repr", "reversed", "round", "set", "slice",
+        "sorted", "str", "sum", "tuple", "type", "zip",
+    }
+)  # fmt: skip
 """Built-in functions and types that cross by name."""
 _SHARED_MODULES = ("math", "operator", "_operator")
 _FACTORIES: Mapping[str, type] = {
@@ -45,6 +49,9 @@ _FACTORIES: Mapping[str, type] = {
 _EXACT: tuple[type, ...] = (date, datetime, time, timedelta)
 _LOADED = (("decimal", "Decimal"), ("uuid", "UUID"), ("pathlib", "PosixPath"), ("pathlib", "PurePosixPath"))
 _BASES: tuple[type, ...] = (str, int, float, tuple, list, dict, set, frozenset, bytes)
+
+
+_UNREADABLE = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 class TransferError(ValueError):
@@ -160,7 +167,7 @@ class Incoming:
             # What is hashed comes last, when all that it may consist of is whole.
             for number in sorted(range(len(nodes)), key=lambda number: nodes[number][0] in _HASHING):
                 self.fill(self.objects[start + number], nodes[number])
-        except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as problem:
+        except _UNREADABLE as problem:
             raise _wrong(problem) from None
 
     def fill(self, value: Any, node: Form) -> None:
@@ -188,7 +195,7 @@ class Incoming:
         """Return the value of a form. Raises: TransferError."""
         try:
             return self._form(form)
-        except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as problem:
+        except _UNREADABLE as problem:
             raise _wrong(problem) from None
 
     def update(self, changes: Any) -> None:
@@ -196,7 +203,7 @@ class Incoming:
         try:
             for number, node in changes:
                 self.fill(self._changed(number, node[0]), node)
-        except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as problem:
+        except _UNREADABLE as problem:
             raise _wrong(problem) from None
 
     def _changed(self, number: object, tag: object) -> object:

@@ -108,7 +108,9 @@ class RunningUnit:
         self._pid = forked.pid
         self._started = time.monotonic()
         self._moved = self._streams.moved
-        self._clock = UnitClock(request.deadline_s, around.processes, self._kept_s)
+        self._clock = UnitClock(
+            request.deadline_s, around.processes, self._kept_s, tasks=read_first_task(forked.pid)
+        )
         self._separation: Separation | None = None
         if pair is not None:
             self._separation = pair.separation(

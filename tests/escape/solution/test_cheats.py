@@ -1,6 +1,6 @@
 """No cheating solution is validated, scored above what it computes, or sees anything of its tests.
 
-Each program below `cheats/` says in its first line what it tries; it prints ``SEEN …`` if it got at something.
+Each program below `cheats/` says in its first line what it tries, and prints ``SEEN …`` if it got anything.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from assayd.kinds.solution.payload import SolutionPayload
 from assayd.kinds.solution.validator import validator
 from assayd.model.report import Judgement
 from assayd.model.run import Limits, RunResult
-from assayd.policies import load_policies
 from assayd.package_data import share
+from assayd.policies import load_policies
 from assayd.sandbox.sandbox import Sandbox
 from support.engines.oci import made_engine, needs_oci
 from support.engines.sandboxes import run, sandbox_on
