@@ -254,7 +254,7 @@ def _base_of(kind: type) -> tuple[type, str]:
 def _factory_name(factory: object) -> str:
     name = next((name for name, kind in _FACTORIES.items() if kind is factory), None)
     if name is None:
-        raise TransferError("a defaultdict with a function of its own can't be transferred")
+        raise TransferError("a defaultdict with a custom factory can't be transferred")
     return name
 
 
