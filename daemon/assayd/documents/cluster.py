@@ -20,7 +20,7 @@ class TokenBody(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: TokenName = Field(description="What it is for, in lists and logs.")
-    tenant: TokenName = Field("default", description="Whose it is; made where it is new.")
+    tenant: TokenName = Field("default", description="Owner; created if it doesn't exist.")
     scopes: list[TokenScope] = Field(["submit"], min_length=1, max_length=4, description="What it may.")
     node: NodeName | None = Field(None, description="The node that it is bound to; with scope `node` alone.")
 

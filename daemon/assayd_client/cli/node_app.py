@@ -12,13 +12,14 @@ from assayd_client.cli.gateway import gateway_client
 node_app = typer.Typer(no_args_is_help=True)
 nodes_app = typer.Typer()
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The node, as `assay nodes` calls it.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Node name, as in `assay nodes`.")]
 HEADS = ("", "node", "in hand", "version", "engine", "beaten", "why")
 
 
 @nodes_app.command("nodes")
 def list_nodes(
-    context: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """List the nodes of a cluster; for operators."""
     from assayd_client.cli.listing import print_table

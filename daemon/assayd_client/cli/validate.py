@@ -226,7 +226,7 @@ def _read_value(text: str) -> object:
 
 
 def _no_number(name: str) -> object:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} isn't valid JSON")
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:

@@ -8,44 +8,49 @@ FIELDS = Parameter(
     name="fields",
     option="--fields",
     metavar="A,B.C",
-    help="Of the JSON, these fields alone, e.g. verdict,report.findings.",
+    help="Print only these JSON fields, e.g. verdict,report.findings.",
 )
 ID = Parameter(
     name="attempt_id",
     metavar="ID",
     required=True,
-    help="The attempt: its id, the beginning of it, or `last`.",
+    help="Attempt: id, unique beginning of the id, or `last`.",
 )
-JSON = Parameter(name="as_json", option="--json", default=False, help="Print JSON.")
+JSON = Parameter(name="as_json", option="--json", default=False, help="Print the result as JSON.")
 
 VALIDATE = CommandVerb(
     name="validate",
     help="Validate files and show the report.",
     run="commands:validate",
     parameters=(
-        Parameter(name="kind", metavar="KIND", required=True, help="What it is, e.g. extractor."),
+        Parameter(name="kind", metavar="KIND", required=True, help="Kind of the submission, e.g. extractor."),
         Parameter(
             name="files",
             metavar="[FILE]…",
             type="path",
             many=True,
-            help="Files or folders; - is standard input.",
+            help="Files or folders to submit; - is standard input.",
         ),
         Parameter(
             name="input_file",
             option="--input",
             metavar="F.json",
             type="path",
-            help="Inputs, as a JSON object.",
+            help="Read the inputs from this file, a JSON object.",
         ),
         Parameter(
             name="sample_paths",
             option="--sample-path",
             metavar="P",
             many=True,
-            help="A path to try the code on.",
+            help="Try the code on this path (repeatable).",
         ),
-        Parameter(name="policy", option="--policy", metavar="NAME", help="Profile; else the kind's own."),
+        Parameter(
+            name="policy",
+            option="--policy",
+            metavar="NAME",
+            help="Use this profile. Default: the kind's profile.",
+        ),
         Parameter(
             name="settings",
             option="--set",
@@ -53,55 +58,62 @@ VALIDATE = CommandVerb(
             many=True,
             help="Tighten a limit, e.g. resources.timeout_s=5; commas make a list.",
         ),
-        Parameter(name="labels", option="--label", metavar="K=V", many=True, help="Mark the attempt."),
         Parameter(
-            name="options", option="--option", metavar="K=V", many=True, help="An option of the kind itself."
+            name="labels", option="--label", metavar="K=V", many=True, help="Add this label to the attempt."
+        ),
+        Parameter(
+            name="options",
+            option="--option",
+            metavar="K=V",
+            many=True,
+            help="Set an option of the kind (see `assay kinds KIND`).",
         ),
         Parameter(
             name="sample_rows",
             option="--sample-rows",
             default=False,
-            help="Show who repairs it three rows of each table of its database file.",
+            help="Show repair providers three rows of each table of the database.",
         ),
         Parameter(
             name="cases",
             option="--cases",
             metavar="F.json",
             type="path",
-            help="What it has to give for what, as a JSON array.",
+            help="Read test cases (inputs and expected results) from this file, a JSON array.",
         ),
         Parameter(
-            name="intent", option="--intent", metavar="TEXT|@FILE", help="What was asked for, in words."
+            name="intent",
+            option="--intent",
+            metavar="TEXT|@FILE",
+            help="State the purpose in words, for repairs.",
         ),
         Parameter(
             name="repair",
             option="--repair",
             metavar="PROVIDER",
-            help="Have it repaired if it fails, e.g. by `rules`.",
+            help="Repair it with this provider if it fails, e.g. `rules`.",
         ),
         Parameter(
             name="out",
             option="--out",
             metavar="FILE",
             type="path",
-            help="Write the validated code to this file, or to this folder if it has several files.",
+            help="Write the validated code to this file, or several files to this folder.",
         ),
         Parameter(
             name="in_place",
             option="--in-place",
             default=False,
-            help="With --repair: write the repaired code to the files that were named.",
+            help="With --repair: write the repaired code to the submitted files.",
         ),
-        Parameter(
-            name="webhook", option="--webhook", metavar="URL", help="Have this URL told of the verdict."
-        ),
+        Parameter(name="webhook", option="--webhook", metavar="URL", help="Send the verdict to this URL."),
         JSON,
         FIELDS,
         Parameter(
             name="retry_context",
             option="--retry-context",
             default=False,
-            help="Print only what a model should be told that tries again; nothing when it is validated.",
+            help="Print only the retry context, the text for a model's next try; nothing if validated.",
         ),
         Parameter(
             name="sarif",
@@ -121,11 +133,13 @@ VALIDATE = CommandVerb(
             name="watch",
             option="--watch",
             default=False,
-            help="Validate again at every save of the files, until an interrupt.",
+            help="Validate again whenever a file is saved, until Ctrl-C.",
         ),
         Parameter(
-            name="form", option="--form", metavar="NAME", help="Print the report in a form that the kind has."
+            name="form", option="--form", metavar="NAME", help="Print the report in another form of the kind."
         ),
-        Parameter(name="as_yaml", option="--yaml", default=False, help="Short for --form yaml."),
+        Parameter(
+            name="as_yaml", option="--yaml", default=False, help="Print YAML: the same as --form yaml."
+        ),
     ),
 )

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from assayd_client import Target
 
 ADDRESS_OPTIONS: Mapping[str, tuple[str, str]] = {
-    "--socket": ("PATH", "The daemon's socket; else ASSAY_SOCKET."),
-    "--server": ("URL", "A gateway, https://HOST[:PORT]; else ASSAY_SERVER."),
-    "--token-file": ("FILE", "The token for it; else ASSAY_TOKEN_FILE."),
-    "--ca-file": ("FILE", "Certificates to believe; else ASSAY_CA_FILE."),
+    "--socket": ("PATH", "Use this socket of the daemon. Default: ASSAY_SOCKET."),
+    "--server": ("URL", "Use this gateway, https://HOST[:PORT]. Default: ASSAY_SERVER."),
+    "--token-file": ("FILE", "Read the gateway's token from this file. Default: ASSAY_TOKEN_FILE."),
+    "--ca-file": ("FILE", "Trust the certificates in this file. Default: ASSAY_CA_FILE."),
 }
 """Options of the program itself, which say where the daemon is; they may stand anywhere on a line."""
 

@@ -17,15 +17,37 @@ LIST = CommandVerb(
     help="List attempts, newest first.",
     run="commands:list_attempts",
     parameters=(
-        Parameter(name="state", option="--state", metavar="TEXT", help="Only in this state."),
-        Parameter(name="verdict", option="--verdict", metavar="TEXT", help="Only with this verdict."),
-        Parameter(name="kind", option="--kind", metavar="TEXT", help="Only of this kind."),
-        Parameter(name="label", option="--label", metavar="K=V", many=True, help="Only with this label."),
-        Parameter(name="since", option="--since", metavar="TIME", help="Only from this time on (RFC 3339)."),
-        Parameter(name="cause", option="--cause", metavar="TEXT", help="Only with a run that ended so."),
-        Parameter(name="rule", option="--rule", metavar="TEXT", help="Only failed by an error of this rule."),
+        Parameter(name="state", option="--state", metavar="TEXT", help="Show only attempts in this state."),
         Parameter(
-            name="uid", option="--uid", metavar="N", type="whole", help="Only of this user (operators)."
+            name="verdict", option="--verdict", metavar="TEXT", help="Show only attempts with this verdict."
+        ),
+        Parameter(name="kind", option="--kind", metavar="TEXT", help="Show only attempts of this kind."),
+        Parameter(
+            name="label",
+            option="--label",
+            metavar="K=V",
+            many=True,
+            help="Show only attempts with this label.",
+        ),
+        Parameter(
+            name="since",
+            option="--since",
+            metavar="TIME",
+            help="Show only attempts since this time (RFC 3339).",
+        ),
+        Parameter(name="cause", option="--cause", metavar="TEXT", help="Show only attempts with this cause."),
+        Parameter(
+            name="rule",
+            option="--rule",
+            metavar="TEXT",
+            help="Show only attempts with an error of this rule.",
+        ),
+        Parameter(
+            name="uid",
+            option="--uid",
+            metavar="N",
+            type="whole",
+            help="Show only attempts of this user (operators).",
         ),
         Parameter(
             name="limit",
@@ -35,10 +57,10 @@ LIST = CommandVerb(
             least=1,
             most=500,
             default=50,
-            help="How many.",
+            help="Show at most this many attempts.",
         ),
         Parameter(
-            name="wide", option="--wide", default=False, help="Show all labels and all rules of its errors."
+            name="wide", option="--wide", default=False, help="Show all labels and all rules of errors."
         ),
         JSON,
     ),
@@ -48,24 +70,30 @@ VERBS = (
     LIST,
     CommandVerb(
         name="show",
-        help="Show an attempt and its report, and the repair that it belongs to, attempt by attempt.",
+        help="Show an attempt, its report, and the chain of its repair.",
         run="commands:show",
         parameters=(
             ID,
             Parameter(
-                name="form", option="--form", metavar="NAME", help="Show it in a form that its kind has."
+                name="form",
+                option="--form",
+                metavar="NAME",
+                help="Print the report in another form of its kind.",
             ),
-            Parameter(name="steps", option="--steps", default=False, help="Short for --form steps."),
             Parameter(
-                name="code", option="--code", default=False, help="Print only the code that was submitted."
+                name="steps",
+                option="--steps",
+                default=False,
+                help="Print the steps: the same as --form steps.",
             ),
+            Parameter(name="code", option="--code", default=False, help="Print only the submitted code."),
             JSON,
             FIELDS,
         ),
     ),
     CommandVerb(
         name="logs",
-        help="Print what the code wrote; of an attempt that runs, as it is written.",
+        help="Print the code's output; follow it while the attempt runs.",
         run="commands:logs",
         parameters=(
             ID,
@@ -74,33 +102,33 @@ VERBS = (
                 option="--stream",
                 metavar="stdout|stderr|both",
                 default="both",
-                help="Which output.",
+                help="Choose the output stream to print.",
             ),
         ),
     ),
     CommandVerb(
         name="events",
-        help="Follow what happens to an attempt, up to its verdict; or to all attempts.",
+        help="Follow the events of one attempt until its verdict, or of all attempts.",
         run="commands:events",
         parameters=(
             Parameter(
                 name="attempt_id",
                 metavar="[ID]",
-                help="The attempt, by id, beginning or `last`; else all that you may see.",
+                help="Attempt: id, unique beginning, or `last`. Default: all that you may see.",
             ),
             Parameter(
                 name="follow",
                 option="--follow",
                 default=False,
-                help="Follow all attempts; what is done without an ID.",
+                help="Follow all attempts; the default without an ID.",
             ),
             JSON,
         ),
     ),
-    CommandVerb(name="cancel", help="Stop an attempt.", run="commands:cancel", parameters=(ID,)),
+    CommandVerb(name="cancel", help="Cancel an attempt.", run="commands:cancel", parameters=(ID,)),
     CommandVerb(
         name="replay",
-        help="Run a finished attempt's submission again, and show what differs; 1 when something does.",
+        help="Run a finished attempt again and show differences; exit 1 if there are any.",
         run="commands:replay",
         parameters=(ID, JSON),
     ),
@@ -115,31 +143,31 @@ VERBS = (
                 option="--extract",
                 metavar="DIR",
                 type="path",
-                help="Write them into a new or empty folder.",
+                help="Write the files into a new or empty folder.",
             ),
             JSON,
         ),
     ),
     CommandVerb(
         name="doctor",
-        help="Examine the daemon: engine, images, limits, canary, permissions.",
+        help="Examine the daemon: engine, images, limits, isolation, permissions.",
         run="upkeep:doctor",
         parameters=(JSON,),
     ),
     CommandVerb(
         name="gc",
-        help="Remove finished attempts and bundles that are too old or too many; for operators.",
+        help="Delete finished attempts and bundles beyond the retention limits (operators).",
         run="upkeep:collect_garbage",
         parameters=(
             Parameter(
-                name="dry_run", option="--dry-run", default=False, help="Only tell what would be removed."
+                name="dry_run", option="--dry-run", default=False, help="Only list what would be deleted."
             ),
             JSON,
         ),
     ),
     CommandVerb(
         name="backup",
-        help="Copy the daemon's database and bundles while it runs; as root or the daemon's user.",
+        help="Back up the database and bundles of a running daemon, as root or its user.",
         run="upkeep:backup",
         parameters=(
             Parameter(
@@ -147,21 +175,21 @@ VERBS = (
                 metavar="DIR",
                 type="path",
                 required=True,
-                help="Where to; an earlier copy is brought up to date.",
+                help="Target folder; an existing backup is updated.",
             ),
             Parameter(
                 name="state_dir",
                 option="--state-dir",
                 metavar="DIR",
                 type="path",
-                help="The daemon's state directory; else it is asked.",
+                help="State directory of the daemon. Default: ask the daemon.",
             ),
         ),
     ),
     CommandVerb(name="metrics", help="Print the daemon's metrics.", run="upkeep:metrics"),
     CommandVerb(
         name="top",
-        help="Show what the daemon does at the moment: rates, queue, containers, running attempts.",
+        help="Show the daemon's activity: rates, queue, containers, running attempts.",
         run="upkeep:top",
         parameters=(
             Parameter(
@@ -171,22 +199,28 @@ VERBS = (
                 type="number",
                 least=0.2,
                 default=2.0,
-                help="Seconds between looks.",
+                help="Refresh after this many seconds.",
             ),
             Parameter(
-                name="once", option="--once", default=False, help="Look once, at the time since the start."
+                name="once",
+                option="--once",
+                default=False,
+                help="Print one snapshot and exit; rates are since startup.",
             ),
         ),
     ),
     CommandVerb(
         name="kinds",
-        help="List the kinds that the daemon takes, or describe one: payload, options, stages, rules.",
+        help="List the kinds of submissions, or describe one: payload, options, stages, rules.",
         run="commands:kinds",
-        parameters=(Parameter(name="kind", metavar="[KIND]", help="Which; else all are listed."), JSON),
+        parameters=(
+            Parameter(name="kind", metavar="[KIND]", help="Kind to describe. Default: list all kinds."),
+            JSON,
+        ),
     ),
     CommandVerb(
         name="check",
-        help="Validate files, or all, as the project's .assay.toml says; for hooks and build servers.",
+        help="Validate a project's files as declared in its .assay.toml, for hooks and CI.",
         run="check:check",
         parameters=(
             Parameter(
@@ -194,7 +228,7 @@ VERBS = (
                 metavar="[FILE]…",
                 type="path",
                 many=True,
-                help="Files or folders; else all here.",
+                help="Files or folders to validate. Default: all files below this folder.",
             ),
             Parameter(
                 name="sarif",
@@ -214,38 +248,38 @@ VERBS = (
                 name="verbose",
                 option="--verbose",
                 default=False,
-                help="Show reports of what is validated as well.",
+                help="Also show the reports of validated files.",
             ),
         ),
     ),
     CommandVerb(
         name="lsp",
-        help="Serve an editor as a language server: findings as diagnostics, certain edits as fixes.",
+        help="Run a language server for editors: diagnostics and quick fixes.",
         run="lsp.serving:serve",
     ),
     CommandVerb(
         name="mcp",
-        help="Serve coding agents by the Model Context Protocol, over standard input and output or HTTP.",
+        help="Run an MCP server for coding agents, over standard input and output or HTTP.",
         run="mcp.serving:serve",
         parameters=(
             Parameter(
                 name="http",
                 option="--http",
                 metavar="[HOST:]PORT",
-                help="Serve HTTP on this loopback address instead; needs --token-file.",
+                help="Serve HTTP on this loopback address instead; requires --token-file.",
             ),
             Parameter(
                 name="token_file",
                 option="--token-file",
                 metavar="F",
                 type="path",
-                help="The token that requests have to carry; one is made where there is no such file.",
+                help="Read the required token from this file; created if it doesn't exist.",
             ),
         ),
     ),
     CommandVerb(
         name="console",
-        help="Serve pages for a browser on a loopback port, and print the link that logs in.",
+        help="Serve the web console on a loopback port, and print its login link.",
         run="console:serve",
         parameters=(
             Parameter(
@@ -256,49 +290,49 @@ VERBS = (
                 least=0,
                 most=65535,
                 default=0,
-                help="Which port of 127.0.0.1; 0 takes any that is free.",
+                help="Listen on this port of 127.0.0.1; 0: any free port.",
             ),
             Parameter(
                 name="link_file",
                 option="--link-file",
                 metavar="F",
                 type="path",
-                help="Write the link to this file instead, anew after each use; for services.",
+                help="Write the link to this file, again after each use (for services).",
             ),
         ),
     ),
-    CommandVerb(name="version", help="Print the version.", run="commands:version"),
+    CommandVerb(name="version", help="Print the versions of client and daemon.", run="commands:version"),
 )
 
 GROUPS: Mapping[str, tuple[str, str]] = {
     "batch": ("assayd_client.cli.batch_app:batch_app", "Validate many submissions, one per line of a file."),
     "library": (
         "assayd_client.cli.library:library_app",
-        "Approve what is validated, and get it back by its name.",
+        "Approve validated code under a name, and fetch it again.",
     ),
-    "repair": ("assayd_client.cli.repair:repair_app", "Have failed attempts fixed, and see what was tried."),
-    "policy": ("assayd_client.cli.policy_app:policy_app", "Look at profiles, and check files of them."),
+    "repair": ("assayd_client.cli.repair:repair_app", "Repair failed attempts, and show the fixes."),
+    "policy": ("assayd_client.cli.policy_app:policy_app", "Show profiles, and check profile files."),
     "token": (
         "assayd_client.cli.token_app:token_app",
-        "Make, list and revoke tokens of a gateway; for operators.",
+        "Create, list and revoke tokens of a gateway (operators).",
     ),
     "node": (
         "assayd_client.cli.node_app:node_app",
-        "Have a node of a cluster take no work, or take it again.",
+        "Drain a node of a cluster, or resume it.",
     ),
     "images": ("assayd_client.cli.images_app:images_app", "Build and list the images of containers."),
 }
-"""What has commands of its own: its `typer.Typer`, and what it is for. Those of kinds are beside them."""
+"""Groups of commands: the `typer.Typer` and the help of each. Kinds add more."""
 
 TYPED: Mapping[str, tuple[str, str]] = {
     "generate": (
         "assayd_client.cli.generate:generate_app",
-        "Have code written from words, validated and repaired; show it, write it, approve it.",
+        "Generate code from words, validate and repair it, and approve it.",
     ),
     "review": (
         "assayd_client.cli.generate:generate_app",
-        "Look at an attempt on screens: approve it, edit it, give a hint.",
+        "Review an attempt on screens: approve it, edit it, give a hint.",
     ),
-    "nodes": ("assayd_client.cli.node_app:nodes_app", "List the nodes of a cluster; for operators."),
+    "nodes": ("assayd_client.cli.node_app:nodes_app", "List the nodes of a cluster (operators)."),
 }
-"""Verbs that people type and scripts do not repeat: typer's own, each with what it is for."""
+"""Verbs that people type and scripts don't repeat: typer's own, each with its help."""

@@ -19,7 +19,7 @@ PIECE_BYTES = 2**20
 def serve(daemon: Target, *, http: str | None, token_file: Path | None) -> int:
     """Serve until the peer has gone (standard streams), or the program is ended (HTTP)."""
     if (http is None) != (token_file is None):
-        raise RequestError("usage", "--http and --token-file go together: whoever has the token may ask")
+        raise RequestError("usage", "--http and --token-file must be used together")
     try:
         import anyio
         import mcp  # noqa: F401
