@@ -188,8 +188,8 @@ def _item(name: str, text: str) -> Roff:
 
 def _commands(path: str, group: Any) -> Roff:
     """Describe each command below a group, groups within it included."""
-    for name, command in sorted(group.commands.items()):
-        whole = f"{path} {name}"
+    for name in sorted(group.list_commands(None)):
+        command, whole = group.get_command(None, name), f"{path} {name}"
         if hasattr(command, "commands"):
             yield from _commands(whole, command)
             continue

@@ -257,11 +257,11 @@ class Daemon:
         if published:
             self._notifier.reloading()
         try:
-            self._parts.shared.policies.reload()
+            self._parts.policies.reload()
         except ConfigError as problem:
             log.error("policies.reload_failed", problem=problem.message)
         else:
-            log.info("policies.reloaded", names=list(self._parts.shared.policies.names))
+            log.info("policies.reloaded", names=list(self._parts.policies.names))
         if published:
             self._notifier.ready()
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import Connection, Table, bindparam, delete, insert, select, update
 
 from assayd.model.attempt import Attempt
+from assayd.model.records import Event, Run
 from assayd.model.report import Case, CaseStatus, Verdict
-from assayd.ports.store import Event, Run
 from assayd.store.access import DatabaseAccess
 from assayd.store.rows import to_micros
 from assayd.store.tables import verdicts

@@ -15,8 +15,8 @@ from assayd.documents.batches import BatchEventDocument
 from assayd.documents.events import EventDocument
 from assayd.documents.generations import GenerationEventDocument
 from assayd.documents.repairs import RepairEventDocument
-from assayd.ports.batches import Progress
-from assayd.ports.store import Event
+from assayd.model.batch import Progress
+from assayd.model.records import Event
 
 Told = EventDocument | BatchEventDocument | GenerationEventDocument | RepairEventDocument
 Documents = AsyncGenerator[Told, None]

@@ -21,11 +21,11 @@ from assayd.documents import artifact_document, attempt_document, read_event_id,
 from assayd.documents.attempts import ArtifactListDocument, AttemptPageDocument
 from assayd.errors import RequestError
 from assayd.model.attempt import Artifact, Attempt, State
+from assayd.model.records import Accepted
+from assayd.model.records import Query as AttemptQuery
 from assayd.model.report import Verdict
 from assayd.model.submission import Submission
 from assayd.model.text_limits import shorten
-from assayd.ports.store import Accepted
-from assayd.ports.store import Query as AttemptQuery
 
 MAX_WAIT_S = 600
 MAX_LABELS = 16

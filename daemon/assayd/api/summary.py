@@ -11,7 +11,7 @@ from starlette.responses import Response
 from assayd.api import answers
 from assayd.api.call import CallDep, json_response
 from assayd.documents.summary import summary_document
-from assayd.ports.store import Query as AttemptQuery
+from assayd.model.records import Query as AttemptQuery
 
 router = APIRouter(prefix="/v1", tags=["attempts"], responses=answers.ERRORS)
 

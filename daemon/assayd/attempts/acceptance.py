@@ -15,7 +15,7 @@ import structlog
 
 from assayd.attempts.disk_quota import MIB, DiskQuota
 from assayd.errors import RequestError
-from assayd.ports.service import Health, HealthRow
+from assayd.model.health import Health, HealthRow
 
 log = structlog.get_logger()
 

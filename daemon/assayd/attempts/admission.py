@@ -13,7 +13,7 @@ from typing import Protocol
 import structlog
 
 from assayd.attempts.acceptance import Acceptance
-from assayd.attempts.conclusion import give_up
+from assayd.attempts.conclusion import Conclusion
 from assayd.attempts.disk_quota import DiskQuota
 from assayd.attempts.scheduler import Order, Scheduler
 from assayd.attempts.verdicts import ended
@@ -23,30 +23,16 @@ from assayd.kind import Kind
 from assayd.log import request_id
 from assayd.model.attempt import Attempt, Failure
 from assayd.model.policy import ExecutionPolicy
+from assayd.model.records import Accepted
 from assayd.model.run import Limits
 from assayd.model.submission import Peer, RepairWish, Submission
 from assayd.policies import PolicySet, require_enforceable, tighten
-from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock, Ids
-from assayd.ports.store import Accepted, JobStore
 from assayd.ports.webhooks import WebhookGate
+from assayd.store.jobs import DatabaseJobStore
 from assayd.store.recorder import Completing
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdmissionDependencies:
-    """What submissions are looked up in, and where they go. `records` are those that kinds keep, by kind."""
-
-    jobs: JobStore
-    records: Mapping[str, object]
-    artifacts: ArtifactStore
-    policies: PolicySet
-    kinds: Mapping[str, Kind]
-    clock: Clock
-    ids: Ids
-    webhooks: WebhookGate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,19 +59,49 @@ class RepairRequests(Protocol):
 
 
 class Admission:
-    """The one way from a submission to an attempt in the queue."""
+    """Turns submissions into attempts in the queue; nothing else does.
 
-    def __init__(
+    Args:
+        jobs: records attempts.
+        records: returns what kinds keep, by kind.
+        conclusion: ends attempts that can't be started.
+        policies: all profiles.
+        kinds: the enabled kinds.
+        clock: the time of acceptance.
+        ids: makes ids of attempts.
+        webhooks: decides which URLs can be named.
+        scheduler: the queue.
+        repair_requests: records repairs that submissions ask for.
+        acceptance: whether attempts are accepted.
+        caps: limits that no policy sets.
+        quota: what each user can add to the disk.
+    """
+
+    def __init__(  # noqa: PLR0913  (its parts, by name)
         self,
-        deps: AdmissionDependencies,
+        *,
+        jobs: DatabaseJobStore,
+        records: Mapping[str, object],
+        conclusion: Conclusion,
+        policies: PolicySet,
+        kinds: Mapping[str, Kind],
+        clock: Clock,
+        ids: Ids,
+        webhooks: WebhookGate,
         scheduler: Scheduler,
         repair_requests: RepairRequests,
-        *,
         acceptance: Acceptance,
         caps: Limits,
         quota: DiskQuota,
     ) -> None:
-        self._deps = deps
+        self._jobs = jobs
+        self._records = records
+        self._conclusion = conclusion
+        self._policies = policies
+        self._kinds = kinds
+        self._clock = clock
+        self._ids = ids
+        self._webhooks = webhooks
         self._scheduler = scheduler
         self._repair_requests = repair_requests
         self._acceptance = acceptance
@@ -126,13 +142,13 @@ class Admission:
     async def check_webhook(self, url: str | None, uid: int) -> None:
         """See that a user may have a URL told, if one is named. Raises: RequestError, as `WebhookGate`."""
         if url is not None:
-            await self._deps.webhooks.check(url, uid)
+            await self._webhooks.check(url, uid)
 
     async def _complete(self, submission: Submission, uid: int) -> Submission:
         """Fill in what a submission means of its kind's records."""
-        records = self._deps.records.get(submission.kind)
+        records = self._records.get(submission.kind)
         payload = await records.complete(submission, uid) if isinstance(records, Completing) else None
-        return submission if payload is None else with_payload(submission, payload, self._deps.kinds)
+        return submission if payload is None else with_payload(submission, payload, self._kinds)
 
     async def submit_document(self, document: bytes, origin: AttemptOrigin) -> Accepted:
         """Accept what was accepted before, or made here; what is large has its turn until it is on record."""
@@ -146,7 +162,7 @@ class Admission:
 
     async def _is_known(self, origin: AttemptOrigin) -> bool:
         """Return whether the same sender has sent something under this id or key before."""
-        jobs, uid = self._deps.jobs, origin.peer.uid
+        jobs, uid = self._jobs, origin.peer.uid
         if origin.attempt_id is not None:
             known = await jobs.get(origin.attempt_id)
             return known is not None and known.peer.uid == uid
@@ -154,13 +170,13 @@ class Admission:
         return key is not None and await jobs.by_key(uid, key) is not None
 
     async def _accept(self, submission: Submission, origin: AttemptOrigin) -> Accepted:
-        parent = await self._deps.jobs.get(submission.parent_id) if submission.parent_id else None
+        parent = await self._jobs.get(submission.parent_id) if submission.parent_id else None
         attempt = Attempt(
-            id=origin.attempt_id or self._deps.ids.new(),
+            id=origin.attempt_id or self._ids.new(),
             kind=submission.kind,
             policy=submission.policy,
             input_digest=submission.input_digest,
-            created_at=self._deps.clock.now(),
+            created_at=self._clock.now(),
             peer=origin.peer,
             batch_id=origin.batch_id,
             parent_id=submission.parent_id,
@@ -171,11 +187,11 @@ class Admission:
             labels=submission.labels,
         )
         key = origin.idempotency_key
-        return await self._deps.jobs.accept(attempt, submission.document, idempotency_key=key)
+        return await self._jobs.accept(attempt, submission.document, idempotency_key=key)
 
     async def read(self, document: bytes) -> Submission:
         """Read a submission as it was accepted; a large one in a thread, so that others are served."""
-        return await read_accepted(document, self._deps.kinds)
+        return await read_accepted(document, self._kinds)
 
     def require_ready(self) -> None:
         """See that attempts are accepted. Raises: RequestError ``not_ready``."""
@@ -192,13 +208,13 @@ class Admission:
 
     def policy(self, submission: Submission) -> ExecutionPolicy:
         """Return the profile, tightened by what the request overrides, and by what its payload asks for."""
-        policy = self._deps.policies.get(submission.policy)
+        policy = self._policies.get(submission.policy)
         if submission.overrides:
             policy = tighten(policy, submission.overrides)
-        validator = self._deps.kinds[submission.kind]
+        validator = self._kinds[submission.kind]
         policy = validator.narrow(submission.payload, policy)
         require_image(validator, policy)
-        require_enforceable(policy, egress=self._deps.policies.egress)
+        require_enforceable(policy, egress=self._policies.egress)
         return policy
 
     def _order(self, attempt: Attempt, submission: Submission, policy: ExecutionPolicy) -> Order:
@@ -210,14 +226,14 @@ class Admission:
             read_bytes=read_bytes(document),
             policy=policy,
             limits=limits_of(policy, self._caps),
-            validator=self._deps.kinds[submission.kind],
+            validator=self._kinds[submission.kind],
             request_id=request_id(),
             submission=submission if len(document) <= LARGE_DOCUMENT_BYTES else None,
         )
 
     async def unfinished(self) -> Sequence[Attempt]:
         """Return the attempts without a verdict; before the daemon is ready, those of previous runs."""
-        return await self._deps.jobs.unfinished()
+        return await self._jobs.unfinished()
 
     async def recover(self, unfinished: Sequence[Attempt], *, renumbered: bool = True) -> None:
         """Start attempts that a previous run has left without a verdict; one document at a time is held.
@@ -225,9 +241,9 @@ class Admission:
         `renumbered`: their events begin behind all that were, as those are gone.
         """
         for attempt in unfinished:
-            document = await self._deps.jobs.document(attempt.id)
+            document = await self._jobs.document(attempt.id)
             # Nothing publishes an event in less than a microsecond.
-            passed = (self._deps.clock.now() - attempt.created_at) // timedelta(microseconds=1)
+            passed = (self._clock.now() - attempt.created_at) // timedelta(microseconds=1)
             await self._recover(attempt, document, behind=max(0, passed) if renumbered else 0)
         if unfinished:
             log.warning("attempts.recovered", count=len(unfinished))
@@ -246,9 +262,8 @@ class Admission:
     async def _give_up(self, attempt: Attempt, document: bytes, trouble: AssaydError) -> None:
         """End an attempt that this daemon can no longer start, e.g. for a profile that is gone."""
         failure = Failure(code=trouble.code, message=trouble.message)
-        clock = self._deps.clock
-        given_up = await give_up(attempt, document, failure, self._deps.artifacts, clock)
-        await self._deps.jobs.finish(ended(given_up, clock.now()))
+        given_up = await self._conclusion.give_up(attempt, document, failure)
+        await self._jobs.finish(ended(given_up, self._clock.now()))
 
 
 def require_image(validator: Kind, policy: ExecutionPolicy) -> None:

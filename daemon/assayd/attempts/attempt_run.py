@@ -2,65 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from assayd.aio import Deadline
-from assayd.analysis.analyst import Analyst
 from assayd.documents.event_bodies import output_body, stage_body, state_body, unit_body
-from assayd.fair_queue import FairSemaphore
 from assayd.kind import Kind
-from assayd.model.attempt import MAX_RUNS, TRANSITIONS, Attempt, State
+from assayd.model.attempt import TRANSITIONS, Attempt, State
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.report import Case, Judgement, StageReport
+from assayd.model.report import Case, StageReport
 from assayd.model.run import Limits, RunSpec, UnitResult
 from assayd.model.submission import Submission
-from assayd.ports.artifacts import ArtifactStore, BundleAttachments, no_attachments
 from assayd.ports.clock import Clock
-from assayd.ports.store import JobStore
-from assayd.sandbox.sandbox import Sandbox
 from assayd.sandbox.session.conversation import Observer
 
 Emit = Callable[[str, dict[str, object]], None]
 
-RequireImage = Callable[[Kind, ExecutionPolicy, RunSpec], Awaitable[None]]
-"""Sees that a kind may run in the image that a policy names. Raises: EngineError."""
-
 WAITING_S = 24 * 3600.0
 """How long an attempt may wait for its turn, in all."""
-
-
-AddHints = Callable[[Kind, Judgement], Awaitable[Judgement]]
-"""Returns a judgement with what other images would help with."""
-
-
-async def no_hints(validator: Kind, judgement: Judgement) -> Judgement:
-    """Return the judgement as it is."""
-    return judgement
-
-
-async def any_image(validator: Kind, policy: ExecutionPolicy, spec: RunSpec) -> None:
-    """Take any image."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptDependencies:
-    """What attempts are run with. `slots` are those that attempts with a container hold."""
-
-    analyst: Analyst
-    sandbox: Sandbox
-    jobs: JobStore
-    artifacts: ArtifactStore
-    clock: Clock
-    slots: FairSemaphore
-    daemon_id: str
-    generation: str
-    retry_window_s: float = 60.0
-    max_runs: int = MAX_RUNS
-    attachments: BundleAttachments = no_attachments
-    require_image: RequireImage = any_image
-    add_hints: AddHints = no_hints
 
 
 class Abandoned(Exception):

@@ -6,7 +6,6 @@ import asyncio
 import platform
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Protocol
 
 import structlog
 
@@ -16,12 +15,13 @@ from assayd.attempts.telemetry import facts_of
 from assayd.documents import canonical, execution_document, junit, limits_document, report_document
 from assayd.errors import AssaydError
 from assayd.model.attempt import Attempt, Failure
+from assayd.model.bundle import Bundle, stamp
 from assayd.model.finding import Finding
 from assayd.model.merge import Ran, failed_by, merge_report, merge_stages, static_results
 from assayd.model.policy import NetworkMode
 from assayd.model.report import Report, StageReport, StageStatus, Verdict
 from assayd.model.run import PolicyEvent, RunResult
-from assayd.ports.artifacts import ArtifactStore, Bundle, BundleAttachments, stamp
+from assayd.ports.artifacts import ArtifactStore, BundleAttachments, no_attachments
 from assayd.ports.clock import Clock
 
 log = structlog.get_logger()
@@ -42,25 +42,6 @@ NOTHING = b"null"
 """The document of what did not happen."""
 
 
-class ConclusionDependencies(Protocol):
-    """What an attempt is concluded with."""
-
-    @property
-    def artifacts(self) -> ArtifactStore:
-        """Return where its bundle goes."""
-        ...
-
-    @property
-    def clock(self) -> Clock:
-        """Return what tells the time."""
-        ...
-
-    @property
-    def attachments(self) -> BundleAttachments:
-        """Return what adds files of an attempt that belongs to a chain."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SerializedResult:
     """What an attempt came to as bytes: the two documents, and all files of the bundle by name."""
@@ -77,87 +58,90 @@ def is_large(result: RunResult) -> bool:
     return results + sum(len(output.content) for output in result.outputs) > LARGE_BYTES
 
 
-async def conclude(
-    job: Job,
-    deps: ConclusionDependencies,
-    static: tuple[StageReport, ...],
-    ran: Ran | None,
-    failure: Failure | None,
-) -> Finished:
-    """Merge everything into the report and write the bundle."""
-    report = _report(job, static, ran, failure, deps.clock.now())
-    for stage in report.stages[len(static) :]:
-        job.publish_stage(stage)
-    attempt = replace(
-        job.attempt,
-        verdict=report.verdict,
-        cause=ran.result.outcome.cause.value if ran else None,
-        rules=report.rules[:MOST_RULES],
-        error=failure,
-    )
-    if ran is not None and is_large(ran.result):
-        result = await asyncio.to_thread(_serialized, job, report, ran)
-    else:
-        result = _serialized(job, report, ran)
-    await _attach(attempt, deps, result)
-    attempt = await _write(attempt, deps.artifacts, result, ran)
-    misses = tuple(f.rule for f in report.findings if f.is_error and _is_miss(f, job))
-    return Finished(
-        attempt=attempt,
-        report=result.report,
-        execution=result.execution,
-        static_misses=misses,
-        cases=report.cases or (),
-        facts=result.facts,
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusion:
+    """Merges reports and writes bundles. `attachments` returns further files of an attempt of a chain."""
 
+    artifacts: ArtifactStore
+    clock: Clock
+    attachments: BundleAttachments = no_attachments
 
-async def _attach(attempt: Attempt, deps: ConclusionDependencies, result: SerializedResult) -> None:
-    """Add what the bundle of an attempt of a chain has beside its own; that is a copy."""
-    if attempt.verdict is None:
-        return
-    try:
-        result.files.update(await deps.attachments(attempt, attempt.verdict))
-    except AssaydError as trouble:
-        log.error("bundle.not_attached", attempt_id=attempt.id, code=trouble.code)
+    async def conclude(
+        self,
+        job: Job,
+        static: tuple[StageReport, ...],
+        ran: Ran | None,
+        failure: Failure | None,
+    ) -> Finished:
+        """Merge everything into the report and write the bundle."""
+        report = _report(job, static, ran, failure, self.clock.now())
+        for stage in report.stages[len(static) :]:
+            job.publish_stage(stage)
+        attempt = replace(
+            job.attempt,
+            verdict=report.verdict,
+            cause=ran.result.outcome.cause.value if ran else None,
+            rules=report.rules[:MOST_RULES],
+            error=failure,
+        )
+        if ran is not None and is_large(ran.result):
+            result = await asyncio.to_thread(_serialized, job, report, ran)
+        else:
+            result = _serialized(job, report, ran)
+        await self._attach(attempt, result)
+        attempt = await self._write(attempt, result, ran)
+        misses = tuple(f.rule for f in report.findings if f.is_error and _is_miss(f, job))
+        return Finished(
+            attempt=attempt,
+            report=result.report,
+            execution=result.execution,
+            static_misses=misses,
+            cases=report.cases or (),
+            facts=result.facts,
+        )
+
+    async def give_up(self, attempt: Attempt, document: bytes, failure: Failure) -> Attempt:
+        """End an attempt that cannot be started, its kind or its profile being gone."""
+        ended = replace(failed_by(failure, attempt), cause=None)
+        report = Report(
+            attempt_id=attempt.id,
+            kind=attempt.kind,
+            verdict=ended.verdict or Verdict.ERROR,
+            stage_reached="",
+            stages=(),
+            input_digest=attempt.input_digest,
+            validated_at=self.clock.now(),
+        )
+        written = canonical(report_document(report))
+        files = _files(attempt, document, written, NOTHING)
+        result = SerializedResult(report=written, execution=NOTHING, files=files)
+        return await self._write(ended, result, None)
+
+    async def _attach(self, attempt: Attempt, result: SerializedResult) -> None:
+        """Add what the bundle of an attempt of a chain has beside its own; that is a copy."""
+        if attempt.verdict is None:
+            return
+        try:
+            result.files.update(await self.attachments(attempt, attempt.verdict))
+        except AssaydError as trouble:
+            log.error("bundle.not_attached", attempt_id=attempt.id, code=trouble.code)
+
+    async def _write(self, attempt: Attempt, result: SerializedResult, ran: Ran | None) -> Attempt:
+        try:
+            written = await self.artifacts.write(_bundle(attempt, result.files, ran))
+        except AssaydError as trouble:
+            log.error(
+                "bundle.write_failed", attempt_id=attempt.id, code=trouble.code, message=trouble.message
+            )
+            # Without its record a pass is not a pass.
+            return failed_by(Failure(code=trouble.code, message=trouble.message), attempt)
+        return replace(attempt, bundle=written.location, artifacts=written.artifacts)
 
 
 def _is_miss(finding: Finding, job: Job) -> bool:
     """Return whether the static stages could have found this; which host is wanted, they cannot."""
     listed = job.policy.network.mode is NetworkMode.ALLOWLIST
     return finding.rule.startswith(POLICY_RULES) and not (listed and finding.rule == NETWORK_RULE)
-
-
-async def give_up(
-    attempt: Attempt, document: bytes, failure: Failure, artifacts: ArtifactStore, clock: Clock
-) -> Attempt:
-    """End an attempt that cannot be started, its kind or its profile being gone."""
-    ended = replace(failed_by(failure, attempt), cause=None)
-    report = Report(
-        attempt_id=attempt.id,
-        kind=attempt.kind,
-        verdict=ended.verdict or Verdict.ERROR,
-        stage_reached="",
-        stages=(),
-        input_digest=attempt.input_digest,
-        validated_at=clock.now(),
-    )
-    written = canonical(report_document(report))
-    files = _files(attempt, document, written, NOTHING)
-    result = SerializedResult(report=written, execution=NOTHING, files=files)
-    return await _write(ended, artifacts, result, None)
-
-
-async def _write(
-    attempt: Attempt, artifacts: ArtifactStore, result: SerializedResult, ran: Ran | None
-) -> Attempt:
-    try:
-        written = await artifacts.write(_bundle(attempt, result.files, ran))
-    except AssaydError as trouble:
-        log.error("bundle.write_failed", attempt_id=attempt.id, code=trouble.code, message=trouble.message)
-        # Without its record a pass is not a pass.
-        return failed_by(Failure(code=trouble.code, message=trouble.message), attempt)
-    return replace(attempt, bundle=written.location, artifacts=written.artifacts)
 
 
 def _report(

@@ -14,9 +14,10 @@ from collections.abc import Mapping
 
 from assayd.attempts.shares import excess_for_room
 from assayd.errors import RequestError, StoreError
+from assayd.model.records import StoredUsage
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock
-from assayd.ports.store import JobStore, StoredUsage
+from assayd.store.jobs import DatabaseJobStore
 
 ROOM_KNOWN_S = 1.0
 """How long the answer to whether there is room on the disk holds good, unless it gets short."""
@@ -41,7 +42,7 @@ class DiskQuota:
 
     def __init__(
         self,
-        jobs: JobStore,
+        jobs: DatabaseJobStore,
         artifacts: ArtifactStore,
         clock: Clock,
         *,

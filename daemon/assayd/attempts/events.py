@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from heapq import merge
 
 from assayd.aio import Signal
+from assayd.model.records import Event
 from assayd.ports.clock import Clock
-from assayd.ports.store import Event
 
 OUTPUT = frozenset({"stdout", "stderr"})
 """The kinds that are not durable."""

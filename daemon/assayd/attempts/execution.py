@@ -10,14 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
-from assayd.attempts.attempt_run import AttemptDependencies, Finished, Job
-from assayd.attempts.lifecycle import run_attempt
+from assayd.attempts.attempt_run import Finished, Job
 from assayd.attempts.selftest import SelfTest
-from assayd.attempts.verdicts import Verdicts
 from assayd.metrics import Metrics
+from assayd.model.attempt import Attempt
+from assayd.model.health import HealthRow
 from assayd.ports.driving import ALONE, Driving
-from assayd.ports.elsewhere import Elsewhere
-from assayd.ports.service import HealthRow
 
 
 class Execute(Protocol):
@@ -70,6 +68,22 @@ class Readiness(Protocol):
         ...
 
 
+class Elsewhere(Protocol):
+    """What others carry out, asked here."""
+
+    async def attend(self, attempt: Attempt) -> None:
+        """Have the events of an unfinished attempt shown here too, from its beginning."""
+        ...
+
+    async def ended(self, attempt_id: str, timeout_s: float) -> None:
+        """Wait for the verdict of an attempt, no longer than a time."""
+        ...
+
+    async def cancel(self, attempt_id: str) -> bool:
+        """Have an attempt ended; False when it has a verdict, or there is none of that id."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
     """Where attempts run.
@@ -83,17 +97,3 @@ class Execution:
     selftest: SelfTest | None
     elsewhere: Elsewhere | None = None
     driving: Driving = ALONE
-
-
-class LocalExecution:
-    """Implements `Execute` in containers of this host."""
-
-    def __init__(self, deps: AttemptDependencies, verdicts: Verdicts) -> None:
-        self._deps = deps
-        self._verdicts = verdicts
-
-    async def __call__(self, job: Job) -> Finished:
-        """Run an attempt, and put its verdict on record."""
-        with self._deps.sandbox.pool.attempt():
-            finished = await run_attempt(job, self._deps)
-            return await self._verdicts.record(finished, job.timings_s)

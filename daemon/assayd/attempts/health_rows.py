@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from assayd.ports.service import Health, HealthRow
+from assayd.model.health import Health, HealthRow
 
 
 def identity_row(former: str | None) -> HealthRow:

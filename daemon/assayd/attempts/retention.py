@@ -8,7 +8,7 @@ the bundle is removed before the row: a row without its bundle is found again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Container, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -20,11 +20,13 @@ from assayd.attempts.shares import excess, excess_for_room
 from assayd.attempts.uploads import Uploads
 from assayd.errors import StoreError
 from assayd.model.attempt import Attempt
-from assayd.ports.artifacts import SECOND_RUN, ArtifactStore, disk_bytes
+from assayd.model.bundle import SECOND_RUN, disk_bytes
+from assayd.model.records import Removable, StoredUsage, Swept
+from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock
-from assayd.ports.service import Swept
-from assayd.ports.store import JobStore, Removable, StoredUsage
+from assayd.ports.driving import Leads, leads_alone
 from assayd.store.batches import DatabaseBatchStore
+from assayd.store.jobs import DatabaseJobStore
 
 log = structlog.get_logger()
 
@@ -91,14 +93,16 @@ class Retention:
     attempts after all others.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (its parts, by name)
         self,
-        jobs: JobStore,
+        jobs: DatabaseJobStore,
         batches: DatabaseBatchStore,
         artifacts: ArtifactStore,
         clock: Clock,
         keep: Keep,
         uploads: Uploads,
+        *,
+        leads: Leads = leads_alone,
     ) -> None:
         self._jobs = jobs
         self._batches = batches
@@ -107,7 +111,7 @@ class Retention:
         self._keep = keep
         self._uploads = uploads
         self._sweeping = asyncio.Lock()
-        self.sweeps: Callable[[], bool] = lambda: True
+        self.leads = leads
         """Whether this process sweeps by itself; of several on one database, one does."""
 
     async def keep_sweeping(self) -> NoReturn:
@@ -115,7 +119,7 @@ class Retention:
         due = 0.0
         while True:
             try:
-                if self.sweeps() and (self._clock.monotonic() >= due or await self._room_needed() > 0):
+                if self.leads() and (self._clock.monotonic() >= due or await self._room_needed() > 0):
                     due = self._clock.monotonic() + SWEEP_EVERY_S
                     _log_removed(await self.sweep())
             except StoreError as trouble:

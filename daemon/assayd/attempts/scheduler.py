@@ -29,10 +29,11 @@ from assayd.kind import Kind
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
 from assayd.model.policy import ExecutionPolicy
+from assayd.model.records import Query
 from assayd.model.run import Limits
 from assayd.model.submission import Submission
 from assayd.ports.clock import Clock
-from assayd.ports.store import JobStore, Query
+from assayd.store.jobs import DatabaseJobStore
 
 log = structlog.get_logger()
 
@@ -77,25 +78,35 @@ class Order:
     submission: Submission | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerDependencies:
-    """What the queue works with. `stopping` is set by it once nothing more is started."""
-
-    execute: Execute
-    jobs: JobStore
-    clock: Clock
-    hub: EventHub
-    metrics: Metrics
-    stopping: asyncio.Event
-
-
 class Scheduler:
-    """The queue and everything that is under way."""
+    """The queue and everything that is under way.
 
-    def __init__(self, deps: SchedulerDependencies, limits: QueueLimits) -> None:
-        self._deps = deps
-        self._hub = deps.hub
-        self._metrics = deps.metrics
+    Args:
+        execute: runs one attempt.
+        jobs: holds submissions that wait.
+        clock: the time of starts.
+        hub: where events go.
+        metrics: what is counted.
+        stopping: set by the scheduler when it starts no more attempts.
+        limits: how much is accepted and under way.
+    """
+
+    def __init__(  # noqa: PLR0913  (its parts, by name)
+        self,
+        *,
+        execute: Execute,
+        jobs: DatabaseJobStore,
+        clock: Clock,
+        hub: EventHub,
+        metrics: Metrics,
+        stopping: asyncio.Event,
+        limits: QueueLimits,
+    ) -> None:
+        self._execute = execute
+        self._jobs = jobs
+        self._clock = clock
+        self._hub = hub
+        self._metrics = metrics
         self._limits = limits
         self._queue: FairQueue[Order] = FairQueue()
         self._active: dict[str, Job] = {}
@@ -103,7 +114,7 @@ class Scheduler:
         self.budget = ByteBudget(limits.bytes)
         self._large = FairSemaphore(LARGE_AT_ONCE)
         self._finished: dict[str, asyncio.Future[Finished]] = {}
-        self._stopping = deps.stopping
+        self._stopping = stopping
         self._released = False
         self.static_misses: Counter[tuple[str, str]] = Counter()
         self._tasks: asyncio.TaskGroup
@@ -212,7 +223,7 @@ class Scheduler:
         return job
 
     def _job(self, order: Order) -> Job:
-        started = self._deps.clock.now()
+        started = self._clock.now()
         attempt = replace(order.attempt, state=State.QUEUED, started_at=started)
         job = Job(
             attempt=attempt,
@@ -275,7 +286,7 @@ class Scheduler:
         log.info("attempt.left", run_number=run_number)
         if run_number is not None:
             try:
-                await self._deps.jobs.withdraw(attempt_id, run_number)
+                await self._jobs.withdraw(attempt_id, run_number)
             except StoreError as trouble:
                 log.error("run.not_withdrawn", code=trouble.code)
 
@@ -286,7 +297,7 @@ class Scheduler:
                     await held.enter_async_context(self._large_slot(order))
             try:
                 await self._read(job, order)
-                finished = await self._deps.execute(job)
+                finished = await self._execute(job)
             finally:
                 job.read = None  # before the slot is given to the next one
             self._summarise(finished)
@@ -310,7 +321,7 @@ class Scheduler:
             return
         document = order.document
         if document is None:
-            document = await self._deps.jobs.document(order.attempt.id)
+            document = await self._jobs.document(order.attempt.id)
         kinds = {order.attempt.kind: order.validator}
         async with self.budget.reading(len(document)):
             job.read = await read_accepted(document, kinds)

@@ -6,17 +6,17 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
 from assayd.attempts.acceptance import Acceptance
-from assayd.attempts.admission import Admission, AdmissionDependencies, AttemptOrigin, limits_of
+from assayd.attempts.admission import Admission, AttemptOrigin, limits_of
 from assayd.attempts.attempt_run import Finished
 from assayd.attempts.conclusion import NOTHING
 from assayd.attempts.events import EventHub
-from assayd.attempts.execution import Readiness
+from assayd.attempts.execution import Elsewhere, Readiness
 from assayd.attempts.health_rows import identity_row, policies_row, static_misses_row, wings_row
 from assayd.attempts.retention import Retention
 from assayd.attempts.scheduler import Scheduler
@@ -27,13 +27,15 @@ from assayd.kind import Kind
 from assayd.kinds.registry import missing_wings
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
+from assayd.model.bundle import stamp
+from assayd.model.health import DaemonFacts, Health, HealthRow
+from assayd.model.records import Accepted, Event, Page, Query, Summary, Swept
 from assayd.model.run import Limits
 from assayd.model.submission import Peer, Sample, Submission
-from assayd.policies import describe
-from assayd.ports.artifacts import stamp
-from assayd.ports.elsewhere import Elsewhere
-from assayd.ports.service import DaemonFacts, Health, HealthRow, Swept
-from assayd.ports.store import Accepted, Event, Page, Query, Summary
+from assayd.policies import PolicySet, describe
+from assayd.ports.artifacts import ArtifactStore
+from assayd.ports.clock import Clock
+from assayd.store.jobs import DatabaseJobStore
 from assayd.tomlfile import FileError, Problem
 
 log = structlog.get_logger()
@@ -49,29 +51,6 @@ Documents = tuple[bytes, bytes]
 """Report and execution, as JSON text."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceDependencies:
-    """What the service is the face of. `shared` is what admission works with.
-
-    `copied_from` is the id of the daemon whose state directory this one's is a copy of, else None.
-    """
-
-    shared: AdmissionDependencies
-    admission: Admission
-    acceptance: Acceptance
-    scheduler: Scheduler
-    hub: EventHub
-    readiness: Readiness
-    selftest: SelfTest | None
-    retention: Retention
-    metrics: Metrics
-    caps: Limits
-    copied_from: str | None = None
-    facts: DaemonFacts
-    examine_webhooks: Callable[[], Awaitable[Sequence[HealthRow]]]
-    elsewhere: Elsewhere | None = None
-
-
 SAMPLES_RUN = 1
 """Samples of each kind that an examination takes a container for; tests/contract runs all.
 
@@ -85,23 +64,82 @@ EXAMINED_S = 20.0
 
 
 class DaemonService:
-    """Implements `ports.service.Service`."""
+    """Implements `ports.service.Service`.
 
-    def __init__(self, deps: ServiceDependencies) -> None:
-        self._deps = deps
-        self._shared = deps.shared
-        self.kinds = deps.shared.kinds
-        self.records = deps.shared.records
+    Args:
+        jobs: what is on record of attempts.
+        records: returns what kinds keep, by kind.
+        artifacts: the bundles.
+        policies: all profiles.
+        kinds: the enabled kinds.
+        clock: measures examinations.
+        admission: accepts submissions.
+        acceptance: whether attempts are accepted.
+        scheduler: attempts that wait or are under way.
+        hub: their events.
+        readiness: whether attempts can be run.
+        selftest: runs samples of kinds; None where other hosts run attempts.
+        retention: removes old attempts.
+        metrics: what is counted.
+        caps: limits that no policy sets.
+        facts: who this daemon is.
+        examine_webhooks: returns the health of webhooks.
+        copied_from: the id of the daemon whose state directory this is a copy of, else None.
+        elsewhere: attempts of other processes; None without any.
+    """
+
+    def __init__(  # noqa: PLR0913  (its parts, by name)
+        self,
+        *,
+        jobs: DatabaseJobStore,
+        records: Mapping[str, object],
+        artifacts: ArtifactStore,
+        policies: PolicySet,
+        kinds: Mapping[str, Kind],
+        clock: Clock,
+        admission: Admission,
+        acceptance: Acceptance,
+        scheduler: Scheduler,
+        hub: EventHub,
+        readiness: Readiness,
+        selftest: SelfTest | None,
+        retention: Retention,
+        metrics: Metrics,
+        caps: Limits,
+        facts: DaemonFacts,
+        examine_webhooks: Callable[[], Awaitable[Sequence[HealthRow]]],
+        copied_from: str | None = None,
+        elsewhere: Elsewhere | None = None,
+    ) -> None:
+        self.kinds = kinds
+        self.records = records
+        self._jobs = jobs
+        self._artifacts = artifacts
+        self._policies = policies
+        self._clock = clock
+        self._admission = admission
+        self._acceptance = acceptance
+        self._scheduler = scheduler
+        self._hub = hub
+        self._readiness = readiness
+        self._selftest = selftest
+        self._retention = retention
+        self._metrics = metrics
+        self._caps = caps
+        self._facts = facts
+        self._examine_webhooks = examine_webhooks
+        self._copied_from = copied_from
+        self._others = elsewhere
         self._recent: dict[str, Documents] = {}
         self._recent_bytes = 0
 
     def ready(self) -> tuple[bool, str]:
         """Return whether attempts are accepted, and why not."""
-        return self._deps.acceptance.now()
+        return self._acceptance.now()
 
     async def require_ready(self) -> None:
         """See that attempts are accepted. Raises: RequestError ``not_ready``."""
-        await self._deps.acceptance.require()
+        await self._acceptance.require()
 
     async def submit(
         self,
@@ -113,7 +151,7 @@ class DaemonService:
     ) -> Accepted:
         """Accept a submission durably and put it into the queue."""
         origin = AttemptOrigin(peer=peer, attempt_id=attempt_id, idempotency_key=idempotency_key)
-        return await self._deps.admission.submit(submission, origin)
+        return await self._admission.submit(submission, origin)
 
     async def replay(self, attempt: Attempt, *, peer: Peer) -> Attempt:
         """Accept the submission of a finished attempt once more.
@@ -122,9 +160,9 @@ class DaemonService:
         """
         if attempt.state is not State.FINISHED:
             raise RequestError("attempt.unfinished", "the attempt has no verdict yet; wait for it")
-        document = await self._shared.jobs.document(attempt.id)
+        document = await self._jobs.document(attempt.id)
         origin = AttemptOrigin(peer=peer, replay_of=attempt.id)
-        accepted = await self._deps.admission.submit_document(document, origin)
+        accepted = await self._admission.submit_document(document, origin)
         return accepted.attempt
 
     async def replay_diff(self, attempt: Attempt) -> Mapping[str, object] | None:
@@ -147,7 +185,7 @@ class DaemonService:
         elsewhere = self._elsewhere(attempt_id)
         if elsewhere is not None:
             await elsewhere.ended(attempt_id, timeout_s)
-        finished = await self._deps.scheduler.wait(attempt_id, timeout_s)
+        finished = await self._scheduler.wait(attempt_id, timeout_s)
         if finished is not None:
             self._remember(finished)
             return finished.attempt
@@ -158,7 +196,7 @@ class DaemonService:
 
     def _elsewhere(self, attempt_id: str) -> Elsewhere | None:
         """Return whom to ask about an attempt that is not carried out here."""
-        return None if self._deps.scheduler.carries(attempt_id) else self._deps.elsewhere
+        return None if self._scheduler.carries(attempt_id) else self._others
 
     def _remember(self, finished: Finished) -> None:
         if finished.report is None or finished.execution is None:
@@ -177,24 +215,24 @@ class DaemonService:
 
     async def get(self, attempt_id: str) -> Attempt | None:
         """Return an attempt by its id; None where there is none."""
-        return self._deps.scheduler.current(attempt_id) or await self._shared.jobs.get(attempt_id)
+        return self._scheduler.current(attempt_id) or await self._jobs.get(attempt_id)
 
     async def list(self, query: Query) -> Page:
         """List attempts, newest first; those under way with their present state."""
         if query.state in UNDER_WAY:
-            return Page(attempts=tuple(self._deps.scheduler.under_way(query)), next_cursor=None)
-        page = await self._shared.jobs.list(query)
-        fresh = tuple(self._deps.scheduler.current(attempt.id) or attempt for attempt in page.attempts)
+            return Page(attempts=tuple(self._scheduler.under_way(query)), next_cursor=None)
+        page = await self._jobs.list(query)
+        fresh = tuple(self._scheduler.current(attempt.id) or attempt for attempt in page.attempts)
         return replace(page, attempts=fresh)
 
     async def summary(self, query: Query, bucket_s: int) -> Summary:
         """Count what finished attempts came to, by spans of so many seconds."""
-        return await self._shared.jobs.summary(query, bucket_s)
+        return await self._jobs.summary(query, bucket_s)
 
     async def cancel(self, attempt_id: str) -> None:
         """Ask an attempt to end. Raises: RequestError ``attempt.finished``."""
         elsewhere = self._elsewhere(attempt_id)
-        here = self._deps.scheduler.cancel(attempt_id)
+        here = self._scheduler.cancel(attempt_id)
         if not here and (elsewhere is None or not await elsewhere.cancel(attempt_id)):
             raise RequestError("attempt.finished", "the attempt has finished already")
 
@@ -213,51 +251,51 @@ class DaemonService:
         if attempt.bundle is None:
             return NOTHING, NOTHING
         moment = stamp(attempt.created_at)
-        report = await self._shared.artifacts.read(attempt.bundle, f"validation_{moment}.json")
-        execution = await self._shared.artifacts.read(attempt.bundle, f"execution_{moment}.json")
+        report = await self._artifacts.read(attempt.bundle, f"validation_{moment}.json")
+        execution = await self._artifacts.read(attempt.bundle, f"execution_{moment}.json")
         return report, execution
 
     def artifact(self, attempt: Attempt, name: str) -> AsyncIterator[bytes]:
         """Return one file of the bundle in pieces."""
-        return self._shared.artifacts.pieces(_bundle_of(attempt), name)
+        return self._artifacts.pieces(_bundle_of(attempt), name)
 
     def bundle_path(self, attempt: Attempt) -> str | None:
         """Return the folder of an attempt's bundle on this machine; None without a bundle."""
-        path = None if attempt.bundle is None else self._shared.artifacts.path(attempt.bundle)
+        path = None if attempt.bundle is None else self._artifacts.path(attempt.bundle)
         return None if path is None else str(path)
 
     def bundle(self, attempt: Attempt) -> AsyncIterator[bytes]:
         """Return the whole bundle as a tar stream."""
-        return self._shared.artifacts.tar(_bundle_of(attempt))
+        return self._artifacts.tar(_bundle_of(attempt))
 
     async def events(self, attempt_id: str, *, after: str | None = None) -> AsyncGenerator[Event, None]:
         """Return the events of an attempt after the one with that id, up to ``finished``."""
         _, position = read_event_id(after) if after else (0, 0)
-        elsewhere = None if self._deps.hub.knows(attempt_id) else self._elsewhere(attempt_id)
-        attempt = await self._shared.jobs.get(attempt_id) if elsewhere is not None else None
+        elsewhere = None if self._hub.knows(attempt_id) else self._elsewhere(attempt_id)
+        attempt = await self._jobs.get(attempt_id) if elsewhere is not None else None
         if elsewhere is not None and attempt is not None and attempt.state is not State.FINISHED:
             await elsewhere.attend(attempt)
-        if self._deps.hub.knows(attempt_id):
-            async with aclosing(self._deps.hub.follow(attempt_id, after=position)) as events:
+        if self._hub.knows(attempt_id):
+            async with aclosing(self._hub.follow(attempt_id, after=position)) as events:
                 async for event in events:
                     yield event
             return
-        for event in await self._shared.jobs.events(attempt_id, after=position):
+        for event in await self._jobs.events(attempt_id, after=position):
             yield event
 
     def all_events(
         self, uid: int | None, *, after: str | None = None
     ) -> AsyncGenerator[tuple[str, Event], None]:
         """Return the events of all attempts of a user (of everybody: None), each with its place."""
-        return self._deps.hub.follow_all(uid, after=after)
+        return self._hub.follow_all(uid, after=after)
 
     async def collect_garbage(self, *, dry_run: bool) -> Swept:
         """Remove what is too old or too much, or only tell what that would be."""
-        return await self._deps.retention.sweep(dry_run=dry_run)
+        return await self._retention.sweep(dry_run=dry_run)
 
     def policies(self) -> Mapping[str, Mapping[str, object]]:
         """Describe the profiles, by name, with effective values."""
-        policies = self._shared.policies
+        policies = self._policies
         return {
             name: describe(policies.get(name), egress=policies.egress, origins=policies.origins(name))
             for name in policies.names
@@ -267,7 +305,7 @@ class DaemonService:
         self, name: str, content: bytes
     ) -> tuple[Mapping[str, object] | None, Sequence[Problem]]:
         """Return what a profile would come to, or what is wrong with it; nothing is loaded."""
-        policies = self._shared.policies
+        policies = self._policies
         try:
             policy = policies.try_file(Path(f"{name}.toml"), content)
         except FileError as error:
@@ -276,34 +314,34 @@ class DaemonService:
 
     def facts(self) -> DaemonFacts:
         """Return who this daemon is and where its state lies."""
-        return self._deps.facts
+        return self._facts
 
     def metrics(self) -> bytes:
         """Return the metrics in Prometheus' text format."""
-        metrics = self._deps.metrics
+        metrics = self._metrics
         metrics.ready.set(self.ready()[0])
-        metrics.policies_stale.set(bool(self._shared.policies.reload_problem))
-        self._deps.readiness.show(metrics)
+        metrics.policies_stale.set(bool(self._policies.reload_problem))
+        self._readiness.show(metrics)
         return metrics.render()
 
     async def image_digest(self, name: str) -> str:
         """Return which image stands behind a name at present. Raises: EngineError."""
-        return await self._deps.readiness.image_digest(name)
+        return await self._readiness.image_digest(name)
 
     async def health(self) -> Sequence[HealthRow]:
         """Examine engine, images, isolation, limits and permissions."""
-        rows = [*await self._without_containers(), *await self._deps.acceptance.rows()]
+        rows = [*await self._without_containers(), *await self._acceptance.rows()]
         rows += [
-            identity_row(self._deps.copied_from),
-            policies_row(self._shared.policies.reload_problem),
+            identity_row(self._copied_from),
+            policies_row(self._policies.reload_problem),
             wings_row(missing_wings()),
-            static_misses_row(self._deps.scheduler.static_misses),
-            *await self._deps.examine_webhooks(),
+            static_misses_row(self._scheduler.static_misses),
+            *await self._examine_webhooks(),
         ]
-        selftest = self._deps.selftest
+        selftest = self._selftest
         if selftest is not None and all(row.status is not Health.FAIL for row in rows):
             places = asyncio.Semaphore(SAMPLES_AT_ONCE)
-            isolation = self._timed("isolation", self._deps.readiness.examine_isolation())
+            isolation = self._timed("isolation", self._readiness.examine_isolation())
             kinds = [
                 self._timed(f"kind {kind.name}", self._run_samples(selftest, kind, places))
                 for kind in self.kinds.values()
@@ -314,19 +352,19 @@ class DaemonService:
     async def _without_containers(self) -> Sequence[HealthRow]:
         try:
             async with asyncio.timeout(ENGINE_ANSWERS_S):
-                return await self._deps.readiness.examine()
+                return await self._readiness.examine()
         except TimeoutError:
             return (_overdue("engine", ENGINE_ANSWERS_S, Health.FAIL),)
 
     async def _timed(self, check: str, examining: Coroutine[object, object, HealthRow]) -> HealthRow:
         """Return what an examination comes to and how long it took; no more than it may take."""
-        began = self._shared.clock.monotonic()
+        began = self._clock.monotonic()
         try:
             async with asyncio.timeout(EXAMINED_S):
                 row = await examining
         except TimeoutError:
             row = _overdue(check, EXAMINED_S, Health.WARN)  # a busy machine is no defect
-        return replace(row, took_s=self._shared.clock.monotonic() - began)
+        return replace(row, took_s=self._clock.monotonic() - began)
 
     async def _run_samples(self, selftest: SelfTest, validator: Kind, places: asyncio.Semaphore) -> HealthRow:
         """Run a validator's own samples: all that are only read, and some of those that take a container."""
@@ -345,8 +383,8 @@ class DaemonService:
         self, selftest: SelfTest, validator: Kind, sample: Sample, places: asyncio.Semaphore
     ) -> Sequence[str]:
         """Run one sample; return a sentence for each thing that is not as it must be."""
-        policy = self._shared.policies.get(validator.default_policy)
-        limits = limits_of(policy, self._deps.caps)
+        policy = self._policies.get(validator.default_policy)
+        limits = limits_of(policy, self._caps)
         async with places:
             try:
                 said = await selftest.complaints(validator, sample, policy=policy, limits=limits)

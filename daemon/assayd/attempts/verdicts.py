@@ -18,11 +18,13 @@ from assayd.attempts.events import EventHub
 from assayd.documents.event_bodies import finished_body, state_body
 from assayd.errors import StoreError
 from assayd.model.attempt import Attempt, Failure, State
+from assayd.model.bundle import superseded_by
 from assayd.model.merge import failed_by
+from assayd.model.records import Event
 from assayd.model.report import Case
-from assayd.ports.artifacts import ArtifactStore, superseded_by
+from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock
-from assayd.ports.store import Event, JobStore
+from assayd.store.jobs import DatabaseJobStore
 
 log = structlog.get_logger()
 
@@ -41,7 +43,7 @@ def ended(attempt: Attempt, at: datetime, timings_s: Mapping[str, float] | None 
 class Verdicts:
     """The verdicts of attempts. Once `stopping` is set, a store in trouble is not tried again."""
 
-    jobs: JobStore
+    jobs: DatabaseJobStore
     artifacts: ArtifactStore
     clock: Clock
     hub: EventHub

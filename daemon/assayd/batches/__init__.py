@@ -4,6 +4,6 @@ A line becomes an item, an item an attempt. Ten thousand lines wait in the store
 """
 
 from assayd.batches.batches import BatchLimits, DaemonBatches
-from assayd.batches.receiving import BatchDependencies, LineCaps
+from assayd.batches.receiving import LineCaps
 
-__all__ = ["BatchDependencies", "BatchLimits", "DaemonBatches", "LineCaps"]
+__all__ = ["BatchLimits", "DaemonBatches", "LineCaps"]

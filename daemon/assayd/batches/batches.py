@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Container, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -12,15 +12,21 @@ from typing import NoReturn
 import structlog
 
 from assayd.aio import pause, task_group
+from assayd.attempts.admission import Admission
+from assayd.attempts.scheduler import Scheduler
+from assayd.attempts.uploads import Uploads
 from assayd.batches.feeding import Feeder
-from assayd.batches.receiving import BatchDependencies, LineCaps, Receiver
-from assayd.batches.results import results
+from assayd.batches.receiving import ImageDigest, LineCaps, Receiver
+from assayd.batches.results import ReadDocuments, results
 from assayd.errors import RequestError, StoreError
+from assayd.kind import Kind
 from assayd.model.attempt import Attempt
-from assayd.model.batch import Batch, BatchState, Item, Received
+from assayd.model.batch import Batch, BatchPage, BatchRequest, BatchState, Item, Progress, Received
 from assayd.model.submission import Peer
-from assayd.ports.batches import BatchPage, BatchRequest, Progress
-from assayd.ports.driving import Driven
+from assayd.ports.clock import Clock, Ids
+from assayd.ports.driving import ALONE, Driven, Driving, Leads, leads_alone
+from assayd.store.batches import DatabaseBatchStore
+from assayd.store.jobs import DatabaseJobStore
 
 log = structlog.get_logger()
 
@@ -47,17 +53,57 @@ class BatchLimits:
 
 
 class DaemonBatches:
-    """Batches, as the API sees them. Whose batch it is, the API checks."""
+    """Batches, as the API sees them. Whose batch it is, the API checks.
 
-    def __init__(self, deps: BatchDependencies, limits: BatchLimits) -> None:
-        self._deps = deps
-        self._store = deps.store
+    Args:
+        store: batches and their items.
+        jobs: attempts on record.
+        admission: turns items into attempts.
+        scheduler: attempts that wait or are under way.
+        kinds: the enabled kinds.
+        clock: the time of changes.
+        ids: makes ids of batches and attempts.
+        image_digest: returns which image a name refers to at present.
+        documents: returns report and execution of a finished attempt as JSON text.
+        uploads: the batches that clients send to now.
+        limits: how many batches, attempts and lines.
+        driving: which process feeds a batch.
+        leads: whether this process ends uploads that broke off; of several on one database, one does.
+    """
+
+    def __init__(  # noqa: PLR0913  (its parts, by name)
+        self,
+        *,
+        store: DatabaseBatchStore,
+        jobs: DatabaseJobStore,
+        admission: Admission,
+        scheduler: Scheduler,
+        kinds: Mapping[str, Kind],
+        clock: Clock,
+        ids: Ids,
+        image_digest: ImageDigest,
+        documents: ReadDocuments,
+        uploads: Uploads,
+        limits: BatchLimits,
+        driving: Driving = ALONE,
+        leads: Leads = leads_alone,
+    ) -> None:
+        self._store = store
+        self._jobs = jobs
+        self._admission = admission
+        self._scheduler = scheduler
+        self._kinds = kinds
+        self._clock = clock
+        self._ids = ids
+        self._image_digest = image_digest
+        self._documents = documents
+        self._uploads = uploads
         self._limits = limits
+        self._driving = driving
+        self.leads = leads
         self._feeders: dict[str, Feeder] = {}
         self._stopping = asyncio.Event()
         self._tasks: asyncio.TaskGroup
-        self.ends_silent_uploads: Callable[[], bool] = lambda: True
-        """Whether this process looks for uploads that broke off; of several on one database, one does."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[DaemonBatches]:
@@ -91,7 +137,7 @@ class DaemonBatches:
         stopped = await self._store.cancelled(sorted(named)) if named else frozenset()
         for attempt in unfinished:
             if attempt.batch_id in stopped:
-                self._deps.scheduler.cancel(attempt.id)
+                self._scheduler.cancel(attempt.id)
         batches = [each for each in await self._store.unfinished() if only is None or each.id in only]
         for batch in batches:
             self._feed(batch)
@@ -100,7 +146,7 @@ class DaemonBatches:
 
     async def _drive(self, batch: Batch) -> None:
         """Feed a batch, here or wherever it is fed."""
-        if await self._deps.driving.take(Driven.BATCH, batch.id):
+        if await self._driving.take(Driven.BATCH, batch.id):
             self._feed(batch)
 
     async def look(self, batch_id: str) -> None:
@@ -119,7 +165,14 @@ class DaemonBatches:
         if feeder is not None and not feeder.stopped:
             feeder.poke(batch)
         elif not self._stopping.is_set():
-            feeder = self._feeders[batch.id] = Feeder(batch, self._deps, retry_s=self._limits.retry_s)
+            feeder = self._feeders[batch.id] = Feeder(
+                batch,
+                store=self._store,
+                admission=self._admission,
+                scheduler=self._scheduler,
+                clock=self._clock,
+                retry_s=self._limits.retry_s,
+            )
             task = self._tasks.create_task(self._run(feeder), name=f"batch-{batch.id}")
             self._feeding.add(task)
             task.add_done_callback(self._feeding.discard)
@@ -139,10 +192,10 @@ class DaemonBatches:
         ``webhook.not_allowed``.
         """
         wanted = self._concurrency(request.concurrency)
-        await self._deps.admission.check_webhook(request.webhook, peer.uid)
+        await self._admission.check_webhook(request.webhook, peer.uid)
         known = await self._store.find(peer.uid, request.name) if request.name is not None else None
         if known is None:
-            self._deps.admission.require_ready()
+            self._admission.require_ready()
             known = self._new(request.name, peer)
         batch = replace(
             known,
@@ -163,12 +216,12 @@ class DaemonBatches:
         return wanted
 
     def _new(self, name: str | None, peer: Peer) -> Batch:
-        fresh = self._deps.ids.new()
+        fresh = self._ids.new()
         return Batch(
             id=fresh,
             name=name or fresh,
             peer=peer,
-            created_at=self._deps.clock.now(),
+            created_at=self._clock.now(),
             concurrency=self._limits.concurrency,
         )
 
@@ -185,8 +238,19 @@ class DaemonBatches:
         Raises: RequestError ``quota.full`` or ``not_ready`` (retryable).
         """
         total = Received()
-        receiver = Receiver(batch, self._deps, self._limits.lines, sees)
-        with self._deps.uploads.active_for(batch.id):
+        receiver = Receiver(
+            batch,
+            store=self._store,
+            jobs=self._jobs,
+            admission=self._admission,
+            budget=self._scheduler.budget,
+            kinds=self._kinds,
+            ids=self._ids,
+            image_digest=self._image_digest,
+            caps=self._limits.lines,
+            sees=sees,
+        )
+        with self._uploads.active_for(batch.id):
             async for received in receiver.take(body):
                 total += received
                 if received.added:
@@ -203,7 +267,7 @@ class DaemonBatches:
         """Look from time to time for uploads that broke off; a store in trouble is tried again."""
         while True:
             try:
-                if self.ends_silent_uploads():
+                if self.leads():
                     await self.end_silent_uploads()
             except StoreError as trouble:
                 log.error("batches.not_looked_through", code=trouble.code)
@@ -211,8 +275,8 @@ class DaemonBatches:
 
     async def end_silent_uploads(self) -> None:
         """Take batches that nobody has sent to for long as sent to their end; more may be sent."""
-        moment = self._deps.clock.now() - self._limits.silent_upload
-        heard = self._deps.uploads.heard_since(moment)
+        moment = self._clock.now() - self._limits.silent_upload
+        heard = self._uploads.heard_since(moment)
         for batch in await self._store.silent(moment):
             if batch.id not in heard:
                 await self._complete(batch)
@@ -236,7 +300,7 @@ class DaemonBatches:
             batch=batch,
             tally=await self._store.tally(batch_id),
             running=feeder.running if feeder is not None else 0,
-            at=self._deps.clock.now(),
+            at=self._clock.now(),
         )
 
     async def items(self, batch_id: str, *, after: int, limit: int) -> Sequence[Item]:
@@ -245,7 +309,7 @@ class DaemonBatches:
 
     def results(self, batch_id: str) -> AsyncGenerator[bytes, None]:
         """Return every item with its attempt and report, as lines of JSON, in line order."""
-        return results(batch_id, self._store, self._deps.jobs, self._deps.documents)
+        return results(batch_id, self._store, self._jobs, self._documents)
 
     async def follow(self, batch_id: str) -> AsyncGenerator[Progress, None]:
         """Return how far a batch is each time that something changed, up to its end."""
@@ -254,7 +318,7 @@ class DaemonBatches:
             changed = feeder.changed.next if feeder is not None else None
             progress = await self.progress(batch_id)
             yield progress
-            if progress.is_over or (feeder is None and self._deps.driving.alone):
+            if progress.is_over or (feeder is None and self._driving.alone):
                 return
             if feeder is None or changed is None:  # it is fed elsewhere
                 await pause(self._limits.published_every_s, unless=self._stopping)
@@ -269,9 +333,9 @@ class DaemonBatches:
         """
         if batch.state is BatchState.FINISHED:
             raise RequestError("batch.finished", "every item of the batch has its verdict")
-        await self._store.cancel(batch.id, self._deps.clock.now())
+        await self._store.cancel(batch.id, self._clock.now())
         feeder = self._feeders.get(batch.id)
         if feeder is not None:
             feeder.cancel()
         else:
-            await self._deps.driving.take(Driven.BATCH, batch.id)
+            await self._driving.take(Driven.BATCH, batch.id)

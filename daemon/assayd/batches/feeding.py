@@ -8,11 +8,13 @@ from collections.abc import Sequence
 import structlog
 
 from assayd.aio import Signal, pause
-from assayd.attempts.admission import AttemptOrigin
-from assayd.batches.receiving import BatchDependencies
+from assayd.attempts.admission import Admission, AttemptOrigin
+from assayd.attempts.scheduler import Scheduler
 from assayd.errors import AssaydError, RequestError, StoreError
 from assayd.model.attempt import Failure, State
 from assayd.model.batch import Batch, Waiting
+from assayd.ports.clock import Clock
+from assayd.store.batches import DatabaseBatchStore
 
 log = structlog.get_logger()
 
@@ -20,10 +22,22 @@ log = structlog.get_logger()
 class Feeder:
     """The one that feeds a batch. Attempts have their ids before, so doing it twice is doing it once."""
 
-    def __init__(self, batch: Batch, deps: BatchDependencies, *, retry_s: float) -> None:
+    def __init__(
+        self,
+        batch: Batch,
+        *,
+        store: DatabaseBatchStore,
+        admission: Admission,
+        scheduler: Scheduler,
+        clock: Clock,
+        retry_s: float,
+    ) -> None:
         self.batch = batch
         self.changed = Signal()
-        self._deps = deps
+        self._store = store
+        self._admission = admission
+        self._scheduler = scheduler
+        self._clock = clock
         self._retry_s = retry_s
         self._in_flight: set[str] = set()
         self._lost: set[str] = set()
@@ -61,7 +75,7 @@ class Feeder:
         self._cancelled = True
         self.stop()
         for attempt_id in self._in_flight:
-            self._deps.scheduler.cancel(attempt_id)
+            self._scheduler.cancel(attempt_id)
 
     async def run(self) -> None:
         """Feed until the batch is finished, or until told to stop; then wait for what is under way."""
@@ -89,7 +103,7 @@ class Feeder:
 
     async def _waiting(self, limit: int) -> Sequence[Waiting]:
         try:
-            return await self._deps.store.waiting(self.batch.id, after=self._beyond, limit=limit)
+            return await self._store.waiting(self.batch.id, after=self._beyond, limit=limit)
         except StoreError as trouble:
             await self._pause(trouble)
             return ()
@@ -98,7 +112,7 @@ class Feeder:
         if self._in_flight or self.stopped:
             return False
         try:
-            finished = await self._deps.store.finish(self.batch.id, self._deps.clock.now())
+            finished = await self._store.finish(self.batch.id, self._clock.now())
         except StoreError as trouble:
             await self._pause(trouble)
             self._more.set()
@@ -131,25 +145,23 @@ class Feeder:
         except AssaydError as trouble:
             log.info("item.held_up", batch_id=self.batch.id, line=item.line, code=trouble.code)
             return False
-        scheduler = self._deps.scheduler
         if self._cancelled:
-            scheduler.cancel(item.attempt_id)
-        if await scheduler.wait(item.attempt_id, None) is None and not self.stopped:
+            self._scheduler.cancel(item.attempt_id)
+        if await self._scheduler.wait(item.attempt_id, None) is None and not self.stopped:
             self._lost.add(item.attempt_id)  # to this run of the daemon; the next one recovers it
         return True
 
     async def _is_accepted(self, item: Waiting) -> bool:
         """Submit an item; False when there is nothing to wait for: it is finished, or can't be submitted."""
-        deps = self._deps
         try:
-            document = await deps.store.document(item.submission)
+            document = await self._store.document(item.submission)
             origin = AttemptOrigin(peer=self.batch.peer, attempt_id=item.attempt_id, batch_id=self.batch.id)
-            accepted = await deps.admission.submit_document(document, origin)
+            accepted = await self._admission.submit_document(document, origin)
         except RequestError as refusal:
             if refusal.retryable:
                 raise
             failure = Failure(code=refusal.code, message=refusal.message)
-            await deps.store.refuse(self.batch.id, item.line, failure)
+            await self._store.refuse(self.batch.id, item.line, failure)
             return False
         return accepted.attempt.state is not State.FINISHED
 

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from assayd.attempts.admission import Admission
-from assayd.attempts.scheduler import Scheduler
-from assayd.attempts.uploads import Uploads
 from assayd.batches.lines import LineCutter, RawLine, ReadLine, read_line
-from assayd.batches.results import ReadDocuments
+from assayd.byte_budget import ByteBudget
 from assayd.documents import PayloadCaps, digest, read_submission
 from assayd.errors import AssaydError, RequestError
 from assayd.kind import Kind
@@ -20,10 +18,12 @@ from assayd.model.attempt import Attempt, Failure
 from assayd.model.batch import Batch, Line, Received
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.submission import Submission
-from assayd.ports.clock import Clock, Ids
-from assayd.ports.driving import ALONE, Driving
-from assayd.ports.store import JobStore
+from assayd.ports.clock import Ids
 from assayd.store.batches import DatabaseBatchStore
+from assayd.store.jobs import DatabaseJobStore
+
+ImageDigest = Callable[[str], Awaitable[str]]
+"""Returns which image a name refers to at present. Raises: EngineError."""
 
 AT_ONCE = 256
 """Lines that are read in one go and recorded in one transaction."""
@@ -38,35 +38,31 @@ class LineCaps:
     lines: int = 100_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchDependencies:
-    """What batches need of the daemon.
-
-    `image_digest` returns which image stands behind a name at present, `documents` report and execution of a
-    finished attempt as JSON text.
-    """
-
-    store: DatabaseBatchStore
-    jobs: JobStore
-    admission: Admission
-    scheduler: Scheduler
-    kinds: Mapping[str, Kind]
-    clock: Clock
-    ids: Ids
-    image_digest: Callable[[str], Awaitable[str]]
-    documents: ReadDocuments
-    uploads: Uploads
-    driving: Driving = ALONE
-
-
 class Receiver:
     """Takes in the lines of one request."""
 
-    def __init__(
-        self, batch: Batch, deps: BatchDependencies, caps: LineCaps, sees: Callable[[Attempt], bool]
+    def __init__(  # noqa: PLR0913  (its parts, by name)
+        self,
+        batch: Batch,
+        *,
+        store: DatabaseBatchStore,
+        jobs: DatabaseJobStore,
+        admission: Admission,
+        budget: ByteBudget,
+        kinds: Mapping[str, Kind],
+        ids: Ids,
+        image_digest: ImageDigest,
+        caps: LineCaps,
+        sees: Callable[[Attempt], bool],
     ) -> None:
         self._batch = batch
-        self._deps = deps
+        self._store = store
+        self._jobs = jobs
+        self._admission = admission
+        self._budget = budget
+        self._kinds = kinds
+        self._ids = ids
+        self._image_digest = image_digest
         self._caps = caps
         self._sees = sees
         self._images: dict[str, str] = {}
@@ -74,7 +70,7 @@ class Receiver:
     async def take(self, body: AsyncIterator[bytes]) -> AsyncIterator[Received]:
         """Return what became of the lines, group by group; each is on record when it is given."""
         cutter = LineCutter(self._caps.line_bytes)
-        with self._deps.scheduler.budget.growing(self._batch.peer.uid) as held:
+        with self._budget.growing(self._batch.peer.uid) as held:
             async for data in body:
                 held.resize(cutter.held + len(data))
                 async for received in self._record(list(cutter.feed(data))):
@@ -90,15 +86,15 @@ class Receiver:
                 message = f"a batch has at most {self._caps.lines} lines; send the rest as another one"
                 raise RequestError("too_large", message)
             size = sum(len(line.text or b"") for line in group)
-            await self._deps.admission.require_share(self._batch.peer.uid, size)
-            yield await self._deps.store.add(self._batch.id, await self._read(group))
+            await self._admission.require_share(self._batch.peer.uid, size)
+            yield await self._store.add(self._batch.id, await self._read(group))
 
     async def _read(self, raw: Sequence[RawLine]) -> list[Line]:
         """Read lines; in a thread, since reading takes as long for a group as for a large submission."""
-        read = partial(read_submission, kinds=self._deps.kinds, caps=self._caps.payload)
+        read = partial(read_submission, kinds=self._kinds, caps=self._caps.payload)
         most_bytes = self._caps.line_bytes
         size = sum(len(line.text or b"") for line in raw)
-        async with self._deps.scheduler.budget.reading(size):
+        async with self._budget.reading(size):
             found = await asyncio.to_thread(lambda: [read_line(line, read, most_bytes) for line in raw])
         return [await self._line(line) for line in found]
 
@@ -107,9 +103,9 @@ class Receiver:
         try:
             if submission is None:
                 raise line.refusal or RequestError("malformed", "the line cannot be read")
-            policy = self._deps.admission.policy(submission)
+            policy = self._admission.policy(submission)
             await self._check_parent(submission)
-            await self._deps.admission.check_webhook(submission.webhook, self._batch.peer.uid)
+            await self._admission.check_webhook(submission.webhook, self._batch.peer.uid)
         except RequestError as refusal:
             failure = Failure(code=refusal.code, message=refusal.message)
             known = submission.input_digest if submission is not None else line.raw.digest
@@ -121,19 +117,19 @@ class Receiver:
             number=number,
             input_digest=submission.input_digest,
             document=submission.document,
-            attempt_id=self._deps.ids.new(),
+            attempt_id=self._ids.new(),
             run_key=run_key,
         )
 
     async def _check_parent(self, submission: Submission) -> None:
         if submission.parent_id is not None:
-            parent = await self._deps.jobs.get(submission.parent_id)
+            parent = await self._jobs.get(submission.parent_id)
             if parent is None or not self._sees(parent):
                 raise RequestError("invalid", "parent_id: there is no such attempt", field="parent_id")
 
     async def _run_key(self, submission: Submission, policy: ExecutionPolicy) -> str:
         """Return what has to be equal for two lines to be one attempt: input, policy and image."""
-        image = self._deps.kinds[submission.kind].image_of(policy)
+        image = self._kinds[submission.kind].image_of(policy)
         if image not in self._images:
             self._images[image] = await self._image(image)
         parts = (submission.input_digest, policy.digest, self._images[image])
@@ -141,6 +137,6 @@ class Receiver:
 
     async def _image(self, name: str) -> str:
         try:
-            return await self._deps.image_digest(name)
+            return await self._image_digest(name)
         except AssaydError:  # the engine is away: lines of this request are compared with each other
-            return hashlib.sha256(self._deps.ids.new().encode()).hexdigest()
+            return hashlib.sha256(self._ids.new().encode()).hexdigest()

@@ -9,8 +9,8 @@ from assayd.documents import attempt_body, compact, item_document
 from assayd.errors import StoreError
 from assayd.model.attempt import Attempt, State
 from assayd.model.batch import Item
-from assayd.ports.store import JobStore
 from assayd.store.batches import DatabaseBatchStore
+from assayd.store.jobs import DatabaseJobStore
 
 AT_ONCE = 32
 """Items whose reports are read side by side."""
@@ -19,7 +19,7 @@ ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
 
 
 async def results(
-    batch_id: str, store: DatabaseBatchStore, jobs: JobStore, documents: ReadDocuments
+    batch_id: str, store: DatabaseBatchStore, jobs: DatabaseJobStore, documents: ReadDocuments
 ) -> AsyncGenerator[bytes, None]:
     """Return a line of JSON per item, with its attempt and report.
 

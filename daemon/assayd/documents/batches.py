@@ -9,9 +9,8 @@ from pydantic import Field
 from assayd.documents.attempts import AttemptDocument, PeerDocument
 from assayd.documents.base import BaseDocument, Timestamp, written_time
 from assayd.documents.errors import FailureDocument, failure_document
-from assayd.model.batch import BatchState, Item, Received, Tally
+from assayd.model.batch import BatchState, Item, Progress, Received, Tally
 from assayd.model.report import Verdict
-from assayd.ports.batches import Progress
 
 
 class CountsDocument(BaseDocument):

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from assayd.documents.base import BaseDocument, Timestamp
 from assayd.errors import RequestError
-from assayd.ports.store import Event
+from assayd.model.records import Event
 
 _EVENT_ID_DIGITS = 18
 

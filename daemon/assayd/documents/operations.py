@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from assayd.documents.base import BaseDocument
-from assayd.ports.service import Health, HealthRow
+from assayd.model.health import Health, HealthRow
 
 
 class CheckDocument(BaseDocument):

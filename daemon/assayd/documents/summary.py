@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from pydantic import Field
 
 from assayd.documents.base import BaseDocument, Timestamp, milliseconds, written_time
-from assayd.ports.store import Summary
+from assayd.model.records import Summary
 
 
 class SummaryBucketDocument(BaseDocument):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 
 from assayd.model.hosts import fold, is_address
 
@@ -75,3 +76,25 @@ def read_webhook_url(text: str) -> WebhookUrl:
 
 def _host(text: str) -> str:
     return text.removeprefix("[").removesuffix("]") if is_address(text) else fold(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookMessage:
+    """One message to one URL. `id` stays the same however often it is sent; `origin` is whom it goes to."""
+
+    id: str
+    uid: int
+    url: str
+    origin: str
+    body: str
+    created_at: datetime
+    next_try_at: datetime
+    tries: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undelivered:
+    """How many messages wait that were tried before, and since when the oldest of them does."""
+
+    count: int
+    oldest: datetime | None

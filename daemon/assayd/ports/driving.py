@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Protocol
 
@@ -52,3 +53,11 @@ class DrivingAlone:
 
 
 ALONE = DrivingAlone()
+
+Leads = Callable[[], bool]
+"""Returns whether this process does what one process of several on a database does: the cleaning up, say."""
+
+
+def leads_alone() -> bool:
+    """Return true: no other process exists."""
+    return True

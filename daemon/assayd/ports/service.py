@@ -3,59 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol
 
 from assayd.kind import Kind
 from assayd.model.attempt import Attempt
+from assayd.model.health import DaemonFacts, HealthRow
+from assayd.model.records import Accepted, Event, Page, Query, Summary, Swept
 from assayd.model.submission import Peer, Submission
-from assayd.ports.store import Accepted, Event, Page, Query, Summary
 from assayd.tomlfile import Problem
-
-
-class Health(StrEnum):
-    """What one check of the daemon's health came to."""
-
-    OK = "ok"
-    """As it should be."""
-    WARN = "warn"
-    """It serves, but somebody should look."""
-    FAIL = "fail"
-    """It does not serve, or not safely."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HealthRow:
-    """One check of the daemon's health; `remedy` is what to do, empty when nothing is.
-
-    `took_s` is how long it took, where that is more than a moment.
-    """
-
-    check: str
-    status: Health
-    detail: str
-    remedy: str = ""
-    took_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DaemonFacts:
-    """Who a daemon is and where its state lies; `database_in_state` unless the database is elsewhere."""
-
-    daemon_id: str
-    version: str
-    state_dir: str
-    database_in_state: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
-    """What was removed, or would be: finished attempts, bundles that no attempt names, room on the disk."""
-
-    attempts: int = 0
-    bundles: int = 0
-    disk_bytes: int = 0
 
 
 class Service(Protocol):

@@ -17,7 +17,7 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.submission import Peer
 from assayd.ports.repairs import Document, Subject
-from assayd.ports.store import JobStore
+from assayd.store.jobs import DatabaseJobStore
 
 WAIT_S = 60.0
 UNKNOWN_S = 1.0
@@ -27,7 +27,7 @@ UNKNOWN_S = 1.0
 ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
 
 
-async def stored_submission(jobs: JobStore, attempt_id: str) -> Document | None:
+async def stored_submission(jobs: DatabaseJobStore, attempt_id: str) -> Document | None:
     """Return what was submitted as an attempt; None when nothing was yet, or it is not kept any more."""
     if await jobs.get(attempt_id) is None:
         return None
@@ -43,7 +43,7 @@ class AttemptGateway:
         *,
         admission: Admission,
         scheduler: Scheduler,
-        jobs: JobStore,
+        jobs: DatabaseJobStore,
         documents: ReadDocuments,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:

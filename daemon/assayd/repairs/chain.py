@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from assayd.documents import canonical, repair_document, submission_diff
 from assayd.model.attempt import Attempt
+from assayd.model.bundle import stamp
 from assayd.model.repair import Repair, RepairOutcome
 from assayd.model.report import Verdict
-from assayd.ports.artifacts import stamp
 from assayd.ports.llm import ProviderStep
 from assayd.ports.repairs import Document, RepairStore
 from assayd.store.generations import DatabaseGenerationStore

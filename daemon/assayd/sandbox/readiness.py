@@ -17,9 +17,9 @@ from tenacity import AsyncRetrying, retry_if_exception_type
 from assayd.aio import back_off
 from assayd.errors import EngineError
 from assayd.metrics import Metrics
+from assayd.model.health import Health, HealthRow
 from assayd.model.run import RunSpec
 from assayd.ports.engine import Engine, EngineInfo
-from assayd.ports.service import Health, HealthRow
 from assayd.sandbox.pool.reaper import Reaper
 from assayd.sandbox.sandbox import Sandbox
 

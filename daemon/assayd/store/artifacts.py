@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from assayd.errors import StoreError
 from assayd.model.attempt import Artifact
-from assayd.ports.artifacts import SECOND_RUN, Bundle, Written, stamp
+from assayd.model.bundle import SECOND_RUN, Bundle, Written, stamp
 from assayd.store import folders
 from assayd.store.faults import translated
 from assayd.store.media_types import media_type

@@ -31,10 +31,9 @@ from sqlalchemy import (
 
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Failure
-from assayd.model.batch import Batch, Item, Line, Received, Tally, Waiting
+from assayd.model.batch import Batch, BatchPage, Item, Line, Received, Tally, Waiting
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.ports.batches import BatchPage
 from assayd.store import expiry
 from assayd.store.access import DatabaseAccess
 from assayd.store.outbox import Outbox, message_of_batch

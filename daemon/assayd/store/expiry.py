@@ -12,7 +12,7 @@ from datetime import datetime
 
 from sqlalchemy import BindParameter, Connection, and_, bindparam, delete, func, or_, select, union, update
 
-from assayd.ports.store import Removable, StoredUsage
+from assayd.model.records import Removable, StoredUsage
 from assayd.store import rows
 from assayd.store.listing import Condition, Statement
 from assayd.store.tables import attempts, batch_items, batches, library_entries, submissions, verdicts

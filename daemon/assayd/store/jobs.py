@@ -18,8 +18,8 @@ from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, s
 
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Attempt
+from assayd.model.records import Accepted, Event, Page, Query, Removable, Run, StoredUsage, Summary
 from assayd.model.report import Case
-from assayd.ports.store import Accepted, Event, Page, Query, Removable, Run, StoredUsage, Summary
 from assayd.store import expiry, rows, tables
 from assayd.store.access import DatabaseAccess, open_access
 from assayd.store.listing import Statement, listing, page
@@ -98,7 +98,7 @@ _BY_KEY = select(tables.attempts.c.id).where(
 
 
 class DatabaseJobStore:
-    """Implements `ports.store.JobStore` on SQLite or PostgreSQL."""
+    """Attempts, runs, verdicts and events on SQLite or PostgreSQL."""
 
     def __init__(
         self,
@@ -117,7 +117,12 @@ class DatabaseJobStore:
     async def accept(
         self, attempt: Attempt, document: bytes, *, idempotency_key: str | None = None
     ) -> Accepted:
-        """Record a new attempt with its submission, or return the one that was recorded first."""
+        """Record a new attempt with its submission, or return the one that was recorded first.
+
+        The same id, or the same key from the same user, with an equal submission means the same attempt.
+
+        Raises: RequestError ``conflict``, if the submission differs, or the id is another user's.
+        """
         digest = hashlib.sha256(document).hexdigest()
         values = rows.attempt_values(attempt, digest, idempotency_key)
         labels = [
@@ -171,7 +176,13 @@ class DatabaseJobStore:
         *,
         held_by: str | None = None,
     ) -> bool:
-        """Record the verdict with the events of the way there; False when there is a verdict already."""
+        """Record the verdict with the events of the way there; False when there is a verdict already.
+
+        `cases` are for kinds that keep records of them. `held_by` is the node that brings the verdict; that
+        node must still hold the run.
+
+        Raises: RequestError ``run.foreign``, if the run isn't.
+        """
         verdict = rows.verdict_values(attempt)
         happened = [rows.event_values(event) for event in events]
         message = message_of_attempt(attempt)
@@ -259,7 +270,11 @@ class DatabaseJobStore:
         return bytes(found)
 
     async def list(self, query: Query) -> Page:
-        """List attempts, newest first."""
+        """List attempts, newest first.
+
+        States between queued and finished are not on record: a query for one of them returns all unfinished
+        attempts. Raises: RequestError ``invalid`` for a cursor that is not one.
+        """
         statement = listing(_ATTEMPT, query)
         found = await self.access.read(lambda connection: _attempts(connection, statement))
         return page(found, query)

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Select, select, tuple_
 
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
-from assayd.ports.store import Page, Query
+from assayd.model.records import Page, Query
 from assayd.store.rows import to_micros
 from assayd.store.tables import attempts, labels, verdicts
 

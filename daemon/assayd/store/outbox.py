@@ -16,8 +16,7 @@ from assayd.documents.webhooks import attempt_message, batch_message, generation
 from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch, Tally
 from assayd.model.generation import Generation
-from assayd.model.webhook import read_webhook_url
-from assayd.ports.webhooks import Undelivered, WebhookMessage
+from assayd.model.webhook import Undelivered, WebhookMessage, read_webhook_url
 from assayd.store.access import DatabaseAccess
 from assayd.store.rows import Values, from_micros, read_moment, to_micros
 from assayd.store.tables import webhook_messages

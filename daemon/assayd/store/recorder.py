@@ -17,9 +17,9 @@ from sqlalchemy import Connection, Table
 from sqlalchemy.exc import SQLAlchemyError
 
 from assayd.model.attempt import Attempt
+from assayd.model.records import Event, Run
 from assayd.model.report import Case
 from assayd.model.submission import Submission
-from assayd.ports.store import Event, Run
 from assayd.store.access import DatabaseAccess
 from assayd.store.one_statement import OneStatement
 from assayd.store.rows import Values

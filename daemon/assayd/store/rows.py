@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from assayd.model.attempt import Artifact, Attempt, Failure, State
+from assayd.model.bundle import disk_bytes
+from assayd.model.records import Event, Run
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.ports.artifacts import disk_bytes
-from assayd.ports.store import Event, Run
 
 Values = dict[str, object]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

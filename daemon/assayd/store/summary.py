@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from assayd.ports.store import Query, Slowest, Summary, TimeCount
+from assayd.model.records import Query, Slowest, Summary, TimeCount
 from assayd.store.listing import conditions
 from assayd.store.rows import from_micros
 from assayd.store.tables import attempts, verdicts

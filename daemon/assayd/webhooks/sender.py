@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,10 +19,10 @@ from assayd.aio import pause, task_group
 from assayd.egress.places import ThresholdSemaphore
 from assayd.errors import RequestError, StoreError
 from assayd.metrics import Metrics
-from assayd.model.webhook import WebhookUrl, read_webhook_url
+from assayd.model.health import Health, HealthRow
+from assayd.model.webhook import WebhookMessage, WebhookUrl, read_webhook_url
 from assayd.ports.clock import Clock
-from assayd.ports.service import Health, HealthRow
-from assayd.ports.webhooks import WebhookMessage
+from assayd.ports.driving import Leads, leads_alone
 from assayd.store.outbox import Outbox
 from assayd.webhooks.delivering import Courier, NotDeliveredError, Post
 from assayd.webhooks.receivers import Receiver, receiver_of
@@ -58,36 +58,44 @@ class WebhookLimits:
         return pause_s * random.uniform(1, 1.25)  # noqa: S311 - spreads retries, keeps no secret
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SenderDependencies:
-    """What messages are sent with. `added` is set when one was recorded."""
-
-    store: Outbox
-    courier: Courier
-    clock: Clock
-    metrics: Metrics
-    added: asyncio.Event
-
-
 class Sender:
-    """Implements `ports.webhooks.WebhookGate`, and sends."""
+    """Implements `ports.webhooks.WebhookGate`, and sends.
 
-    def __init__(
-        self, receivers: Sequence[Receiver], deps: SenderDependencies, limits: WebhookLimits
+    Args:
+        receivers: the listed ones.
+        store: messages that wait.
+        courier: delivers one message.
+        clock: when a message is due.
+        metrics: what is counted.
+        added: set when a message was recorded.
+        limits: how often and how long a message is sent.
+        leads: whether this process sends; of several on one database, one does.
+    """
+
+    def __init__(  # noqa: PLR0913  (its parts, by name)
+        self,
+        receivers: Sequence[Receiver],
+        *,
+        store: Outbox,
+        courier: Courier,
+        clock: Clock,
+        metrics: Metrics,
+        added: asyncio.Event,
+        limits: WebhookLimits,
+        leads: Leads = leads_alone,
     ) -> None:
         self._receivers = tuple(receivers)
-        self._store = deps.store
-        self._courier = deps.courier
-        self._clock = deps.clock
-        self._metrics = deps.metrics
-        self._added = deps.added
+        self._store = store
+        self._courier = courier
+        self._clock = clock
+        self._metrics = metrics
+        self._added = added
         self._limits = limits
         self._places = ThresholdSemaphore(limits.connections)
         self._under_way: set[str] = set()
         self._tried: set[str] = set()
         """Those that were tried since the store was last asked: its answer may be from before."""
-        self.sends: Callable[[], bool] = lambda: True
-        """Whether this process sends; of several on one database, one does."""
+        self.leads = leads
         self._given_up = 0
 
     async def check(self, url: str, uid: int) -> None:
@@ -130,7 +138,7 @@ class Sender:
 
     async def _start_due(self, tasks: asyncio.TaskGroup) -> float:
         """Start what is due; return how long nothing else will be."""
-        if not self.sends():
+        if not self.leads():
             return STORE_RETRY_S
         now = self._clock.now()
         self._tried.clear()

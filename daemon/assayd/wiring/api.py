@@ -51,7 +51,7 @@ def application(parts: Assembly, access: SocketAccess, routers: Sequence[APIRout
         access=access,
         limits=parts.limits.api,
         metrics=parts.metrics,
-        routers=(*routers_of(parts.shared.kinds), *routers),
+        routers=(*routers_of(parts.kinds), *routers),
         budget=parts.scheduler.budget,
     )
 

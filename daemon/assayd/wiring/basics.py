@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from assayd.analysis.analyst import Analyst
-from assayd.attempts.admission import AdmissionDependencies
+from assayd.attempts.conclusion import Conclusion
 from assayd.attempts.events import EventHub
 from assayd.attempts.execution import Execution, Readiness
 from assayd.kind import Kind
 from assayd.metrics import Metrics
+from assayd.policies import PolicySet
 from assayd.ports.artifacts import ArtifactStore
-from assayd.ports.clock import Clock
-from assayd.ports.driving import ALONE, Driving
+from assayd.ports.clock import Clock, Ids
+from assayd.ports.driving import ALONE, Driving, Leads, leads_alone
 from assayd.ports.repairs import RepairStore
 from assayd.repairs.requests import RecordedRequests
 from assayd.sandbox.container import ContainerOrigin
@@ -24,6 +25,7 @@ from assayd.settings import Settings
 from assayd.store.access import DatabaseAccess
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.generations import DatabaseGenerationStore
+from assayd.store.jobs import DatabaseJobStore
 from assayd.store.recorder import JobRows
 from assayd.webhooks import Sender
 from assayd.wiring.limits import DaemonLimits
@@ -51,6 +53,7 @@ class PartOverrides:
     `execution` is where attempts run, and `artifacts` where bundles lie: what a gateway exchanges.
     `database_bytes` is what submissions that wait may take of a database that is elsewhere.
     `wrap` gets the job store, the artifact store, the analyst and the sandbox, as attempts use them.
+    `leads` is whether this process cleans up and sends to webhooks; of several on one database, one does.
     """
 
     limits: DaemonLimits | None = None
@@ -63,16 +66,27 @@ class PartOverrides:
     job_rows: JobRows | None = None
     database_bytes: int | None = None
     wrap: Wrap = unwrapped
+    leads: Leads = leads_alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basics:
-    """What is there before the parts that work with it. `stopping` is set once nothing more is started."""
+    """What is there before the parts that work with it. `stopping` is set once nothing more is started.
+
+    `records` are those that kinds keep, by kind.
+    """
 
     settings: Settings
     overrides: PartOverrides
     limits: DaemonLimits
-    shared: AdmissionDependencies
+    jobs: DatabaseJobStore
+    records: Mapping[str, object]
+    artifacts: ArtifactStore
+    policies: PolicySet
+    kinds: Mapping[str, Kind]
+    clock: Clock
+    ids: Ids
+    conclusion: Conclusion
     access: DatabaseAccess
     analyst: Analyst
     batch_store: DatabaseBatchStore

@@ -13,25 +13,31 @@ from pathlib import Path
 from assayd import __version__
 from assayd.analysis.analyst import Analyst
 from assayd.attempts.acceptance import Acceptance
-from assayd.attempts.admission import Admission, AdmissionDependencies
+from assayd.attempts.admission import Admission
+from assayd.attempts.conclusion import Conclusion
 from assayd.attempts.disk_quota import DiskQuota
 from assayd.attempts.events import EventHub
 from assayd.attempts.execution import Execution, Readiness
 from assayd.attempts.retention import Retention
-from assayd.attempts.scheduler import Scheduler, SchedulerDependencies
-from assayd.attempts.service import DaemonService, ServiceDependencies
+from assayd.attempts.scheduler import Scheduler
+from assayd.attempts.service import DaemonService
 from assayd.attempts.telemetry import watch_disk
 from assayd.attempts.uploads import Uploads
-from assayd.batches import BatchDependencies, DaemonBatches
+from assayd.batches import DaemonBatches
 from assayd.generations.generations import DaemonGenerations
 from assayd.generations.loop import GenerationDependencies
 from assayd.ids import SystemClock, Ulids
+from assayd.kind import Kind
 from assayd.kinds import registry
 from assayd.metrics import Metrics
 from assayd.model.attempt import State
+from assayd.model.health import DaemonFacts
+from assayd.policies import PolicySet
+from assayd.ports.artifacts import ArtifactStore
+from assayd.ports.clock import Clock, Ids
 from assayd.ports.llm import Provider
-from assayd.ports.service import DaemonFacts
-from assayd.repairs.attempt_gateway import AttemptGateway
+from assayd.repairs.attempt_gateway import AttemptGateway, stored_submission
+from assayd.repairs.chain import chain_attachments
 from assayd.repairs.loop import RepairDependencies
 from assayd.repairs.repairs import DaemonRepairs
 from assayd.repairs.requests import RecordedRequests
@@ -56,11 +62,15 @@ from assayd.wiring.webhooks import build_sender, read_receivers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assembly:
-    """The parts of a daemon. `shared` holds those that most of the others use."""
+    """The parts of a daemon."""
 
     origin: ContainerOrigin
     limits: DaemonLimits
-    shared: AdmissionDependencies
+    jobs: DatabaseJobStore
+    artifacts: ArtifactStore
+    policies: PolicySet
+    kinds: Mapping[str, Kind]
+    clock: Clock
     hub: EventHub
     metrics: Metrics
     scheduler: Scheduler
@@ -85,7 +95,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
     receivers = read_receivers(settings.webhooks.receivers)
     providers = await open_providers(settings.repair.providers, stack)
     basics = await _basics(settings, overrides, providers, receivers, stack)
-    shared, limits = basics.shared, basics.limits
+    limits = basics.limits
     execution = await (overrides.execution or local_execution)(basics, stack)
     basics = replace(basics, driving=execution.driving)
     scheduler = _build_scheduler(basics, execution)
@@ -95,15 +105,21 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
     quota = _build_quota(basics)
     acceptance = Acceptance(execution.readiness.ready, quota)
     admission = _build_admission(basics, scheduler, quota, acceptance)
-    uploads = Uploads(shared.clock)
+    uploads = Uploads(basics.clock)
     retention = Retention(
-        shared.jobs, basics.batch_store, shared.artifacts, shared.clock, limits.keep, uploads
+        basics.jobs,
+        basics.batch_store,
+        basics.artifacts,
+        basics.clock,
+        limits.keep,
+        uploads,
+        leads=overrides.leads,
     )
     service = _build_service(basics, execution, scheduler, admission, retention, acceptance)
     batches = _build_batches(basics, scheduler, admission, service, uploads)
     await stack.enter_async_context(batches.running())
     gateway = AttemptGateway(
-        admission=admission, scheduler=scheduler, jobs=shared.jobs, documents=service.read_documents
+        admission=admission, scheduler=scheduler, jobs=basics.jobs, documents=service.read_documents
     )
     repairs = _build_repairs(basics, gateway, providers)
     await stack.enter_async_context(repairs.running())
@@ -112,7 +128,11 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
     return Assembly(
         origin=basics.origin,
         limits=limits,
-        shared=shared,
+        jobs=basics.jobs,
+        artifacts=basics.artifacts,
+        policies=basics.policies,
+        kinds=basics.kinds,
+        clock=basics.clock,
         hub=basics.hub,
         metrics=basics.metrics,
         scheduler=scheduler,
@@ -126,7 +146,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
         repairs=repairs,
         generations=generations,
         library=DatabaseLibrary(
-            basics.access, shared.clock, most_bytes=limits.library_bytes, room=quota.left_bytes
+            basics.access, basics.clock, most_bytes=limits.library_bytes, room=quota.left_bytes
         ),
     )
 
@@ -149,31 +169,43 @@ async def _basics(
     artifacts = overrides.artifacts or await _open_artifacts(settings.state_dir, jobs, stack)
     analyst = overrides.analyst or Analyst(limits.analysis, settings.validators, tables=settings.tables)
     await stack.enter_async_context(analyst.running())
-    sender = build_sender(receivers, settings.webhooks, jobs.access, clock=clock, metrics=metrics)
-    shared = AdmissionDependencies(
-        jobs=overrides.wrap(jobs),
-        records={recorder.kind: recorder.records(jobs.access) for recorder in recorders},
-        artifacts=overrides.wrap(artifacts),
-        policies=load_profiles(settings),
-        kinds=kinds,
+    sender = build_sender(
+        receivers,
+        settings.webhooks,
+        jobs.access,
         clock=clock,
-        ids=ids,
-        webhooks=sender,
+        metrics=metrics,
+        leads=overrides.leads,
     )
     identity = identify(settings.state_dir, ids)
     origin = ContainerOrigin(daemon_id=identity.daemon_id, generation=ids.new())
     repair_store = DatabaseRepairStore(jobs.access)
+    generation_store = DatabaseGenerationStore(jobs.access)
+    wrapped, bundles = overrides.wrap(jobs), overrides.wrap(artifacts)
+    attachments = partial(
+        chain_attachments,
+        repairs=repair_store,
+        generations=generation_store,
+        read=partial(stored_submission, wrapped),
+    )
     return Basics(
         settings=settings,
         overrides=overrides,
         limits=limits,
-        shared=shared,
+        jobs=wrapped,
+        records={recorder.kind: recorder.records(jobs.access) for recorder in recorders},
+        artifacts=bundles,
+        policies=load_profiles(settings),
+        kinds=kinds,
+        clock=clock,
+        ids=ids,
+        conclusion=Conclusion(artifacts=bundles, clock=clock, attachments=attachments),
         access=jobs.access,
         analyst=analyst,
         batch_store=DatabaseBatchStore(jobs.access),
         repair_store=repair_store,
-        generation_store=DatabaseGenerationStore(jobs.access),
-        requests=_build_requests(settings, shared, repair_store, providers),
+        generation_store=generation_store,
+        requests=_build_requests(settings, repair_store, providers, clock, ids),
         origin=origin,
         copied_from=identity.copied_from,
         metrics=metrics,
@@ -185,15 +217,16 @@ async def _basics(
 
 def _build_requests(
     settings: Settings,
-    shared: AdmissionDependencies,
     store: DatabaseRepairStore,
     providers: Mapping[str, Provider],
+    clock: Clock,
+    ids: Ids,
 ) -> RecordedRequests:
     return RecordedRequests(
         store=store,
         providers=frozenset(providers),
-        clock=shared.clock,
-        ids=shared.ids,
+        clock=clock,
+        ids=ids,
         timeout=timedelta(seconds=settings.repair.timeout_s),
         max_attempts=settings.repair.max_attempts,
     )
@@ -212,23 +245,22 @@ async def _open_artifacts(
 
 
 def _build_scheduler(basics: Basics, execution: Execution) -> Scheduler:
-    deps = SchedulerDependencies(
+    return Scheduler(
         execute=execution.execute,
-        jobs=basics.shared.jobs,
-        clock=basics.shared.clock,
+        jobs=basics.jobs,
+        clock=basics.clock,
         hub=basics.hub,
         metrics=basics.metrics,
         stopping=basics.stopping,
+        limits=basics.limits.queue,
     )
-    return Scheduler(deps, basics.limits.queue)
 
 
 def _build_quota(basics: Basics) -> DiskQuota:
-    shared = basics.shared
     return DiskQuota(
-        shared.jobs,
-        shared.artifacts,
-        shared.clock,
+        basics.jobs,
+        basics.artifacts,
+        basics.clock,
         min_free_bytes=basics.limits.keep.min_free_bytes,
         database_bytes=basics.overrides.database_bytes,
     )
@@ -238,9 +270,16 @@ def _build_admission(
     basics: Basics, scheduler: Scheduler, quota: DiskQuota, acceptance: Acceptance
 ) -> Admission:
     return Admission(
-        basics.shared,
-        scheduler,
-        basics.requests,
+        jobs=basics.jobs,
+        records=basics.records,
+        conclusion=basics.conclusion,
+        policies=basics.policies,
+        kinds=basics.kinds,
+        clock=basics.clock,
+        ids=basics.ids,
+        webhooks=basics.sender,
+        scheduler=scheduler,
+        repair_requests=basics.requests,
         acceptance=acceptance,
         caps=basics.limits.attempt,
         quota=quota,
@@ -256,47 +295,51 @@ def _build_service(
     acceptance: Acceptance,
 ) -> DaemonService:
     return DaemonService(
-        ServiceDependencies(
-            shared=basics.shared,
-            admission=admission,
-            acceptance=acceptance,
-            scheduler=scheduler,
-            hub=basics.hub,
-            readiness=execution.readiness,
-            selftest=execution.selftest,
-            retention=retention,
-            metrics=basics.metrics,
-            caps=basics.limits.attempt,
-            copied_from=basics.copied_from,
-            facts=DaemonFacts(
-                daemon_id=basics.origin.daemon_id,
-                version=__version__,
-                state_dir=str(basics.settings.state_dir.absolute()),
-                database_in_state=basics.settings.database_url is None,
-            ),
-            examine_webhooks=basics.sender.examine,
-            elsewhere=execution.elsewhere,
-        )
+        jobs=basics.jobs,
+        records=basics.records,
+        artifacts=basics.artifacts,
+        policies=basics.policies,
+        kinds=basics.kinds,
+        clock=basics.clock,
+        admission=admission,
+        acceptance=acceptance,
+        scheduler=scheduler,
+        hub=basics.hub,
+        readiness=execution.readiness,
+        selftest=execution.selftest,
+        retention=retention,
+        metrics=basics.metrics,
+        caps=basics.limits.attempt,
+        copied_from=basics.copied_from,
+        facts=DaemonFacts(
+            daemon_id=basics.origin.daemon_id,
+            version=__version__,
+            state_dir=str(basics.settings.state_dir.absolute()),
+            database_in_state=basics.settings.database_url is None,
+        ),
+        examine_webhooks=basics.sender.examine,
+        elsewhere=execution.elsewhere,
     )
 
 
 def _build_batches(
     basics: Basics, scheduler: Scheduler, admission: Admission, service: DaemonService, uploads: Uploads
 ) -> DaemonBatches:
-    deps = BatchDependencies(
+    return DaemonBatches(
         store=basics.batch_store,
-        jobs=basics.shared.jobs,
+        jobs=basics.jobs,
         admission=admission,
         scheduler=scheduler,
-        kinds=basics.shared.kinds,
-        clock=basics.shared.clock,
-        ids=basics.shared.ids,
+        kinds=basics.kinds,
+        clock=basics.clock,
+        ids=basics.ids,
         image_digest=service.image_digest,
         documents=service.read_documents,
         uploads=uploads,
+        limits=basics.limits.batch,
         driving=basics.driving,
+        leads=basics.overrides.leads,
     )
-    return DaemonBatches(deps, basics.limits.batch)
 
 
 def _build_repairs(
@@ -306,10 +349,10 @@ def _build_repairs(
         attempts=gateway,
         repairs=basics.repair_store,
         analyst=basics.analyst,
-        kinds=basics.shared.kinds,
+        kinds=basics.kinds,
         providers=providers,
-        clock=basics.shared.clock,
-        ids=basics.shared.ids,
+        clock=basics.clock,
+        ids=basics.ids,
         timeout=basics.requests.timeout,
         source_bytes=basics.settings.caps.source_bytes,
         driving=basics.driving,
@@ -325,11 +368,11 @@ def _build_generations(
         repairs=repairs,
         store=basics.generation_store,
         analyst=basics.analyst,
-        kinds=basics.shared.kinds,
-        policies=basics.shared.policies.get,
+        kinds=basics.kinds,
+        policies=basics.policies.get,
         providers=providers,
-        clock=basics.shared.clock,
-        ids=basics.shared.ids,
+        clock=basics.clock,
+        ids=basics.ids,
         timeout=basics.requests.timeout,
         source_bytes=basics.settings.caps.source_bytes,
         webhooks=basics.sender,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -12,15 +12,17 @@ import structlog
 
 import assayd.guest
 from assayd.aio import task_group
-from assayd.attempts.admission import AdmissionDependencies, limits_of
+from assayd.attempts.admission import limits_of
 from assayd.documents import canonical
 from assayd.egress import Relay
 from assayd.engines.measured import measured
 from assayd.errors import EngineError
+from assayd.kind import Kind
 from assayd.metrics import Metrics
 from assayd.model.run import RunSpec
 from assayd.package_data import share
-from assayd.ports.clock import Clock
+from assayd.policies import PolicySet
+from assayd.ports.clock import Clock, Ids
 from assayd.ports.egress import Egress
 from assayd.ports.engine import Engine
 from assayd.sandbox.container import ContainerOrigin
@@ -44,11 +46,14 @@ COMPARED_AFTER_S = 30.0
 GUEST = Path(assayd.guest.__file__).parent
 
 
-async def build_readiness(
+async def build_readiness(  # noqa: PLR0913  (its parts, by name)
     settings: Settings,
     limits: DaemonLimits,
-    shared: AdmissionDependencies,
     *,
+    kinds: Mapping[str, Kind],
+    policies: PolicySet,
+    clock: Clock,
+    ids: Ids,
     origin: ContainerOrigin,
     metrics: Metrics,
     stack: AsyncExitStack,
@@ -56,18 +61,18 @@ async def build_readiness(
     """Build the sandbox with its engine and its pool; leaving the stack empties it and sweeps once more."""
     chosen = await choose_engine(settings)
     log.info("engine.chosen", kind=chosen.kind, reason=chosen.reason, note=chosen.note)
-    engine = measured(chosen.engine, metrics, shared.clock)
+    engine = measured(chosen.engine, metrics, clock)
     stack.push_async_callback(engine.close)
     demand = demand_from(settings, quick=chosen.engine.capabilities().quick)
-    make_pool = partial(Pool, origin=origin, clock=shared.clock, ids=shared.ids)
+    make_pool = partial(Pool, origin=origin, clock=clock, ids=ids)
     pool = make_pool(engine=engine, limits=limits.pool, demand=demand)
     reaper = Reaper(engine=engine, daemon_id=origin.daemon_id, live=pool.live, on_gone=pool.forget)
     stack.push_async_callback(_last_sweep, reaper)
     await stack.enter_async_context(pool.running())
-    relay = Relay(settings.egress.limits(), shared.clock, metrics)
-    make_sandbox = partial(_sandbox, egress=relay, clock=shared.clock)
+    relay = Relay(settings.egress.limits(), clock, metrics)
+    make_sandbox = partial(_sandbox, egress=relay, clock=clock)
     sandbox = make_sandbox(engine, pool)
-    usual = _usual_runs(shared, limits)
+    usual = _usual_runs(kinds, policies, limits)
     readiness = ReadinessSupervisor(
         engine=engine,
         reaper=reaper,
@@ -77,7 +82,7 @@ async def build_readiness(
         refuse_vulnerable=settings.engine.holes_are_errors,
     )
     readiness.engine_note = chosen.note
-    readiness.images_named = shared.policies.images
+    readiness.images_named = policies.images
     if chosen.challenger is not None and usual:
         comparison = EngineComparison(
             chosen=Contender(engine=chosen.engine, sandbox=sandbox),
@@ -85,8 +90,8 @@ async def build_readiness(
             check_isolation=_isolation_of,
             spec=usual[0],
             origin=origin,
-            clock=shared.clock,
-            ids=shared.ids,
+            clock=clock,
+            ids=ids,
             file=settings.state_dir / COMPARISON,
         )
         await stack.enter_async_context(_comparing(comparison, readiness))
@@ -141,11 +146,11 @@ async def _last_sweep(reaper: Reaper) -> None:
         log.error("containers.sweep_failed", code=problem.code)
 
 
-def _usual_runs(shared: AdmissionDependencies, limits: DaemonLimits) -> Sequence[RunSpec]:
+def _usual_runs(kinds: Mapping[str, Kind], policies: PolicySet, limits: DaemonLimits) -> Sequence[RunSpec]:
     """Plan a sample of every kind under its default policy: what the pool keeps containers for."""
     runs = []
-    for validator in shared.kinds.values():
-        policy = shared.policies.get(validator.default_policy)
+    for validator in kinds.values():
+        policy = policies.get(validator.default_policy)
         sample = next((s for s in validator.samples if s.needs_container), None)
         if sample is not None:
             payload = validator.payload.model_validate_json(canonical(sample.payload))

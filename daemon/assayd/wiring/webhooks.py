@@ -12,11 +12,12 @@ from assayd.errors import ConfigError
 from assayd.metrics import Metrics
 from assayd.model.webhook import read_webhook_url
 from assayd.ports.clock import Clock
+from assayd.ports.driving import Leads
 from assayd.repairs.providers.keys import KeySource, find_key, hide_environment
 from assayd.settings import WebhookReceiver, WebhookSettings
 from assayd.store.access import DatabaseAccess
 from assayd.store.outbox import Outbox
-from assayd.webhooks import Receiver, Sender, SenderDependencies, WebhookLimits
+from assayd.webhooks import Receiver, Sender, WebhookLimits
 from assayd.webhooks.delivering import Courier
 from assayd.webhooks.signing import read_secret
 
@@ -66,13 +67,16 @@ def build_sender(
     *,
     clock: Clock,
     metrics: Metrics,
+    leads: Leads,
 ) -> Sender:
     """Return what sends to these receivers."""
-    deps = SenderDependencies(
+    return Sender(
+        receivers,
         store=Outbox(access),
         courier=Courier(Resolver(places=LOOK_UPS), settings.timeout_s),
         clock=clock,
         metrics=metrics,
         added=access.messages_added,
+        limits=limits_from(settings),
+        leads=leads,
     )
-    return Sender(receivers, deps, limits_from(settings))

@@ -26,7 +26,7 @@ def _tell_errors(arguments: list[str]) -> int:
     from assayd.errors import AssaydError
 
     try:
-        return _run(_address_first(arguments))
+        return _run(address_first(arguments))
     except AssaydError as error:
         from assayd_client.cli.exits import exit_code
         from assayd_client.cli.terminal import plain
@@ -70,11 +70,6 @@ def _reader_gone() -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    from assayd_client.cli import quick
-
-    code = quick.run(arguments)
-    if code is not None:
-        return code
     try:
         _program()(arguments, prog_name="assay")
     except SystemExit as end:
@@ -94,9 +89,9 @@ def _program() -> Callable[..., object]:
     return get_command(app)
 
 
-def _address_first(arguments: list[str]) -> list[str]:
+def address_first(arguments: list[str]) -> list[str]:
     """Let the options that say where the daemon is stand anywhere on the line: they are the program's."""
-    from assayd_client.cli.verb import ADDRESS_OPTIONS
+    from assayd_client.cli.app import ADDRESS_OPTIONS
 
     first: list[str] = []
     rest: list[str] = []

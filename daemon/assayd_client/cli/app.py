@@ -1,41 +1,97 @@
-"""The commands of `assay` as typer has them: the verbs of the table, groups, and those of kinds."""
+"""The commands of `assay`: the one table of them, each imported only when a line names it.
+
+To add a command, write a function (or a `typer.Typer` with functions) in plain typer style in a module of
+this folder, and add a line to `COMMANDS`. The function's docstring is its help. It ends with
+`raise typer.Exit(CODE)` unless the exit code is 0. Imports that take long belong inside the function.
+"""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from typing import Annotated, Any, cast
+import pkgutil
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from assayd.kinds import registry
 from assayd_client import AddressOptions
-from assayd_client.cli.quick import SUMMARY, help_text
-from assayd_client.cli.verb import ADDRESS_OPTIONS, TYPES, CommandVerb, Parameter
-from assayd_client.cli.verbs import GROUPS, TYPED, VERBS
+
+COMMANDS: Mapping[str, str] = {
+    "artifacts": "attempts:artifacts",
+    "backup": "upkeep:backup",
+    "batch": "batch_app:batch_app",
+    "cancel": "attempts:cancel",
+    "check": "check:check",
+    "console": "console:serve",
+    "doctor": "upkeep:doctor",
+    "events": "attempts:events",
+    "gc": "upkeep:collect_garbage",
+    "generate": "generate:generate",
+    "images": "images_app:images_app",
+    "kinds": "kinds:kinds",
+    "library": "library:library_app",
+    "list": "attempts:list_attempts",
+    "logs": "attempts:logs",
+    "lsp": "lsp.serving:serve",
+    "mcp": "mcp.serving:serve",
+    "metrics": "upkeep:metrics",
+    "node": "node_app:node_app",
+    "nodes": "node_app:list_nodes",
+    "policy": "policy_app:policy_app",
+    "repair": "repair:repair_app",
+    "replay": "attempts:replay",
+    "review": "generate:review",
+    "show": "attempts:show",
+    "token": "token_app:token_app",
+    "top": "upkeep:top",
+    "validate": "validate:validate",
+    "version": "upkeep:version",
+}
+"""A command's name, and the function or `typer.Typer` of this folder that it is, as ``module:name``."""
+
+ADDRESS_OPTIONS: Mapping[str, tuple[str, str]] = {
+    "--socket": ("PATH", "Ask the daemon on this socket. Default: ASSAY_SOCKET."),
+    "--server": ("URL", "Ask the gateway at https://HOST[:PORT]. Default: ASSAY_SERVER."),
+    "--token-file": ("FILE", "Send the gateway the token in this file. Default: ASSAY_TOKEN_FILE."),
+    "--ca-file": ("FILE", "Trust these certificates of the gateway. Default: ASSAY_CA_FILE."),
+}
+"""Options of the program itself, which say where the daemon is; they may stand anywhere on a line."""
 
 
-class ProgramCommands(TyperGroup):
-    """The program's commands, and after them one for each kind that has commands of its own."""
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command; that of a kind is imported only when the line names it."""
-        return super().get_command(ctx, cmd_name) or _commands_of(cmd_name)
+class LazyGroup(TyperGroup):
+    """The commands of the table, and one for each kind that has commands of its own."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of all commands, those of our own kinds included."""
-        own = [kind for kind in registry.own_kinds() if registry.command_line(kind).commands]
-        return [*super().list_commands(ctx), *own]
+        """Return the names of all commands, sorted."""
+        kinds = (kind for kind in registry.own_kinds() if registry.command_line(kind).commands)
+        return sorted([*COMMANDS, *kinds])
 
-    def get_help(self, ctx: Any) -> str:
-        """Return the help of the program; there is one text of it."""
-        return help_text().rstrip("\n")
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import a command and return it; None if no command has this name."""
+        command: Any = self.commands.get(cmd_name)
+        if command is None and (found := _find(cmd_name)) is not None:
+            command = _built(cmd_name, found)
+            if cmd_name in COMMANDS:  # whether there are those of a kind, settings decide
+                self.commands[cmd_name] = command
+        return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that a line names; an unknown name is compared with those of all commands."""
+        if self.get_command(ctx, args[0]) is None:
+            for name in self.list_commands(ctx):
+                self.get_command(ctx, name)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the name of each command with its whole summary."""
+        rows = [(name, _summary(name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
 
 app = typer.Typer(
-    cls=ProgramCommands,
-    help=SUMMARY,
+    cls=LazyGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -47,6 +103,14 @@ def _address_option(option: str) -> Any:
     return typer.Option(option, metavar=metavar, help=text)
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from assayd_client.cli.upkeep import version
+
+        version()
+        raise typer.Exit
+
+
 @app.callback()
 def start(
     context: typer.Context,
@@ -54,63 +118,51 @@ def start(
     server: Annotated[str | None, _address_option("--server")] = None,
     token_file: Annotated[str | None, _address_option("--token-file")] = None,
     ca_file: Annotated[str | None, _address_option("--ca-file")] = None,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            is_eager=True,
+            callback=_print_version,
+            help="Print the versions of client and daemon.",
+        ),
+    ] = False,
 ) -> None:
     """Validate untrusted code in throwaway containers."""
     named = AddressOptions(socket=socket, server=server, token_file=token_file, ca_file=ca_file)
     context.obj = None if named == AddressOptions() else named
 
 
-def command_of(verb: CommandVerb) -> Callable[..., None]:
-    """Return a function that typer takes for the command that a verb is."""
-
-    def command(context: typer.Context, **values: Any) -> None:
-        raise typer.Exit(verb.call(context.find_root().obj, values))
-
-    kind = inspect.Parameter.KEYWORD_ONLY
-    parameters = [
-        inspect.Parameter(each.name, kind, default=_default(each), annotation=_annotation(each))
-        for each in verb.parameters
-    ]
-    context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-    described = cast("Any", command)
-    described.__signature__ = inspect.Signature([context, *parameters])
-    described.__annotations__ = {each.name: each.annotation for each in (context, *parameters)}
-    described.__doc__ = verb.help
-    return command
-
-
-def _default(parameter: Parameter) -> object:
-    return inspect.Parameter.empty if parameter.required else parameter.default
-
-
-def _annotation(parameter: Parameter) -> object:
-    shown: dict[str, Any] = {"help": parameter.help}
-    if parameter.metavar:
-        shown["metavar"] = parameter.metavar
-    if parameter.is_flag:
-        return Annotated[bool, typer.Option(parameter.option, **shown)]
-    if parameter.least is not None:
-        shown |= {"min": parameter.least, "max": parameter.most}
-    one: Any = TYPES[parameter.type]
-    kind = list[one] if parameter.many else one
-    if not parameter.required and parameter.default is None:
-        kind = kind | None
-    if parameter.option:
-        return Annotated[kind, typer.Option(parameter.option, **shown)]
-    return Annotated[kind, typer.Argument(**shown)]
-
-
-def _commands_of(kind: str) -> object:
-    """Return the commands of a kind; None for what is no kind, or one without."""
+def _find(name: str) -> object | None:
+    if name in COMMANDS:
+        found: object = pkgutil.resolve_name(f"{__package__}.{COMMANDS[name]}")
+        return found
     from assayd_client.cli.kinds import command_line_of
 
-    reference = command_line_of(kind).commands
-    return typer.main.get_command(cast("typer.Typer", registry.resolve(reference))) if reference else None
+    reference = command_line_of(name).commands
+    return registry.resolve(reference) if reference else None
 
 
-for _verb in VERBS:
-    app.command(_verb.name)(command_of(_verb))
-for _name, (_reference, _summary) in GROUPS.items():
-    app.add_typer(cast("typer.Typer", registry.resolve(_reference)), name=_name, help=_summary)
-for _reference in dict.fromkeys(reference for reference, _ in TYPED.values()):
-    app.add_typer(cast("typer.Typer", registry.resolve(_reference)))  # its commands are the program's own
+def _built(name: str, found: Any) -> Any:
+    """Return the command that typer makes of a function or of a `typer.Typer`."""
+    parent = typer.Typer(add_completion=False, rich_markup_mode=None)
+    parent.callback()(_nothing)  # so that typer makes a group, even of one command
+    if isinstance(found, typer.Typer):
+        parent.add_typer(found, name=name)
+    else:
+        parent.command(name)(found)
+    group: Any = typer.main.get_command(parent)
+    return group.commands[name]
+
+
+def _nothing() -> None:
+    """Do nothing before a command."""
+
+
+def _summary(name: str) -> str:
+    """Return what a command is for, without making a command of it, which takes far longer."""
+    if name not in COMMANDS:
+        return registry.command_line(name).commands_help
+    found: Any = _find(name)
+    text: Any = found.info.help if isinstance(found, typer.Typer) else found.__doc__
+    return " ".join(text.partition("\n\n")[0].split())

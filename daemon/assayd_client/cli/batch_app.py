@@ -13,7 +13,7 @@ from assayd_client.cli.ids import batch_name as find_batch
 if TYPE_CHECKING:
     from assayd_client import PlainClient
 
-batch_app = typer.Typer(no_args_is_help=True)
+batch_app = typer.Typer(help="Validate many submissions, one per line of a file.", no_args_is_help=True)
 
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="Batch: name, id, unique beginning of the id, or `last`.")

@@ -7,31 +7,48 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from assayd.errors import RequestError
-from assayd_client import Document, PlainClient, Target
+from assayd_client import Document, PlainClient
 from assayd_client.cli.exits import CANCELLED, FAILED, OF_VERDICT, TROUBLE, VALIDATED
+from assayd_client.cli.options import Junit, open_client
 from assayd_client.cli.origin import Origin
 from assayd_client.cli.project import NAME, Project, find_project, is_folder, submission_of
+from assayd_client.cli.submitting import run
 from assayd_client.cli.terminal import out
-from assayd_client.cli.validate import run
-from assayd_client.cli.validating import ReportFiles, put
+from assayd_client.cli.validate import ReportFiles, put
 
 WORST = (TROUBLE, CANCELLED, FAILED, VALIDATED)
 """Exit codes, the one that counts first."""
 
 
 def check(
-    daemon: Target, *, files: Sequence[Path], sarif: Path | None, junit: Path | None, verbose: bool
-) -> int:
-    """Validate files, or all of the project; show those that are not validated, and return the worst code."""
+    context: typer.Context,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]…", help="Files or folders. Default: all of this folder."),
+    ] = None,
+    sarif: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the findings as SARIF; - is standard output."),
+    ] = None,
+    junit: Junit = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show the reports of validated files as well.")
+    ] = False,
+) -> None:
+    """Validate a project's files as declared in its .assay.toml, for hooks and CI."""
+    files = files or []
     reports = ReportFiles(sarif=sarif, junit=junit)
     reports.require_one_on_stdout()
     for named in files:
         if not named.exists():  # before anything is submitted: a slip of the hand would pass every time
             raise RequestError("file.unreadable", f"{named}: no such file or directory")
     done: list[tuple[Document, Origin]] = []
-    with PlainClient(daemon) as client:
+    with open_client(context) as client:
         for path, project in _wanted(files):
             table = project.table_of(path)
             if table is None:
@@ -47,9 +64,9 @@ def check(
         raise RequestError("check.none", f"no table of {NAME} fits a file here")
     if not done:  # as in a commit that changes none of them
         print(f"assay: nothing to check: no table of {NAME} fits a file that was named", file=sys.stderr)
-        return VALIDATED
+        return
     codes = {OF_VERDICT[attempt["verdict"]] for attempt, _ in done}
-    return next(code for code in WORST if code in codes)
+    raise typer.Exit(next(code for code in WORST if code in codes))
 
 
 def _wanted(files: Sequence[Path]) -> Iterator[tuple[Path, Project]]:

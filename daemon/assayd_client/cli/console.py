@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from assayd.errors import RequestError
-from assayd_client import Target
-from assayd_client.cli.exits import VALIDATED
+from assayd_client.cli.options import daemon_of
 
 NEEDS = "assay console needs packages that are missing here: pip install 'assayd-client[console]'"
 
 
-def serve(daemon: Target, *, port: int, link_file: Path | None) -> int:
-    """Serve the console until the program is ended."""
+def serve(
+    context: typer.Context,
+    port: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, max=65535, help="Port on 127.0.0.1; 0 chooses any free port."),
+    ] = 0,
+    link_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="F",
+            help="Write the link to this file, and a new one after each use; for services.",
+        ),
+    ] = None,
+) -> None:
+    """Serve the web console on a loopback port, and print its login link."""
     try:
         import jinja2  # noqa: F401
         import starlette  # noqa: F401
@@ -21,5 +36,4 @@ def serve(daemon: Target, *, port: int, link_file: Path | None) -> int:
         raise RequestError("usage", NEEDS) from missing
     from assayd_console.serving import serve as serve_console
 
-    serve_console(daemon, port=port, link_file=link_file)
-    return VALIDATED
+    serve_console(daemon_of(context), port=port, link_file=link_file)

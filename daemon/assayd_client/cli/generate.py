@@ -22,8 +22,6 @@ from assayd_client.cli.screens.naming import NAME
 if TYPE_CHECKING:
     from assayd_client.cli.screens.wizard import Wizard
 
-generate_app = typer.Typer()
-
 OF_OUTCOME = {"validated": VALIDATED, "cancelled": CANCELLED, "provider_failed": TROUBLE}
 _SCHEMA_SUFFIX = ".sql"
 
@@ -41,7 +39,6 @@ class Given:
     sample_rows: bool = False
 
 
-@generate_app.command("generate")
 def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     context: typer.Context,
     kind: Annotated[str, typer.Argument(help="Kind to generate, e.g. extractor.")],
@@ -106,8 +103,8 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
 
     On a terminal this opens screens, unless you pass --yes or --json.
     """
+    from assayd_client.cli.submitting import read_pairs, read_words
     from assayd_client.cli.terminal import print_json
-    from assayd_client.cli.validate import read_pairs, read_words
 
     approved_as = _name_of(name, out) if yes else None
     given = Given(
@@ -153,7 +150,6 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     raise typer.Exit(OF_OUTCOME.get(generation["outcome"], FAILED))
 
 
-@generate_app.command("review")
 def review(
     context: typer.Context,
     attempt: Annotated[
@@ -217,7 +213,7 @@ def read_context(kind: str, given: Given) -> dict[str, object]:
     """
     from assayd.static.submitted_file import payload_of
     from assayd_client.cli.kinds import command_line_of
-    from assayd_client.cli.validate import read_files, read_input, read_object, read_settings
+    from assayd_client.cli.submitting import read_files, read_input, read_object, read_settings
 
     with _about("options"):
         context: dict[str, object] = dict(read_settings(given.options, "--option"))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-images_app = typer.Typer(no_args_is_help=True)
+images_app = typer.Typer(help="Build and list the images of containers.", no_args_is_help=True)
 
 
 @images_app.command("build")

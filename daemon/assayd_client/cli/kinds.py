@@ -10,13 +10,16 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
 
 from assayd.errors import ConfigError, RequestError
 from assayd.kinds import registry
 from assayd.ports.command_line import CommandLine, FromFiles
 from assayd.static import submitted_file
 from assayd_client import Document, PlainClient
+from assayd_client.cli.options import Json, open_client
 
 if TYPE_CHECKING:
     from assayd.kind import Kind
@@ -91,6 +94,32 @@ def form_of(kind: str, name: str) -> Form:
         message = f"--{name}: no form of the kind {kind}, {has}; take --json for the whole report"
         raise RequestError("usage", message)
     return cast("Form", registry.resolve(forms[name]))
+
+
+def kinds(
+    context: typer.Context,
+    kind: Annotated[
+        str | None, typer.Argument(metavar="[KIND]", help="Describe this kind. Default: list all.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the kinds that the daemon accepts, or describe one: payload, options, stages, rules."""
+    from assayd_client.cli.screen import line
+    from assayd_client.cli.table import print_table
+    from assayd_client.cli.terminal import out, plain, print_json
+
+    with open_client(context) as client:
+        found = client.kinds() if kind is None else client.kind(kind)
+    if as_json:
+        print_json(found)
+    elif kind is None:
+        rows = [
+            [one["kind"], one["default_policy"], one["image"], " ".join(one["stages"])]
+            for one in found["kinds"]
+        ]
+        print_table(out(), KIND_HEADS, rows)
+    else:
+        out().lines(line(plain(said), hang=None) for said in describe(found))
 
 
 def describe(kind: Document) -> list[str]:

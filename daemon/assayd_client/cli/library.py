@@ -10,7 +10,7 @@ import typer
 from assayd.errors import RequestError
 from assayd_client import Document, PlainClient
 
-library_app = typer.Typer(no_args_is_help=True)
+library_app = typer.Typer(help="Approve validated attempts, and fetch them by name.", no_args_is_help=True)
 
 Entry = Annotated[
     str, typer.Argument(metavar="NAME[@VERSION]", help="Entry name. Default version: the newest.")

@@ -9,19 +9,17 @@ import typer
 from assayd_client import Document
 from assayd_client.cli.gateway import gateway_client
 
-node_app = typer.Typer(no_args_is_help=True)
-nodes_app = typer.Typer()
+node_app = typer.Typer(help="Drain or resume a node of a cluster; for operators.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Node name, as in `assay nodes`.")]
 HEADS = ("", "node", "in hand", "version", "engine", "beaten", "why")
 
 
-@nodes_app.command("nodes")
 def list_nodes(
     context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """List the nodes of a cluster; for operators."""
+    """List the nodes of a cluster (operators)."""
     from assayd_client.cli.listing import print_table
     from assayd_client.cli.terminal import out, print_json
 

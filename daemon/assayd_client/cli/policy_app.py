@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from assayd_client import PlainClient
 
-policy_app = typer.Typer(no_args_is_help=True)
+policy_app = typer.Typer(help="Show profiles, and check files of them.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 

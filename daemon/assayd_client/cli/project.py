@@ -24,7 +24,7 @@ from assayd.errors import RequestError
 from assayd.ports.command_line import FileOptions
 from assayd_client.cli.kinds import from_files_of
 from assayd_client.cli.origin import Origin
-from assayd_client.cli.validate import read_files
+from assayd_client.cli.submitting import read_files
 
 NAME = ".assay.toml"
 KEYS: Mapping[str, type] = {

@@ -35,7 +35,9 @@ class _StartByDefault(TyperGroup):
         return super().resolve_command(ctx, args if known else ["start", *args])
 
 
-repair_app = typer.Typer(cls=_StartByDefault, no_args_is_help=True)
+repair_app = typer.Typer(
+    cls=_StartByDefault, help="Repair failed attempts, and show what was tried.", no_args_is_help=True
+)
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="Repair: id, unique beginning of the id, or `last`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

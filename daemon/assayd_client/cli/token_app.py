@@ -15,7 +15,9 @@ from assayd.errors import RequestError
 from assayd_client import Document
 from assayd_client.cli.gateway import gateway_client
 
-token_app = typer.Typer(no_args_is_help=True)
+token_app = typer.Typer(
+    help="Create, list and revoke tokens of a gateway; for operators.", no_args_is_help=True
+)
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 HEADS = ("id", "name", "tenant", "scopes", "node", "created", "last used", "revoked")

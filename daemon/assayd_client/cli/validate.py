@@ -1,236 +1,250 @@
-"""`assay validate`: from files to a submission, and from there to its verdict."""
+"""`assay validate`: submit what the line says, wait, and show or write the report."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from assayd.errors import RequestError
-from assayd.ports.command_line import STDIN, FileOptions
-from assayd_client import Conflict, DaemonUnreachable, Document, PlainClient
-from assayd_client.cli.exits import CANCELLED
-from assayd_client.cli.origin import Origin
+from assayd_client import Document, PlainClient, Target
+from assayd_client.cli.exits import OF_VERDICT
+from assayd_client.cli.kinds import ShownAttempt, form_of
+from assayd_client.cli.options import Fields, Json, Junit, daemon_of
+from assayd_client.cli.origin import UNKNOWN, Origin
+from assayd_client.cli.submitting import ValidateRequest, build_submission, run
+from assayd_client.cli.terminal import out as screen_of_results
+from assayd_client.cli.terminal import plain, print_json
+from assayd_client.cli.written import Written
 
-WAIT_S = 600.0
-MAX_FILES_BYTES = 16 * 2**20
+STDOUT = Path("-")
+"""Stands for standard output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ValidateRequest:
-    """What the command line says."""
+class ReportFiles:
+    """Where reports go; None for those that nobody wants."""
 
-    kind: str
-    files: Sequence[Path]
-    input: Path | None
-    sample_paths: Sequence[str]
-    policy: str | None
-    settings: Sequence[str]
-    labels: Sequence[str]
-    options: Sequence[str]
-    cases: Path | None = None
-    intent: str | None = None
-    webhook: str | None = None
+    sarif: Path | None = None
+    junit: Path | None = None
+
+    @property
+    def take_stdout(self) -> bool:
+        """Return whether one of them is written to standard output, which nothing else may be then."""
+        return STDOUT in {self.sarif, self.junit}
+
+    def require_one_on_stdout(self) -> None:
+        """Raise RequestError ``usage`` when both are to be written to standard output."""
+        if self.sarif == self.junit == STDOUT:
+            raise RequestError("usage", "--sarif - and --junit - are two reports on one output; name a file")
+
+    def write(self, client: PlainClient, attempt: Document, origin: Origin) -> None:
+        """Write what is wanted. Raises: RequestError ``file.unwritable``; ClientError."""
+        if self.sarif is None and self.junit is None:
+            return
+        from assayd_client.cli.report_files import junit, sarif
+
+        if self.sarif is not None:
+            rules = {rule["id"]: rule for rule in client.kind(attempt["kind"])["rules"]}
+            put(self.sarif, json.dumps(sarif(attempt, origin, rules), indent=1) + "\n")
+        if self.junit is not None:
+            put(self.junit, junit(client, attempt))
 
 
-def build_submission(request: ValidateRequest) -> tuple[dict[str, object], Origin]:
-    """Build the submission that the command line means, and tell which files it is from.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What is printed of the attempt, and which reports are written."""
 
-    Raises: RequestError, naming the option or file at fault.
-    """
-    from assayd_client.cli.kinds import from_files_of
+    as_json: bool
+    fields: str | None
+    retry_context: bool
+    form: str | None
+    reports: ReportFiles
 
-    from_files = from_files_of(request.kind)
-    cases = read_cases(request.cases)
-    options = FileOptions(
-        sample_paths=tuple(request.sample_paths) or paths_of(cases),
-        input=read_input(request.input),
-        extra=dict(_pair(text, "--option") for text in request.options),
+    @property
+    def quiet(self) -> bool:
+        """Return whether standard output is for a program."""
+        return self.as_json or self.retry_context or self.form is not None or self.reports.take_stdout
+
+
+def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
+    context: typer.Context,
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="The kind of submission, e.g. extractor.")],
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]…", help="Files or folders to submit; - is standard input."),
+    ] = None,
+    input_file: Annotated[
+        Path | None,
+        typer.Option("--input", metavar="F.json", help="Read the inputs from this file, a JSON object."),
+    ] = None,
+    sample_path: Annotated[
+        list[str] | None, typer.Option(metavar="P", help="Try the code on this path (repeatable).")
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Profile. Default: the kind's own.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="A.B=V", help="Tighten a limit, e.g. resources.timeout_s=5; commas make a list."
+        ),
+    ] = None,
+    label: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Label the attempt.")] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="K=V", help="Set an option of the kind; `assay kinds KIND` lists them."),
+    ] = None,
+    sample_rows: Annotated[
+        bool,
+        typer.Option(
+            "--sample-rows", help="Show a repair's provider three rows of each table of the database file."
+        ),
+    ] = False,
+    cases: Annotated[
+        Path | None,
+        typer.Option(metavar="F.json", help="Test cases (inputs and expected results), as a JSON array."),
+    ] = None,
+    intent: Annotated[
+        str | None, typer.Option(metavar="TEXT|@FILE", help="The request that the code answers, in words.")
+    ] = None,
+    repair: Annotated[
+        str | None,
+        typer.Option(metavar="PROVIDER", help="Repair it if it fails, e.g. with the provider `rules`."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write the validated code to this file, or folder if it has several files."
+        ),
+    ] = None,
+    in_place: Annotated[
+        bool,
+        typer.Option("--in-place", help="With --repair: write the repaired code to the files named."),
+    ] = False,
+    webhook: Annotated[str | None, typer.Option(metavar="URL", help="Send the verdict to this URL.")] = None,
+    as_json: Json = False,
+    fields: Fields = None,
+    retry_context: Annotated[
+        bool,
+        typer.Option(
+            "--retry-context",
+            help="Print only the retry context (text for a model's next try). "
+            "Prints nothing if the submission is validated.",
+        ),
+    ] = False,
+    sarif: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write the findings as SARIF, certain edits as fixes; - is standard output."
+        ),
+    ] = None,
+    junit: Junit = None,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Validate again whenever the files are saved, until interrupted."),
+    ] = False,
+    form: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Print the report in this form of the kind.")
+    ] = None,
+    as_yaml: Annotated[bool, typer.Option("--yaml", help="Print YAML: the same as --form yaml.")] = False,
+) -> None:
+    """Validate files and show the report."""
+    request = ValidateRequest(
+        kind=kind,
+        files=files or (),
+        input=input_file,
+        sample_paths=sample_path or (),
+        policy=policy,
+        settings=setting or (),
+        labels=label or (),
+        options=[*(option or ()), "sample_rows=true"] if sample_rows else option or (),
+        cases=cases,
+        intent=intent,
+        webhook=webhook,
     )
-    read = read_files(request.files)
-    texts = {name: content for name, (_, content) in read.items()}
-    payload = dict(from_files(texts, options))
-    submission: dict[str, object] = {
-        "kind": request.kind,
-        "payload": {**payload, "cases": cases} if cases else payload,
-    }
-    if request.intent is not None:
-        submission["intent"] = read_words(request.intent)
-    if request.webhook is not None:
-        submission["webhook"] = request.webhook
-    if request.policy is not None:
-        submission["policy"] = request.policy
-    if request.settings:
-        submission["overrides"] = read_settings(request.settings)
-    if request.labels:
-        submission["labels"] = dict(_pair(text, "--label") for text in request.labels)
-    origin = Origin(
-        paths={name: str(path) for name, (path, _) in read.items()},
-        texts={name: content for name, (_, content) in read.items()},
+    shown = Shown(
+        as_json=as_json or fields is not None,
+        fields=fields,
+        retry_context=retry_context,
+        form="yaml" if as_yaml else form,
+        reports=ReportFiles(sarif=sarif, junit=junit),
     )
-    return submission, origin
+    written = Written(out=out, in_place=in_place)
+    written.require_possible(repair, request.files)
+    daemon = daemon_of(context)
+    if not watch:
+        raise typer.Exit(validate_once(daemon, request, repair, shown, written))
+    from assayd_client.cli.watch import watch as watch_files
+
+    watched = [*request.files, *(path for path in (input_file, cases) if path is not None)]
+    code = watch_files(
+        lambda: validate_once(daemon, request, repair, shown, written), watched, clear=sys.stdout.isatty()
+    )
+    raise typer.Exit(code)
 
 
-def run(client: PlainClient, submission: Mapping[str, object], *, show_progress: bool) -> Document:
-    """Submit, wait, and return the finished attempt; an interrupt from the keyboard cancels it."""
-    attempt = client.submit(submission)
+def validate_once(
+    daemon: Target, request: ValidateRequest, repair: str | None, shown: Shown, written: Written
+) -> int:
+    """Validate what the line says, show it, and return the exit code."""
+    shown.reports.require_one_on_stdout()
+    print_form = None if shown.form is None else form_of(request.kind, shown.form)
+    submission, origin = build_submission(request)
+    files = origin
+    if repair is not None:
+        submission["repair"] = {"provider": repair}
+    with PlainClient(daemon) as client:
+        attempt = run(client, submission, show_progress=sys.stderr.isatty() and not shown.quiet)
+        if repair is not None and attempt["verdict"] == "failed":
+            from assayd_client.cli.repair import follow_repairs
+
+            file = next(iter(origin.paths.values())) if len(origin.paths) == 1 else None
+            attempt = follow_repairs(client, attempt, show=not shown.quiet, file=file)
+            origin = UNKNOWN  # it is another text by now
+        written.write(client, attempt, submission, files)
+        shown.reports.write(client, attempt, origin)
+        if print_form is not None:
+            print_form(ShownAttempt(client=client, attempt=attempt, as_json=shown.as_json))
+    if shown.retry_context:
+        _print_retry_context(attempt)
+    elif print_form is None and (shown.as_json or not shown.reports.take_stdout):
+        print_attempt(attempt, as_json=shown.as_json, fields=shown.fields, origin=origin)
+    return OF_VERDICT[attempt["verdict"]]
+
+
+def print_attempt(
+    attempt: Document, *, as_json: bool, fields: str | None = None, origin: Origin = UNKNOWN
+) -> None:
+    """Print an attempt: for a person, or as JSON, all of it or some fields."""
+    if as_json:
+        from assayd_client.cli.fields import select
+
+        print_json(attempt if fields is None else select(attempt, fields))
+        return
+    from assayd_client.cli.report import render
+
+    screen = screen_of_results()
+    screen.lines(render(attempt, origin, width=screen.width))
+
+
+def _print_retry_context(attempt: Document) -> None:
+    told = (attempt["report"] or {}).get("retry_context")
+    if told:
+        print(plain(told) if sys.stdout.isatty() else told)
+
+
+def put(path: Path, text: str) -> None:
+    """Write a report, to standard output for ``-``. Raises: RequestError ``file.unwritable``."""
+    if path == STDOUT:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
     try:
-        if show_progress:
-            from assayd_client.cli.progress import follow
-            from assayd_client.cli.terminal import err
-
-            follow(client, attempt, err())
-        while attempt["state"] != "finished":
-            attempt = client.attempt(attempt["id"], wait_s=WAIT_S)
-    except KeyboardInterrupt as interrupt:
-        with suppress(Conflict):  # it was finished meanwhile
-            client.cancel(attempt["id"])
-        print(f"assay: {attempt['id']} is cancelled", file=sys.stderr)
-        raise SystemExit(CANCELLED) from interrupt
-    except DaemonUnreachable as error:
-        message = (
-            f"the daemon went away; {attempt['id']} is accepted, and runs again once the daemon is back: "
-            f"assay show {attempt['id']}"
-        )
-        raise DaemonUnreachable("daemon.gone", message, retryable=True) from error
-    return attempt
-
-
-def read_files(paths: Sequence[Path]) -> dict[str, tuple[Path, bytes]]:
-    """Read files by their names; a folder stands for all files in it, `-` for standard input."""
-    files: dict[str, tuple[Path, bytes]] = {}
-    total = 0
-    for name, path in _walk(paths):
-        if name in files:
-            raise RequestError("file.twice", f"two files are called {name}")
-        files[name] = (path, _read(path))
-        total += len(files[name][1])
-        if total > MAX_FILES_BYTES:
-            raise RequestError(
-                "file.too_large", f"the files are larger than {MAX_FILES_BYTES} bytes together"
-            )
-    return files
-
-
-def read_words(text: str) -> str:
-    """Return what an option says in words: its own text, or that of the file behind ``@``."""
-    if not text.startswith("@"):
-        return text
-    path = Path(text[1:])
-    try:
-        return _read(path).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise RequestError("file.unreadable", f"{path}: it is not text in UTF-8") from error
-
-
-def read_cases(path: Path | None) -> list[object]:
-    """Return the cases of a file, a JSON array; none where no file is named."""
-    if path is None:
-        return []
-    found = _read_json(path)
-    if not isinstance(found, list) or not found:
-        raise RequestError("malformed", f"{path}: cases are a JSON array of one object or more")
-    return list(found)
-
-
-def read_object(text: str, option: str) -> dict[str, object]:
-    """Return the JSON object that an option holds. Raises: RequestError ``malformed``."""
-    from assayd.documents import read_json
-
-    try:
-        value = read_json(text.encode())
-    except RequestError as error:
-        raise RequestError(error.code, f"{option}: {error.message}") from error
-    if not isinstance(value, dict):
-        raise RequestError("malformed", f"{option} is a JSON object, not {text[:60]!r}")
-    return {**value}
-
-
-def read_pairs(texts: Sequence[str], option: str) -> dict[str, str]:
-    """Return the pairs that an option was given, each written ``key=value``."""
-    return dict(_pair(text, option) for text in texts)
-
-
-def paths_of(cases: Sequence[object]) -> tuple[str, ...]:
-    """Return the paths that cases name, each once."""
-    paths = (case.get("path") for case in cases if isinstance(case, dict))
-    return tuple(dict.fromkeys(path for path in paths if isinstance(path, str)))
-
-
-def read_settings(settings: Sequence[str], option: str = "--set") -> dict[str, object]:
-    """Read ``resources.timeout_s=5`` and the like as one nested object; commas make a list."""
-    overrides: dict[str, object] = {}
-    for text in settings:
-        dotted, value = _pair(text, option)
-        *tables, key = dotted.split(".")
-        place = overrides
-        for table in tables:
-            inner = place.setdefault(table, {})
-            if not isinstance(inner, dict):
-                raise RequestError("usage", f"{option} {dotted}: {table} has a value already")
-            place = inner
-        place[key] = _read_value(value)
-    return overrides
-
-
-def _walk(paths: Sequence[Path]) -> Iterator[tuple[str, Path]]:
-    for path in paths:
-        if path.is_dir():
-            for inner in sorted(path.rglob("*")):
-                if inner.is_symlink():  # it may lead to anything, which would then be sent
-                    raise RequestError("file.link", f"{inner} is a symbolic link; put the file itself there")
-                if inner.is_file():
-                    yield inner.relative_to(path).as_posix(), inner
-        else:
-            yield (STDIN if path == Path("-") else path.name), path
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return sys.stdin.buffer.read(MAX_FILES_BYTES + 1) if path == Path("-") else path.read_bytes()
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise RequestError("file.unreadable", f"{path}: {error.strerror}") from error
-
-
-def read_input(path: Path | None) -> Mapping[str, object] | None:
-    """Return the inputs of a file, a JSON object; None where no file is named."""
-    if path is None:
-        return None
-    value = _read_json(path)
-    if not isinstance(value, dict):
-        raise RequestError("malformed", f"{path}: the input is not a JSON object")
-    return {**value}
-
-
-def _read_json(path: Path) -> object:
-    from assayd.documents import read_json
-
-    content = _read(path)
-    try:
-        return read_json(content)
-    except RequestError as error:
-        raise RequestError(error.code, f"{path}: {error.message}") from error
-
-
-def _read_value(text: str) -> object:
-    try:
-        value: object = json.loads(text, parse_constant=_no_number)
-    except ValueError:
-        if "," in text:
-            return [_read_value(item.strip()) for item in text.split(",") if item.strip()]
-        return text
-    return value
-
-
-def _no_number(name: str) -> object:
-    raise ValueError(f"{name} isn't valid JSON")
-
-
-def _pair(text: str, option: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not (key and equals):
-        raise RequestError("usage", f"{option} is written key=value, not {text!r}")
-    return key, value
+        raise RequestError("file.unwritable", f"{path}: {error.strerror}") from error

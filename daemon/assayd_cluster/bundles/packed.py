@@ -21,7 +21,7 @@ from threading import Lock
 from typing import BinaryIO
 
 from assayd.errors import StoreError
-from assayd.ports.artifacts import Bundle, Written
+from assayd.model.bundle import Bundle, Written
 from assayd.store import folders
 from assayd.store.artifacts import (
     MANIFEST,

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from assayd.ports.artifacts import ArtifactStore, Bundle, Written
+from assayd.model.bundle import Bundle, Written
+from assayd.ports.artifacts import ArtifactStore
 from assayd.store.artifacts import MANIFEST, location_parts, tar_header
 from assayd_cluster.bundles.manifest import StoredBundle, checked_pieces, damaged, read_manifest
 

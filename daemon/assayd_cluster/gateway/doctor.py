@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from sqlalchemy import text
 
 from assayd.errors import StoreError
+from assayd.model.health import Health, HealthRow
 from assayd.ports.artifacts import ArtifactStore
-from assayd.ports.service import Health, HealthRow
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.gateway.publisher import Publishing
 from assayd_cluster.nodes import DatabaseNodes, Node, Outbox

@@ -1,4 +1,4 @@
-"""What other gateways carry out, asked here. Implements `ports.elsewhere.Elsewhere`."""
+"""What other gateways carry out, asked here. Implements `attempts.execution.Elsewhere`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from assayd.aio import Signal
 from assayd.attempts.events import EventHub
 from assayd.errors import StoreError
 from assayd.model.attempt import Attempt, State
-from assayd.ports.store import Event, JobStore
+from assayd.model.records import Event
+from assayd.store.jobs import DatabaseJobStore
 from assayd_cluster.gateway.dispatches import Dispatches
 
 log = structlog.get_logger()
@@ -20,7 +21,7 @@ log = structlog.get_logger()
 class OtherGateways:
     """Attempts of other gateways: those who wait for one here, and those who follow one."""
 
-    def __init__(self, jobs: JobStore, hub: EventHub, dispatches: Dispatches) -> None:
+    def __init__(self, jobs: DatabaseJobStore, hub: EventHub, dispatches: Dispatches) -> None:
         self._jobs = jobs
         self._hub = hub
         self._dispatches = dispatches

@@ -15,15 +15,14 @@ import structlog
 
 from assayd.aio import pause, task_group
 from assayd.attempts.attempt_run import Abandoned, Finished, Job
-from assayd.attempts.conclusion import conclude
+from assayd.attempts.conclusion import Conclusion
 from assayd.attempts.events import EventHub
 from assayd.attempts.verdicts import Verdicts
 from assayd.errors import StoreError
 from assayd.model.attempt import Failure, State
 from assayd.model.merge import CANCELLED
-from assayd.ports.artifacts import ArtifactStore, BundleAttachments
-from assayd.ports.clock import Clock
-from assayd.ports.store import Event, JobStore
+from assayd.model.records import Event
+from assayd.store.jobs import DatabaseJobStore
 from assayd_cluster.documents import LIVE_S
 from assayd_cluster.gateway.dispatches import Dispatches
 from assayd_cluster.gateway.publisher import Publishing
@@ -50,34 +49,41 @@ class _Flight:
             self.ended.set_result(finished)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteDependencies:
-    """What attempts are carried out with where a node runs them."""
-
-    dispatches: Dispatches
-    publisher: Publishing
-    watch: RunWatch
-    jobs: JobStore
-    artifacts: ArtifactStore
-    attachments: BundleAttachments
-    clock: Clock
-    hub: EventHub
-    stopping: asyncio.Event
-
-
 class RemoteExecution:
-    """The attempts of this gateway that are with the broker or a node."""
+    """The attempts of this gateway that are with the broker or a node.
 
-    def __init__(self, deps: RemoteDependencies) -> None:
-        self._deps = deps
+    Args:
+        dispatches: the outbox of messages.
+        publisher: sends them to the broker.
+        watch: which runs live.
+        jobs: what is on record of attempts.
+        conclusion: ends an attempt that no node brings a verdict of.
+        verdicts: records those ends.
+        hub: events of attempts.
+        stopping: set when nothing more is started.
+    """
+
+    def __init__(  # noqa: PLR0913  (its parts, by name)
+        self,
+        *,
+        dispatches: Dispatches,
+        publisher: Publishing,
+        watch: RunWatch,
+        jobs: DatabaseJobStore,
+        conclusion: Conclusion,
+        verdicts: Verdicts,
+        hub: EventHub,
+        stopping: asyncio.Event,
+    ) -> None:
+        self._dispatches = dispatches
+        self._publisher = publisher
+        self._watch = watch
+        self._jobs = jobs
+        self._conclusion = conclusion
+        self._verdicts = verdicts
+        self._hub = hub
+        self._stopping = stopping
         self._flights: dict[str, _Flight] = {}
-        self._verdicts = Verdicts(
-            jobs=deps.jobs,
-            artifacts=deps.artifacts,
-            clock=deps.clock,
-            hub=deps.hub,
-            stopping=deps.stopping,
-        )
         self.on_cancelled: Callable[[], None] = lambda: None
         """Called when an attempt that a node may have in hand was cancelled here."""
         self._tasks: asyncio.TaskGroup
@@ -103,7 +109,7 @@ class RemoteExecution:
                 return await flight.ended
             if job.attempt.state is not State.JUDGING:
                 job.move(State.JUDGING)
-            concluded = await conclude(job, self._deps, (), None, failure)
+            concluded = await self._conclusion.conclude(job, (), None, failure)
             return await self._verdicts.record(concluded, job.timings_s)
         finally:
             del self._flights[attempt_id]
@@ -113,7 +119,7 @@ class RemoteExecution:
         job = flight.job
         try:
             async with job.deadline.scope():
-                if job.attempt.run_number == 0 or not await self._deps.watch.is_alive(job.attempt.id):
+                if job.attempt.run_number == 0 or not await self._watch.is_alive(job.attempt.id):
                     flight.again.set()
                 await self._publish_until_ended(flight)
         except TimeoutError:
@@ -130,11 +136,11 @@ class RemoteExecution:
         while not flight.ended.done() and flight.failure is None:
             if flight.again.is_set():
                 flight.again.clear()
-                message = await self._deps.dispatches.message(attempt_id)
+                message = await self._dispatches.message(attempt_id)
                 if message is None:
                     self._tasks.create_task(self._look(flight), name=f"look-{attempt_id}")
                 else:
-                    await self._deps.publisher.publish(message)
+                    await self._publisher.publish(message)
             await self._next(flight)
 
     async def _next(self, flight: _Flight) -> None:
@@ -147,9 +153,9 @@ class RemoteExecution:
     async def _cancel(self, flight: _Flight) -> Failure | None:
         """Have a node end a cancelled attempt; return the failure of one that no node has in hand."""
         attempt_id = flight.job.attempt.id
-        await self._deps.dispatches.cancel(attempt_id)
+        await self._dispatches.cancel(attempt_id)
         self.on_cancelled()
-        if await self._deps.watch.is_alive(attempt_id):
+        if await self._watch.is_alive(attempt_id):
             await asyncio.wait({flight.ended}, timeout=CANCEL_S)
         if flight.ended.done():
             return None
@@ -187,7 +193,7 @@ class RemoteExecution:
 
     def show(self, event: Event) -> None:
         """Show an event of a node, and take the state that it tells."""
-        self._deps.hub.show(event)
+        self._hub.show(event)
         flight = self._flights.get(event.attempt_id)
         if flight is not None and event.kind == "state":
             state = State(str(event.body["state"]))
@@ -207,13 +213,13 @@ class RemoteExecution:
     async def _look(self, flight: _Flight) -> None:
         attempt_id = flight.job.attempt.id
         try:
-            attempt = await self._deps.jobs.get(attempt_id)
+            attempt = await self._jobs.get(attempt_id)
             if attempt is None or attempt.state is not State.FINISHED:
                 return
-            shown = {event.seq for event in self._deps.hub.durable(attempt_id)}
-            for event in await self._deps.jobs.events(attempt_id):
+            shown = {event.seq for event in self._hub.durable(attempt_id)}
+            for event in await self._jobs.events(attempt_id):
                 if event.seq not in shown:
-                    self._deps.hub.show(event)
+                    self._hub.show(event)
         except StoreError as trouble:
             log.error("verdict.not_read", code=trouble.code, attempt_id=attempt_id)
             return
@@ -225,11 +231,11 @@ class RemoteExecution:
     async def _keep_watching(self) -> None:
         """Publish again what no live node has in hand although the broker took it; tell verdicts missed."""
         while True:
-            await pause(WATCHED_EVERY_S, unless=self._deps.stopping)
-            if self._deps.stopping.is_set():
+            await pause(WATCHED_EVERY_S, unless=self._stopping)
+            if self._stopping.is_set():
                 return
             try:
-                stray = await self._deps.watch.stray()
+                stray = await self._watch.stray()
             except StoreError as trouble:
                 log.error("runs.not_watched", code=trouble.code)
                 continue

@@ -13,7 +13,7 @@ from assayd.aio import Signal
 from assayd.attempts.events import OUTPUT
 from assayd.errors import RequestError
 from assayd.model.attempt import MAX_RUNS
-from assayd.ports.store import Event
+from assayd.model.records import Event
 from assayd.store import rows, tables
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.documents import MOST_EVENTS, MOST_SEQ, Claim, Claimed, LiveEvent, RunLost, RunVerdict

@@ -82,8 +82,8 @@ def configure_gateway(settings: GatewaySettings, gateway: Gateway) -> Callable[[
     """Return what makes the servers' settings, on one application behind the gate for tokens."""
     access, limits = access_of(settings), settings.limits
     basics = gateway.cluster.basics
-    tokens = DatabaseTokens(basics.access, basics.shared.clock, basics.shared.ids)
-    verifier = TokenVerifier(tokens, basics.shared.clock)
+    tokens = DatabaseTokens(basics.access, basics.clock, basics.ids)
+    verifier = TokenVerifier(tokens, basics.clock)
     app = application(gateway.parts, access, (operating.router, routes.router))
     app.state.cluster_tokens = tokens
     app.state.verifier = verifier

@@ -10,7 +10,7 @@ import structlog
 
 from assayd.errors import EngineError, StoreError
 from assayd.metrics import Metrics
-from assayd.ports.service import Health, HealthRow
+from assayd.model.health import Health, HealthRow
 from assayd_cluster.gateway.doctor import ClusterDoctor
 from assayd_cluster.gateway.metrics import ClusterMetrics
 from assayd_cluster.gateway.nodes import Census, Nodes

@@ -11,7 +11,7 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC
 from heapq import merge
 from typing import cast
@@ -28,10 +28,12 @@ from assayd.documents.event_bodies import finished_body, state_body
 from assayd.documents.reports import CaseDocument
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Attempt, Failure, State
+from assayd.model.bundle import Bundle, stamp
+from assayd.model.records import Event
 from assayd.model.report import Case, Verdict
-from assayd.ports.artifacts import ArtifactStore, Bundle, BundleAttachments, stamp
+from assayd.ports.artifacts import ArtifactStore, BundleAttachments
 from assayd.ports.clock import Clock
-from assayd.ports.store import Event, JobStore
+from assayd.store.jobs import DatabaseJobStore
 from assayd.store.rows import from_micros
 from assayd_cluster.documents import (
     MOST_SEQ,
@@ -62,51 +64,63 @@ MOST_FIELDS = 64
 JsonObject = Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerdictDependencies:
-    """What verdicts are taken in with."""
-
-    runs: Runs
-    jobs: JobStore
-    artifacts: ArtifactStore
-    attachments: BundleAttachments
-    clock: Clock
-    hub: EventHub
-    execution: RemoteExecution
-
-
 class RunVerdicts:
-    """The way of a run's verdict onto the record."""
+    """Records the verdicts that nodes bring.
 
-    def __init__(self, deps: VerdictDependencies) -> None:
-        self._deps = deps
+    Args:
+        runs: which runs live, and their uploaded files.
+        jobs: what is on record of attempts.
+        artifacts: the bundles.
+        attachments: returns further files of an attempt of a chain.
+        clock: the time of verdicts.
+        hub: events of attempts.
+        execution: the attempts of this gateway.
+    """
+
+    def __init__(  # noqa: PLR0913  (its parts, by name)
+        self,
+        *,
+        runs: Runs,
+        jobs: DatabaseJobStore,
+        artifacts: ArtifactStore,
+        attachments: BundleAttachments,
+        clock: Clock,
+        hub: EventHub,
+        execution: RemoteExecution,
+    ) -> None:
+        self._runs = runs
+        self._jobs = jobs
+        self._artifacts = artifacts
+        self._attachments = attachments
+        self._clock = clock
+        self._hub = hub
+        self._execution = execution
 
     async def take(self, held: HeldRun, brought: RunVerdict) -> bool:
         """Put the verdict of a run on record; False when another run's was first.
 
         Raises: RequestError ``invalid``, for what is not the attempt's; StoreError.
         """
-        deps = self._deps
         attempt = held.attempt
         if attempt.state is State.FINISHED:
             return False
         early = any(file.base64 is None for file in brought.files)
-        uploaded = await deps.runs.uploaded(held) if early else {}
+        uploaded = await self._runs.uploaded(held) if early else {}
         if early or sum(len(file.base64 or "") for file in brought.files) > LARGE_BYTES:
             files, cases = await asyncio.to_thread(_checked, attempt, brought, uploaded)
         else:
             files, cases = _checked(attempt, brought, uploaded)
-        attempt = _with_verdict(attempt, held, brought, deps.clock)
+        attempt = _with_verdict(attempt, held, brought, self._clock)
         files.update(await self._own_files(attempt, held.document))
-        written = await deps.artifacts.write(_bundle(attempt, held, brought, files))
+        written = await self._artifacts.write(_bundle(attempt, held, brought, files))
         attempt = replace(attempt, bundle=written.location, artifacts=written.artifacts)
         events = self._events(attempt, held, brought.events)
         if not await self._finish(held, attempt, events, cases):
             return False
-        if deps.execution.is_here(attempt.id):
+        if self._execution.is_here(attempt.id):
             self._show(events, read_events(held, brought.events))
         moment = stamp(attempt.created_at)
-        deps.execution.end(
+        self._execution.end(
             Finished(
                 attempt=attempt,
                 report=files[f"validation_{moment}.json"],
@@ -123,7 +137,7 @@ class RunVerdicts:
         What is known here of the run may be old: that it is the node's still is seen in the transaction.
         """
         try:
-            first = await self._deps.jobs.finish(attempt, events, cases, held_by=held.node)
+            first = await self._jobs.finish(attempt, events, cases, held_by=held.node)
         except RequestError:
             await self._remove(attempt.id, attempt.bundle)
             raise
@@ -136,11 +150,11 @@ class RunVerdicts:
         files = {f"submission_{stamp(attempt.created_at)}.json": document}
         if attempt.verdict is None:
             return files
-        return {**files, **await self._deps.attachments(attempt, attempt.verdict)}
+        return {**files, **await self._attachments(attempt, attempt.verdict)}
 
     def _events(self, attempt: Attempt, held: HeldRun, brought: Sequence[LiveEvent]) -> Sequence[Event]:
         """Return all durable events of the attempt: its acceptance, the node's, and the verdict."""
-        known = [event for event in self._deps.hub.durable(attempt.id) if event.seq == 1]
+        known = [event for event in self._hub.durable(attempt.id) if event.seq == 1]
         queued = Event(
             attempt_id=attempt.id,
             run_number=0,
@@ -151,7 +165,7 @@ class RunVerdicts:
         )
         middle = [event for event in read_events(held, brought) if event.kind not in OUTPUT]
         last = max((event.seq for event in brought), default=1) + 1 + (held.number - 1) * MOST_SEQ
-        at = attempt.finished_at or self._deps.clock.now()
+        at = attempt.finished_at or self._clock.now()
         bodies = (("state", state_body(attempt.state)), ("finished", finished_body(attempt)))
         ends = [
             Event(
@@ -163,7 +177,7 @@ class RunVerdicts:
 
     def _show(self, durable: Sequence[Event], told: Sequence[Event]) -> None:
         """Show what was not shown on the way; a short run brings its output with the verdict alone."""
-        hub, attempt_id = self._deps.hub, durable[0].attempt_id
+        hub, attempt_id = self._hub, durable[0].attempt_id
         newest, shown = hub.newest(attempt_id), {event.seq for event in hub.durable(attempt_id)}
         output = (event for event in told if event.kind in OUTPUT and event.seq > newest)
         lasting = (event for event in durable if event.seq not in shown)
@@ -173,9 +187,9 @@ class RunVerdicts:
     async def _remove(self, attempt_id: str, location: str | None) -> None:
         """Remove a bundle that does not count; the one that does may be the same, brought to two gateways."""
         try:
-            recorded = await self._deps.jobs.get(attempt_id)
+            recorded = await self._jobs.get(attempt_id)
             if location is not None and (recorded is None or recorded.bundle != location):
-                await self._deps.artifacts.remove(location)
+                await self._artifacts.remove(location)
         except StoreError as trouble:
             log.warning("bundle.not_removed", code=trouble.code, bundle=location)
 

@@ -12,13 +12,11 @@ import structlog
 
 from assayd.aio import task_group
 from assayd.attempts.execution import Execution
+from assayd.attempts.verdicts import Verdicts
 from assayd.errors import StoreError
 from assayd.ids import Ulids
 from assayd.policies import PolicySet
-from assayd.ports.artifacts import BundleAttachments
 from assayd.ports.driving import Driven
-from assayd.repairs.attempt_gateway import stored_submission
-from assayd.repairs.chain import chain_attachments
 from assayd.store.jobs import BUNDLES
 from assayd.wiring import OWN, Assembly, Basics, PartOverrides, build
 from assayd_cluster.broker import make_celery
@@ -29,7 +27,7 @@ from assayd_cluster.gateway.dispatches import Dispatches
 from assayd_cluster.gateway.doctor import ClusterDoctor
 from assayd_cluster.gateway.driving import GatewayDriving
 from assayd_cluster.gateway.elsewhere import OtherGateways
-from assayd_cluster.gateway.execution import RemoteDependencies, RemoteExecution
+from assayd_cluster.gateway.execution import RemoteExecution
 from assayd_cluster.gateway.live import LiveRuns, noticed_event
 from assayd_cluster.gateway.membership import Estate, Membership
 from assayd_cluster.gateway.metrics import ClusterMetrics
@@ -40,7 +38,7 @@ from assayd_cluster.gateway.readiness import ClusterReadiness
 from assayd_cluster.gateway.recording import GatewayJobRows
 from assayd_cluster.gateway.routes import NodeDoor
 from assayd_cluster.gateway.runs import Runs
-from assayd_cluster.gateway.verdicts import RunVerdicts, VerdictDependencies
+from assayd_cluster.gateway.verdicts import RunVerdicts
 from assayd_cluster.gateway.watching import RunWatch
 from assayd_cluster.nodes import DatabaseNodes
 from assayd_cluster.settings import ClusterSettings, GatewaySettings, read_secret
@@ -75,7 +73,7 @@ class Gateway:
 
     async def inherit(self, estate: Estate) -> None:
         """Go on with what a gateway that is gone has left."""
-        found = await self.parts.shared.jobs.many(estate.attempts)
+        found = await self.parts.jobs.many(estate.attempts)
         unfinished = sorted(
             (attempt for attempt in found.values() if not self.cluster.execution.is_here(attempt.id)),
             key=lambda attempt: (attempt.created_at, attempt.id),
@@ -132,29 +130,18 @@ async def build_gateway(
         artifacts=bundles,
         job_rows=job_rows,
         database_bytes=chosen.database_mb * MIB,
+        leads=building.leads,
     )
     settings = settings.model_copy(update={"database_url": database_url})
     parts = await build(settings, stack, overrides)
     cluster = building.built()
     await stack.enter_async_context(sweeping(bundles, cluster.basics.access))
     cluster.readiness.resize = parts.scheduler.resize
-    _leave_to_the_eldest(parts, cluster)
     gateway = Gateway(parts=parts, cluster=cluster)
     tasks = await stack.enter_async_context(task_group())
     _listen_to_drivers(notices, gateway, tasks)
     stack.callback(notices.off, "look")
     return gateway
-
-
-def _leave_to_the_eldest(parts: Assembly, cluster: Cluster) -> None:
-    """Have one gateway alone send to webhooks, remove what is old, and end uploads that broke off."""
-
-    def is_eldest() -> bool:
-        return cluster.readiness.census.eldest == cluster.gateway_id
-
-    cluster.basics.sender.sends = is_eldest
-    parts.retention.sweeps = is_eldest
-    parts.batches.ends_silent_uploads = is_eldest
 
 
 def _open_broker(settings: GatewaySettings) -> Publishing:
@@ -182,28 +169,26 @@ class _Building:
         self._chosen = chosen
         self._built: Cluster
 
+    def leads(self) -> bool:
+        """Return whether this gateway cleans up and sends to webhooks: the eldest does."""
+        return self._built.readiness.census.eldest == self._gateway_id
+
     def built(self) -> Cluster:
         """Return the parts."""
         return self._built
 
     async def execution(self, basics: Basics, stack: AsyncExitStack) -> Execution:
         """Build what carries attempts out on nodes."""
-        access, shared = basics.access, basics.shared
+        access = basics.access
         await access.make(ALL)
         membership = await stack.enter_async_context(Membership(access, self._gateway_id).running())
         dispatches = Dispatches(access, self._job_rows.messages, self._gateway_id, self._notices)
         await stack.enter_async_context(self._publisher.running(dispatches))
-        attachments: BundleAttachments = partial(
-            chain_attachments,
-            repairs=basics.repair_store,
-            generations=basics.generation_store,
-            read=partial(stored_submission, shared.jobs),
-        )
-        remote = self._remote(basics, dispatches, attachments)
+        remote = self._remote(basics, dispatches)
         await stack.enter_async_context(remote.running())
-        others = OtherGateways(shared.jobs, basics.hub, dispatches)
+        others = OtherGateways(basics.jobs, basics.hub, dispatches)
         runs = Runs(access, self._notices, longest_run_s=self._chosen.longest_run_h * 3600)
-        verdicts = _verdicts(basics, runs, remote, attachments)
+        verdicts = _verdicts(basics, runs, remote)
         live = LiveRuns(access, runs, verdicts, execution=remote, others=others, notices=self._notices)
         remote.on_cancelled = live.cancels.give
         _listen(self._notices, remote, others, live)
@@ -211,11 +196,11 @@ class _Building:
         self._notices.on("message", lambda _: access.messages_added.set())
         await stack.enter_async_context(self._notices.running())
         driving = GatewayDriving(access, self._gateway_id, self._notices)
-        nodes = Nodes(access, partial(_digests, shared.policies))
+        nodes = Nodes(access, partial(_digests, basics.policies))
         seen = DatabaseNodes(access)
         metrics = ClusterMetrics(basics.metrics.registry)
         self._publisher.count = lambda outcome: metrics.messages.labels(outcome).inc()
-        doctor = ClusterDoctor(access, seen, self._publisher, shared.artifacts)
+        doctor = ClusterDoctor(access, seen, self._publisher, basics.artifacts)
         readiness = ClusterReadiness(nodes, seen, metrics, doctor)
         self._built = Cluster(
             gateway_id=self._gateway_id,
@@ -232,37 +217,35 @@ class _Building:
             execute=remote, readiness=readiness, selftest=None, elsewhere=others, driving=driving
         )
 
-    def _remote(
-        self, basics: Basics, dispatches: Dispatches, attachments: BundleAttachments
-    ) -> RemoteExecution:
-        return RemoteExecution(
-            RemoteDependencies(
-                dispatches=dispatches,
-                publisher=self._publisher,
-                watch=RunWatch(basics.access, self._gateway_id),
-                jobs=basics.shared.jobs,
-                artifacts=basics.shared.artifacts,
-                attachments=attachments,
-                clock=basics.shared.clock,
-                hub=basics.hub,
-                stopping=basics.stopping,
-            )
-        )
-
-
-def _verdicts(
-    basics: Basics, runs: Runs, remote: RemoteExecution, attachments: BundleAttachments
-) -> RunVerdicts:
-    return RunVerdicts(
-        VerdictDependencies(
-            runs=runs,
-            jobs=basics.shared.jobs,
-            artifacts=basics.shared.artifacts,
-            attachments=attachments,
-            clock=basics.shared.clock,
+    def _remote(self, basics: Basics, dispatches: Dispatches) -> RemoteExecution:
+        verdicts = Verdicts(
+            jobs=basics.jobs,
+            artifacts=basics.artifacts,
+            clock=basics.clock,
             hub=basics.hub,
-            execution=remote,
+            stopping=basics.stopping,
         )
+        return RemoteExecution(
+            dispatches=dispatches,
+            publisher=self._publisher,
+            watch=RunWatch(basics.access, self._gateway_id),
+            jobs=basics.jobs,
+            conclusion=basics.conclusion,
+            verdicts=verdicts,
+            hub=basics.hub,
+            stopping=basics.stopping,
+        )
+
+
+def _verdicts(basics: Basics, runs: Runs, remote: RemoteExecution) -> RunVerdicts:
+    return RunVerdicts(
+        runs=runs,
+        jobs=basics.jobs,
+        artifacts=basics.artifacts,
+        attachments=basics.conclusion.attachments,
+        clock=basics.clock,
+        hub=basics.hub,
+        execution=remote,
     )
 
 

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from assayd.documents.submission import Resources
 from assayd.errors import AssaydError, RequestError
 from assayd_client import ClientError, Document, requests
-from assayd_client.cli.validate import read_settings
+from assayd_client.cli.submitting import read_settings
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.fields import fields_of, typed_of, value_of
 from assayd_console.forms import read_form

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import RequestError
+from assayd.model.batch import BatchRequest
 from assayd.model.generation import LibraryEntry
 from assayd.model.submission import Peer
-from assayd.ports.batches import BatchRequest
 from support.daemons.daemon_fixtures import needs_root
 from support.daemons.small_daemon import How, SmallDaemon, small_daemon, submission
 
@@ -60,7 +60,7 @@ async def entries(daemon: SmallDaemon) -> Sequence[LibraryEntry]:
 
 
 async def has_all(daemon: SmallDaemon, ids: list[str]) -> bool:
-    attempts = [await daemon.shared.jobs.get(each) for each in ids]
+    attempts = [await daemon.jobs.get(each) for each in ids]
     return all(attempt is not None and attempt.bundle is not None for attempt in attempts)
 
 

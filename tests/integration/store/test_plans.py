@@ -17,8 +17,8 @@ import pytest
 from sqlalchemy import Engine, event
 
 from assayd.model.attempt import State
+from assayd.model.records import Query
 from assayd.model.report import Verdict
-from assayd.ports.store import Query
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import open_jobs
 from support.cluster.gateways import one_gateway

@@ -16,7 +16,7 @@ from assayd.metrics import Metrics
 from assayd.model.webhook import read_webhook_url
 from assayd.store.access import open_access
 from assayd.store.outbox import Outbox, message_of_attempt
-from assayd.webhooks import Receiver, Sender, SenderDependencies, WebhookLimits
+from assayd.webhooks import Receiver, Sender, WebhookLimits
 from assayd.webhooks.delivering import Courier, NotDeliveredError, Post
 from assayd.webhooks.signing import read_secret
 from support.hosts.webhook_receiver import SECRET, TLS, WebhookReceiver, webhook_receiver
@@ -126,21 +126,23 @@ async def test_receiver_that_errs_twice_gets_the_same_message_a_third_time(
     metrics, clock = Metrics(), SystemClock()
     listed = post(f"{host.url}/").receiver
     async with open_access(tmp_path) as access:
-        deps = SenderDependencies(
-            store=Outbox(access),
+        store = Outbox(access)
+        sender = Sender(
+            [listed],
+            store=store,
             courier=Courier(Resolver(), 20.0),
             clock=clock,
             metrics=metrics,
             added=access.messages_added,
+            limits=WebhookLimits(first_pause_s=0.01),
         )
         finished = Make().finished(webhook=f"{host.url}/twice", finished_at=clock.now())
-        sender = Sender([listed], deps, WebhookLimits(first_pause_s=0.01))
         row = message_of_attempt(finished)
-        await access.write(lambda connection: deps.store.add(connection, row))  # type: ignore[attr-defined]
+        await access.write(lambda connection: store.add(connection, row))  # type: ignore[attr-defined]
         async with sender.running():
             came = await asyncio.to_thread(host.wait_for, 3)
             async with asyncio.timeout(20):
-                while await deps.store.waiting(1000):
+                while await store.waiting(1000):
                     await asyncio.sleep(0)
     assert len({(one.headers["webhook-id"], one.body) for one in came}) == 1
     assert all(one.headers["webhook-signature"].startswith("v1,") for one in came)

@@ -98,7 +98,7 @@ class SmallGateway:
 
     async def _serve(self, gateway: Gateway, listener: socket.socket) -> None:
         self.basics = basics = gateway.cluster.basics
-        self._tokens = DatabaseTokens(basics.access, basics.shared.clock, basics.shared.ids)
+        self._tokens = DatabaseTokens(basics.access, basics.clock, basics.ids)
         self._server = uvicorn.Server(configure_gateway(self._settings, gateway)())
         async with asyncio.TaskGroup() as tasks:
             kept = [

@@ -16,13 +16,13 @@ from assayd.errors import RequestError
 from assayd.kind import Kind
 from assayd.model.attempt import Artifact, Attempt, State
 from assayd.model.finding import Rule
+from assayd.model.health import DaemonFacts, Health, HealthRow
 from assayd.model.policy import ExecutionPolicy
+from assayd.model.records import Accepted, Event, Page, Query, Slowest, Summary, TimeCount
 from assayd.model.report import Judgement, Verdict
 from assayd.model.run import Limits, RunResult, RunSpec
 from assayd.model.submission import Peer, Submission
 from assayd.policies import describe
-from assayd.ports.service import DaemonFacts, Health, HealthRow
-from assayd.ports.store import Accepted, Event, Page, Query, Slowest, Summary, TimeCount
 from assayd.settings import load_settings
 from assayd.tomlfile import FileError, Problem
 from assayd.wiring.profiles import load_profiles

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict
 
 from assayd.analysis.analyst import Checked
 from assayd.attempts.acceptance import Acceptance
-from assayd.attempts.admission import Admission, AdmissionDependencies, AttemptOrigin
+from assayd.attempts.admission import Admission, AttemptOrigin
 from assayd.attempts.events import EventHub
 from assayd.attempts.retention import Keep
 from assayd.attempts.scheduler import QueueLimits, Scheduler
@@ -33,14 +33,17 @@ from assayd.kind import Kind, Stage
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt
 from assayd.model.finding import Finding, Rule
+from assayd.model.health import Health, HealthRow
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Judgement, StageReport, StageStatus
 from assayd.model.run import Cause, ContainerFacts, Limits, Outcome, Program, RunEnd, RunResult, RunSpec, Unit
 from assayd.model.submission import Peer, Submission
-from assayd.ports.service import Health, HealthRow
+from assayd.policies import PolicySet
+from assayd.ports.artifacts import ArtifactStore
 from assayd.repairs.repairs import DaemonRepairs
 from assayd.settings import Settings
 from assayd.store.batches import DatabaseBatchStore
+from assayd.store.jobs import DatabaseJobStore
 from assayd.store.library import DatabaseLibrary
 from assayd.wiring import PartOverrides, build
 from assayd.wiring.limits import limits_from
@@ -58,7 +61,10 @@ SHOWN = (
     "scheduler",
     "acceptance",
     "admission",
-    "shared",
+    "jobs",
+    "artifacts",
+    "policies",
+    "kinds",
     "batch_store",
     "hub",
 )
@@ -235,7 +241,10 @@ class SmallDaemon:
     scheduler: Scheduler
     acceptance: Acceptance
     admission: Admission
-    shared: AdmissionDependencies
+    jobs: DatabaseJobStore
+    artifacts: ArtifactStore
+    policies: PolicySet
+    kinds: Mapping[str, Kind]
     batch_store: DatabaseBatchStore
     hub: EventHub
     readiness: SmallReadiness
@@ -246,7 +255,7 @@ class SmallDaemon:
 
     def read(self, code: str = "x = 1", **changes: object) -> Submission:
         """Return a submission as it is after the border."""
-        return read_submission(json.dumps(submission(code, **changes)).encode(), self.shared.kinds)
+        return read_submission(json.dumps(submission(code, **changes)).encode(), self.kinds)
 
     async def accept(self, code: str = "x = 1", **origin: Any) -> Attempt:
         """Accept a submission of user 1000, unless told otherwise."""

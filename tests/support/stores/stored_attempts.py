@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from assayd.model.attempt import Artifact, Attempt, State
+from assayd.model.records import Event, Run
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.ports.store import Event, Run
 from assayd.store.jobs import DatabaseJobStore, open_jobs
 from support.stores.empty_database import lay_database
 

@@ -240,7 +240,7 @@ class TestReplay:
         async with served.as_user() as client:
             first = (await client.post("/v1/attempts?wait_s=5", json=submission())).json()
             again = (await client.post(f"/v1/attempts/{first['id']}/replay?wait_s=5")).json()
-            await served.daemon.shared.artifacts.remove(first["bundle"])
+            await served.daemon.artifacts.remove(first["bundle"])
             assert (await client.get(f"/v1/attempts/{again['id']}")).json()["replay_diff"] is None
 
 

@@ -4,7 +4,7 @@ import json
 import pytest
 
 from assayd.documents.attempts import AttemptDocument
-from assayd.ports.service import HealthRow
+from assayd.model.health import HealthRow
 from support.daemons.fake_service import GOLDEN
 
 

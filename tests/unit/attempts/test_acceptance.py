@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from assayd.daemon import Daemon
 from assayd.errors import RequestError
-from assayd.ports.service import Health
+from assayd.model.health import Health
 from assayd.sd_notify import Notifier
 from assayd.wiring import Assembly
 from support.daemons.small_daemon import How, SmallDaemon, small_daemon

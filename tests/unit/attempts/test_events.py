@@ -8,7 +8,7 @@ import pytest
 
 from assayd.attempts import events
 from assayd.attempts.events import EventHub, with_gaps
-from assayd.ports.store import Event
+from assayd.model.records import Event
 
 
 class StoppedClock:

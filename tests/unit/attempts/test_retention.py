@@ -10,9 +10,9 @@ from assayd.attempts.retention import AT_ONCE, Keep, Retention
 from assayd.attempts.uploads import Uploads
 from assayd.model.attempt import Artifact
 from assayd.model.batch import Batch
+from assayd.model.bundle import Bundle
+from assayd.model.records import Swept
 from assayd.model.submission import Peer
-from assayd.ports.artifacts import Bundle
-from assayd.ports.service import Swept
 from assayd.store.artifacts import FileArtifactStore
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.expiry import ROW_BYTES

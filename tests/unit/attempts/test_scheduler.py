@@ -17,9 +17,9 @@ from assayd.attempts.scheduler import LARGE_AT_ONCE, LARGE_BYTES, QueueLimits
 from assayd.attempts.verdicts import ended as ended_at
 from assayd.errors import EngineError, RequestError, StoreError
 from assayd.model.attempt import Attempt, State
+from assayd.model.records import Event
 from assayd.model.report import Case, Verdict
 from assayd.model.submission import Peer, Submission
-from assayd.ports.store import Event
 from support.daemons.small_daemon import CAPS, PEER, How, SmallDaemon, small_daemon
 
 OTHER = Peer(uid=2000, gid=2000, pid=2)
@@ -82,7 +82,7 @@ async def test_full_queue_refuses_and_records_nothing(tmp_path: Path) -> None:
         held = [await daemon.accept(f"{n}") for n in range(3)]
         refused = await refusal_of(daemon)
         assert (refused.code, refused.retryable) == ("queue.full", True)
-        assert len(await daemon.shared.jobs.unfinished()) == 3
+        assert len(await daemon.jobs.unfinished()) == 3
         daemon.checks.open.set()
         for attempt in held:
             await daemon.finished(attempt)
@@ -187,7 +187,7 @@ async def test_attempt_that_is_lost_to_a_defect_frees_its_place_and_waits_for_th
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with small_daemon(tmp_path, How(queue=QueueLimits(active=1, per_uid=1))) as daemon:
-        jobs = daemon.shared.jobs
+        jobs = daemon.jobs
 
         async def broken(attempt: Attempt, events: Sequence[Event] = ()) -> bool:
             raise ZeroDivisionError("a defect")
@@ -209,7 +209,7 @@ async def test_verdict_is_recorded_when_the_store_has_recovered(
 ) -> None:
     monkeypatch.setattr("assayd.attempts.verdicts.RECORD_AGAIN_S", 0.0)
     async with small_daemon(tmp_path) as daemon:
-        jobs, finish, left = daemon.shared.jobs, daemon.shared.jobs.finish, [3]
+        jobs, finish, left = daemon.jobs, daemon.jobs.finish, [3]
 
         async def full(attempt: Attempt, events: Sequence[Event] = (), cases: Sequence[Case] = ()) -> bool:
             if left[0]:
@@ -228,10 +228,10 @@ async def test_verdict_of_another_run_that_came_first_is_the_one_that_is_told(
     async with small_daemon(tmp_path) as daemon:
         daemon.checks.open.clear()
         attempt = await daemon.accept()
-        other = await record.give_up(
-            attempt, b"{}", record.Failure(code="other", message=""), daemon.shared.artifacts, daemon.clock
+        other = await record.Conclusion(artifacts=daemon.artifacts, clock=daemon.clock).give_up(
+            attempt, b"{}", record.Failure(code="other", message="")
         )
-        assert await daemon.shared.jobs.finish(ended_at(other, daemon.clock.now()))
+        assert await daemon.jobs.finish(ended_at(other, daemon.clock.now()))
         daemon.checks.open.set()
         ended = await daemon.finished(attempt)
         assert (ended.verdict, ended.bundle) == (Verdict.ERROR, other.bundle)
@@ -244,7 +244,9 @@ async def test_bundle_of_a_second_run_takes_away_that_of_the_first(tmp_path: Pat
         daemon.checks.open.clear()
         attempt = await daemon.accept()
         failure = record.Failure(code="lost", message="")
-        await record.give_up(attempt, b"{}", failure, daemon.shared.artifacts, daemon.clock)
+        await record.Conclusion(artifacts=daemon.artifacts, clock=daemon.clock).give_up(
+            attempt, b"{}", failure
+        )
         daemon.checks.open.set()
         ended = await daemon.finished(attempt)
         assert ended.bundle is not None

@@ -10,9 +10,9 @@ import pytest
 from assayd.attempts.scheduler import QueueLimits
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
+from assayd.model.records import Run
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.ports.store import Run
 from support.daemons.small_daemon import How, SmallDaemon, small_daemon
 
 OTHER = Peer(uid=2000, gid=2000, pid=2)
@@ -73,7 +73,7 @@ async def test_attempt_that_a_person_cancels_while_the_daemon_stops_is_cancelled
 
 async def test_attempt_that_is_accepted_after_the_stop_keeps_nobody_waiting(tmp_path: Path) -> None:
     async with small_daemon(tmp_path) as daemon:
-        accept = daemon.shared.jobs.accept
+        accept = daemon.jobs.accept
 
         async def stopped_meanwhile(*arguments: object, **options: object) -> object:
             accepted = await accept(*arguments, **options)
@@ -81,7 +81,7 @@ async def test_attempt_that_is_accepted_after_the_stop_keeps_nobody_waiting(tmp_
             daemon.scheduler.release_waiters()
             return accepted
 
-        daemon.shared.jobs.accept = stopped_meanwhile
+        daemon.jobs.accept = stopped_meanwhile
         attempt = await daemon.accept()
         assert (await daemon.service.wait(attempt.id, None)).verdict is None
         assert [each.id for each in await daemon.admission.unfinished()] == [attempt.id]
@@ -93,7 +93,7 @@ async def test_interrupted_attempt_is_run_again_while_the_setting_allows_another
 ) -> None:
     async with small_daemon(tmp_path, How(queue=QueueLimits(active=0))) as daemon:
         attempt = await daemon.accept("run")
-        await daemon.shared.jobs.lease(first_run(attempt))
+        await daemon.jobs.lease(first_run(attempt))
     async with small_daemon(tmp_path, How(settings={"attempts": {"max_runs": max_runs}})) as daemon:
         await daemon.admission.recover(await daemon.admission.unfinished())
         ended = await daemon.finished(attempt)

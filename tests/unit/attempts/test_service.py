@@ -8,7 +8,7 @@ import pytest
 
 from assayd.attempts.conclusion import NOTHING
 from assayd.errors import ConfigError, RequestError
-from assayd.ports.service import Health
+from assayd.model.health import Health
 from support.daemons.small_daemon import How, small_daemon
 
 
@@ -80,7 +80,7 @@ async def test_policies_that_could_not_be_read_again_are_told(tmp_path: Path) ->
     folder = tmp_path / "policies"
     folder.mkdir()
     async with small_daemon(tmp_path, How(settings={"policy_folders": (folder,)})) as daemon:
-        policies = daemon.shared.policies
+        policies = daemon.policies
 
         async def told() -> tuple[Health, bool, str]:
             (row,) = (row for row in await daemon.service.health() if row.check == "policies")

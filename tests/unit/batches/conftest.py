@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from assayd.model.batch import Batch, Received
+from assayd.model.batch import Batch, BatchRequest, Progress, Received
 from assayd.model.report import Verdict
-from assayd.ports.batches import BatchRequest, Progress
 from support.daemons.small_daemon import PEER, SmallDaemon, submission
 
 

@@ -13,10 +13,9 @@ import pytest
 
 from assayd.attempts.scheduler import QueueLimits
 from assayd.errors import RequestError, StoreError
-from assayd.model.batch import BatchState, Tally
+from assayd.model.batch import BatchRequest, BatchState, Tally
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.ports.batches import BatchRequest
 from support.daemons.small_daemon import How, SmallDaemon, small_daemon, with_lines
 
 Sender = Any  # the fixture's class; test folders are not a package
@@ -28,7 +27,7 @@ PASSED, FAILED, ERROR = Verdict.VALIDATED, Verdict.FAILED, Verdict.ERROR
 async def waiting(daemon: SmallDaemon, count: int) -> None:
     """Wait until so many attempts are at the shut gate, and see that no more come."""
     while len(daemon.checks.waiting) < count:
-        await daemon.shared.jobs.unfinished()  # lets the store's thread work
+        await daemon.jobs.unfinished()  # lets the store's thread work
 
 
 async def test_lines_become_attempts_and_results_keep_their_order(tmp_path: Path, sender: Sender) -> None:
@@ -167,7 +166,7 @@ async def test_no_more_of_a_batch_is_under_way_than_it_may_have(tmp_path: Path, 
         daemon.checks.open.clear()
         batch, _ = await sender.send(daemon, sender.lines(*map(str, range(50))), concurrency=5)
         await waiting(daemon, 5)
-        assert len(await daemon.shared.jobs.unfinished()) == 5
+        assert len(await daemon.jobs.unfinished()) == 5
         assert (await daemon.batches.progress(batch.id)).running == 5
         daemon.checks.open.set()
         assert (await sender.end(daemon, batch)).tally == Tally(total=50, validated=50)
@@ -186,7 +185,7 @@ async def test_small_batch_beside_a_large_one_ends_early(tmp_path: Path, sender:
         large, _ = await sender.send(daemon, sender.lines(*(f"l{n}" for n in range(80))), name="large")
         small, _ = await sender.send(daemon, sender.lines(*(f"s{n}" for n in range(10))), name="small")
         while daemon.scheduler.states().total() < 32 + 10:
-            await daemon.shared.jobs.unfinished()
+            await daemon.jobs.unfinished()
         daemon.checks.open.set()
         await sender.end(daemon, small)
         assert (await daemon.batches.progress(large.id)).tally.done < 40
@@ -200,7 +199,7 @@ async def test_engine_that_is_away_holds_a_batch_up_and_loses_nothing(tmp_path: 
         batch, _ = await sender.send(daemon, sender.lines("one", "two"))
         while (await daemon.batches.progress(batch.id)).running < 2:
             await asyncio.sleep(0)
-        assert await daemon.shared.jobs.unfinished() == ()
+        assert await daemon.jobs.unfinished() == ()
         daemon.readiness.problem = ""
         assert (await sender.end(daemon, batch)).tally == Tally(total=2, validated=2)
 
@@ -218,14 +217,14 @@ async def test_profile_that_goes_away_makes_its_items_errors(tmp_path: Path, sen
         batch = await sender.open(daemon)
         daemon.readiness.problem = "not yet"
         await sender.send(daemon, [*sender.lines("one"), *sender.lines("two", policy="script")])
-        gone = daemon.shared.policies._policies.pop("script")
+        gone = daemon.policies._policies.pop("script")
         try:
             daemon.readiness.problem = ""
             assert (await sender.end(daemon, batch)).tally == Tally(
                 total=2, validated=1, error=1, malformed=1
             )
         finally:
-            daemon.shared.policies._policies["script"] = gone
+            daemon.policies._policies["script"] = gone
 
 
 async def test_sender_that_goes_away_leaves_a_batch_that_runs_and_stays_open(
@@ -283,7 +282,7 @@ async def test_next_life_goes_on_with_a_batch_and_runs_nothing_twice(tmp_path: P
         daemon.checks.open.clear()
         batch, _ = await sender.send(daemon, sender.lines(*map(str, range(12))), concurrency=4)
         await waiting(daemon, 4)
-        before = {attempt.id for attempt in await daemon.shared.jobs.unfinished()}
+        before = {attempt.id for attempt in await daemon.jobs.unfinished()}
 
     async with small_daemon(tmp_path) as daemon:
         left = await daemon.admission.unfinished()
@@ -301,7 +300,7 @@ async def test_item_that_is_accepted_while_the_daemon_stops_is_left_to_the_next_
     tmp_path: Path, sender: Sender
 ) -> None:
     async with small_daemon(tmp_path) as daemon:
-        accept, stopped = daemon.shared.jobs.accept, asyncio.Event()
+        accept, stopped = daemon.jobs.accept, asyncio.Event()
 
         async def stop_meanwhile(*arguments: object, **options: object) -> object:
             accepted = await accept(*arguments, **options)
@@ -310,7 +309,7 @@ async def test_item_that_is_accepted_while_the_daemon_stops_is_left_to_the_next_
             stopped.set()
             return accepted
 
-        daemon.shared.jobs.accept = stop_meanwhile
+        daemon.jobs.accept = stop_meanwhile
         batch, _ = await sender.send(daemon, sender.lines("one"))
         await stopped.wait()
     async with small_daemon(tmp_path) as daemon:
@@ -328,7 +327,7 @@ async def test_next_run_ends_what_a_cancelled_batch_has_left(tmp_path: Path, sen
         batch, _ = await sender.send(daemon, sender.lines("one", "two"))
         await waiting(daemon, 2)
         await daemon.batch_store.cancel(batch.id, daemon.clock.now())
-        daemon.shared.jobs.finish = never  # type: ignore[method-assign]
+        daemon.jobs.finish = never  # type: ignore[method-assign]
 
     async with small_daemon(tmp_path) as daemon:
         left = await daemon.admission.unfinished()
@@ -392,6 +391,6 @@ async def test_batch_of_too_many_lines_keeps_those_before(tmp_path: Path, sender
 
 
 def query() -> Any:
-    from assayd.ports.store import Query
+    from assayd.model.records import Query
 
     return Query(limit=500)

@@ -25,7 +25,7 @@ PASSED, FAILED, ERROR = Verdict.VALIDATED, Verdict.FAILED, Verdict.ERROR
 async def waiting(daemon: SmallDaemon, count: int) -> None:
     """Wait until so many attempts are at the shut gate, and see that no more come."""
     while len(daemon.checks.waiting) < count:
-        await daemon.shared.jobs.unfinished()  # lets the store's thread work
+        await daemon.jobs.unfinished()  # lets the store's thread work
 
 
 async def test_low_disk_stops_the_receiving(tmp_path: Path, sender: Sender) -> None:

@@ -159,17 +159,13 @@ def test_backup_of_another_host_is_refused(words: list[str], tmp_path: Path, cap
     assert "files of this host" in capsys.readouterr().err
 
 
-def test_token_file_of_mcp_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    from assayd_client.cli import quick
+def test_token_file_of_mcp_is_its_own() -> None:
+    from assayd_client.cli import address_first
 
-    seen = []
-    monkeypatch.setattr(quick, "run", lambda arguments: seen.append(list(arguments)) or 0)
-    main(["mcp", "--http", "1", "--token-file", "own", "--server", "https://h"])
-    main(["list", "--token-file", "sent", "--server", "https://h"])
-    assert seen == [
-        ["--server", "https://h", "mcp", "--http", "1", "--token-file", "own"],
-        ["--token-file", "sent", "--server", "https://h", "list"],
-    ]
+    asked = address_first(["mcp", "--http", "1", "--token-file", "own", "--server", "https://h"])
+    sent = address_first(["list", "--token-file", "sent", "--server", "https://h"])
+    assert asked == ["--server", "https://h", "mcp", "--http", "1", "--token-file", "own"]
+    assert sent == ["--token-file", "sent", "--server", "https://h", "list"]
 
 
 def test_errors_of_files_are_one_line_and_exit_2(gateway: TlsGateway, tmp_path: Path, capsys) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from assayd.documents.cluster import NodeState
 from assayd.metrics import Metrics
-from assayd.ports.service import Health
+from assayd.model.health import Health
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.gateway.doctor import broker_row, node_rows
 from assayd_cluster.gateway.metrics import ClusterMetrics

@@ -31,7 +31,8 @@ def plain(page: str) -> str:
 
 
 def commands(path: str, group: Any) -> Iterator[tuple[str, Any]]:
-    for name, command in group.commands.items():
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
         if hasattr(command, "commands"):
             yield from commands(f"{path} {name}", command)
         else:

@@ -32,6 +32,7 @@ from assayd.errors import RequestError
 from assayd.model.attempt import Artifact, Attempt, Failure, State
 from assayd.model.finding import Edit, Finding, Layer, Severity
 from assayd.model.policy import Clamp, NetworkPolicy
+from assayd.model.records import Event
 from assayd.model.report import Case, CaseStatus, Report, StageReport, StageStatus, StaticResult, Verdict
 from assayd.model.run import (
     Captured,
@@ -46,7 +47,6 @@ from assayd.model.run import (
     Usage,
 )
 from assayd.model.submission import Peer
-from assayd.ports.store import Event
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 CREATED = datetime(2026, 5, 4, 10, 20, 30, 123456, tzinfo=UTC)

@@ -15,9 +15,9 @@ from structlog.testing import capture_logs
 from assayd.documents import read_submission, with_payload
 from assayd.errors import RequestError
 from assayd.kinds.registry import all_validators
+from assayd.model.records import Event
 from assayd.model.report import Case, CaseStatus, Verdict
 from assayd.model.submission import Peer
-from assayd.ports.store import Event
 from assayd.store.jobs import DatabaseJobStore, open_jobs
 from assayd_pipeline.reader import DatabasePipelines
 from assayd_pipeline.recorder import PipelineRecorder

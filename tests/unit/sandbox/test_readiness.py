@@ -9,9 +9,9 @@ import pytest
 
 import assayd.guest
 from assayd.ids import SystemClock
+from assayd.model.health import Health
 from assayd.model.run import Limits, RunSpec
 from assayd.ports.engine import EngineInfo
-from assayd.ports.service import Health
 from assayd.sandbox.images import Images
 from assayd.sandbox.pool.reaper import Reaper
 from assayd.sandbox.readiness import ReadinessSupervisor

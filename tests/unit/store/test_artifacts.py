@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import StoreError
-from assayd.ports.artifacts import ArtifactStore, Bundle
+from assayd.model.bundle import Bundle
+from assayd.ports.artifacts import ArtifactStore
 from assayd.store.artifacts import FileArtifactStore
 
 ID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"

@@ -9,9 +9,9 @@ import pytest
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Failure
 from assayd.model.batch import Batch, BatchState, Line, Tally
+from assayd.model.records import Removable
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.ports.store import Removable
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import DatabaseJobStore
 

@@ -10,9 +10,9 @@ import pytest
 
 from assayd.errors import ConfigError, RequestError, StoreError
 from assayd.model.attempt import Failure, State
+from assayd.model.records import Query, Removable, StoredUsage
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.ports.store import JobStore, Query, Removable, StoredUsage
 from assayd.store.expiry import ROW_BYTES
 from assayd.store.jobs import DatabaseJobStore, open_jobs
 
@@ -280,7 +280,7 @@ async def test_cancelled_caller_leaves_the_store_working(jobs: DatabaseJobStore,
 
 
 def test_store_implements_the_port(jobs: DatabaseJobStore) -> None:
-    store: JobStore = jobs
+    store: DatabaseJobStore = jobs
     assert store is jobs
 
 

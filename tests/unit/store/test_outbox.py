@@ -11,8 +11,8 @@ from sqlalchemy import select
 
 from assayd.model.batch import Batch, Line
 from assayd.model.generation import Generation, GenerationOutcome
+from assayd.model.records import Removable
 from assayd.model.submission import Peer
-from assayd.ports.store import Removable
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.generations import DatabaseGenerationStore
 from assayd.store.jobs import DatabaseJobStore

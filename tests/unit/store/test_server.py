@@ -21,9 +21,9 @@ from sqlalchemy.exc import OperationalError
 from assayd.errors import RequestError, StoreError
 from assayd.ids import SystemClock
 from assayd.model.batch import Batch, Line
+from assayd.model.records import Query
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.ports.store import Query
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.database import HEAD, open_database
 from assayd.store.jobs import DatabaseJobStore, open_jobs

@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from assayd.model.records import Query
 from assayd.model.report import Verdict
-from assayd.ports.store import Query
 from assayd.store.access import DatabaseAccess
 from assayd.store.jobs import DatabaseJobStore
 from support.stores.stored_attempts import START, Make

@@ -11,14 +11,13 @@ from sqlalchemy import insert
 
 from assayd.errors import RequestError
 from assayd.metrics import Metrics
-from assayd.model.webhook import read_webhook_url
-from assayd.ports.service import Health
-from assayd.ports.webhooks import WebhookMessage
+from assayd.model.health import Health
+from assayd.model.webhook import WebhookMessage, read_webhook_url
 from assayd.store.access import DatabaseAccess, open_access
 from assayd.store.outbox import Outbox
 from assayd.store.rows import to_micros
 from assayd.store.tables import webhook_messages
-from assayd.webhooks import Receiver, Sender, SenderDependencies, WebhookLimits
+from assayd.webhooks import Receiver, Sender, WebhookLimits
 from assayd.webhooks.delivering import NotDeliveredError, Post
 from assayd.webhooks.sender import EACH
 from support.stores.empty_database import lay_database
@@ -78,14 +77,15 @@ class World:
     def __init__(self, access: DatabaseAccess, limits: WebhookLimits) -> None:
         self.access, self.clock, self.courier = access, HandClock(), FakeCourier()
         self.store, self.metrics = Outbox(access), Metrics()
-        deps = SenderDependencies(
+        self.sender = Sender(
+            LISTED,
             store=self.store,
             courier=self.courier,  # type: ignore[arg-type]
             clock=self.clock,
             metrics=self.metrics,
             added=access.messages_added,
+            limits=limits,
         )
-        self.sender = Sender(LISTED, deps, limits)
 
     async def add(self, name: str, url: str = "https://ci.example/hooks/a", uid: int = 1000) -> None:
         at = to_micros(self.clock.time)

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from assayd.engines.docker.api import Document
-from assayd.ports.engine import ContainerSpec
-from assayd.ports.isolation import (
+from assayd.ports.engine import (
     GUEST_UID,
     HOST_NAME,
     MASKED_PATHS,
@@ -22,6 +21,7 @@ from assayd.ports.isolation import (
     SHM_BYTES,
     SYSCTLS,
     WORK_DIRECTORY,
+    ContainerSpec,
 )
 
 _NANO = 1_000_000_000

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assayd.errors import EngineError
-from assayd.ports.engine import ContainerSpec
-from assayd.ports.isolation import (
+from assayd.ports.engine import (
     GUEST_UID,
     HOST_NAME,
     MASKED_PATHS,
@@ -23,6 +22,7 @@ from assayd.ports.isolation import (
     SHM_BYTES,
     SYSCTLS,
     WORK_DIRECTORY,
+    ContainerSpec,
 )
 
 Document = Mapping[str, object]

@@ -16,8 +16,7 @@ from pathlib import Path
 from assayd.engines.oci.config import CGROUPS, DEVICES, HostShare, rlimits, work_options
 from assayd.engines.oci.kernel_files import read_text
 from assayd.engines.oci.template_config import CAPABILITIES
-from assayd.ports.engine import ContainerSpec
-from assayd.ports.isolation import MASKED_PATHS, READONLY_PATHS, SHM_BYTES, WORK_DIRECTORY
+from assayd.ports.engine import MASKED_PATHS, READONLY_PATHS, SHM_BYTES, WORK_DIRECTORY, ContainerSpec
 
 _NAMESPACES = ("pid", "net", "ipc", "uts", "mnt", "cgroup", "user")
 _LIMITS = {

@@ -18,14 +18,14 @@ from pathlib import PurePosixPath
 from assayd.engines.oci import template
 from assayd.engines.oci.config import HostShare, configuration, mounts, rlimits
 from assayd.errors import EngineError
-from assayd.ports.engine import ContainerSpec
-from assayd.ports.isolation import (
+from assayd.ports.engine import (
     GUEST_UID,
     MASKED_PATHS,
     READONLY_PATHS,
     SHM_BYTES,
     SYSCTLS,
     WORK_DIRECTORY,
+    ContainerSpec,
 )
 
 Document = Mapping[str, object]

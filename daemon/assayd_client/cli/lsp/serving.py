@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from assayd_client import Target
+import typer
+
 from assayd_client.cli import extras
+from assayd_client.cli.options import daemon_of
 
 
-def serve(daemon: Target) -> int:
-    """Serve an editor over standard input and output, until it leaves."""
+def serve(context: typer.Context) -> None:
+    """Run a language server for editors: diagnostics and quick fixes."""
     try:
         import pygls  # noqa: F401
     except ModuleNotFoundError as missing:
         raise extras.missing("lsp", "pygls") from missing
     from assayd_client.cli.lsp.server import build
 
-    build(daemon).start_io()
-    return 0
+    build(daemon_of(context)).start_io()

@@ -5,19 +5,36 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Annotated, Any, BinaryIO, cast
+
+import typer
 
 from assayd.errors import RequestError
 from assayd_client import Target
 from assayd_client.cli import extras
+from assayd_client.cli.options import daemon_of
 
 MESSAGE_BYTES = 20 * 2**20
 """Of one message: a submission of the largest body that the daemon takes, and what is around it."""
 PIECE_BYTES = 2**20
 
 
-def serve(daemon: Target, *, http: str | None, token_file: Path | None) -> int:
-    """Serve until the peer has gone (standard streams), or the program is ended (HTTP)."""
+def serve(
+    context: typer.Context,
+    http: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[HOST:]PORT", help="Serve HTTP on this loopback address instead; requires --token-file."
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="F", help="The token that requests must carry; created if the file doesn't exist."
+        ),
+    ] = None,
+) -> None:
+    """Run an MCP server for coding agents, over standard input and output or HTTP."""
     if (http is None) != (token_file is None):
         raise RequestError("usage", "--http and --token-file must be used together")
     try:
@@ -25,13 +42,13 @@ def serve(daemon: Target, *, http: str | None, token_file: Path | None) -> int:
         import mcp  # noqa: F401
     except ModuleNotFoundError as missing:
         raise extras.missing("mcp", "mcp") from missing
+    daemon = daemon_of(context)
     if http is None:
         anyio.run(_over_streams, daemon)
     else:
         from assayd_client.cli.mcp.http import over_http
 
         over_http(daemon, http, cast("Path", token_file))
-    return 0
 
 
 async def _over_streams(daemon: Target) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, Table, insert, update
 
 from assayd.model.attempt import Attempt
+from assayd.model.records import Event, Run
 from assayd.model.report import Case, CaseStatus
-from assayd.ports.store import Event, Run
 from assayd.store.access import DatabaseAccess
 from assayd_ini.records import IniRecords
 from assayd_ini.tables import files

@@ -1,232 +1,210 @@
-import hashlib
-import json
-import os
-import stat
+"""The table of commands, and how lines are read by it."""
+
+from __future__ import annotations
+
+import inspect
 import subprocess
 import sys
-from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 
-from assayd.api import SocketAccess
-from assayd.errors import StoreError
-from assayd_client import PlainClient
 from assayd_client.cli import main
-from assayd_client.cli.artifacts import safe_name
-from assayd_client.cli.listing import print_table
-from assayd_client.cli.screen import Screen
-from support.daemons.fake_service import FakeService
-from support.daemons.server import serving
+from assayd_client.cli.app import COMMANDS, app
+
+LINES = [
+    "nodes --json",
+    "review last --provider rules",
+    "generate code words --provider p --sample-path /a --database d.db --sample-rows --file f --example {}",
+    "generate code words --input i.json --option a=b --policy p --max-attempts 3 --label k=v --webhook https://h",
+    "generate code words --out o --yes --name n --json",
+    "validate extractor a.py",
+    "validate extractor a.py b.py --sample-path /x --sample-path=/y --json",
+    "validate --policy mine extractor --set a.b=1 --set a.c=x,y - --label k=v --label j=w",
+    "validate code n.py --cases c.json --intent @words",
+    "validate pipeline a.sql b.db --sample-rows --repair claude",
+    "validate code --input in.json n.py --option timeout_s=3 --repair rules --yaml",
+    "validate code n.py --repair rules --out new.py --in-place",
+    "validate code n.py --webhook https://ci.example/a",
+    "validate fifth --form yaml --policy first --policy second",
+    "validate script --sample-path= x.py",
+    "validate code n.py --fields verdict,report.findings --retry-context",
+    "validate code n.py --sarif - --junit=out.xml --watch",
+    "show last --fields verdict",
+    "list",
+    "list --state running --verdict failed --kind code --label a=b --label c=d --since 2026-01-01T00:00:00Z",
+    "list --limit 5 --json",
+    "list --wide",
+    "list --cause timeout --rule case.failed --uid 0",
+    "list --limit=500",
+    "show last --steps",
+    "show last --code",
+    "show 01ABC --form yaml --json",
+    "logs last --stream stdout",
+    "events",
+    "events last --json",
+    "events --follow",
+    "cancel 01ABC",
+    "replay --json last",
+    "artifacts last --extract out",
+    "doctor --json",
+    "gc --dry-run",
+    "backup there --state-dir here",
+    "metrics",
+    "top --once --interval 0.5",
+    "kinds",
+    "kinds code --json",
+    "version",
+    "check",
+    "check a.py b --sarif out.sarif --junit - --verbose",
+    "lsp",
+    "mcp",
+    "mcp --http 8765 --token-file=t",
+    "console",
+    "console --port 8737 --link-file=f",
+]
+WRONG = [
+    "validate",
+    "validate extractor a.py --nonsense",
+    "validate extractor --sample-path",
+    "validate extractor --json=yes a.py",
+    "list --limit 0",
+    "list --limit 501",
+    "list --limit many",
+    "list --lim 5",
+    "list more",
+    "show",
+    "show one two",
+    "top --interval 0.1",
+]
+FAST = ("pydantic", "httpx", "rich", "yaml", "argparse", "email", "importlib.metadata")
+"""Libraries that take long to import, which no line of a loop may need."""
 
 
-def test_list_is_tabs_when_piped(assay, finished, capsys) -> None:
-    assert assay("list", "--limit", "5") == 0
-    cells = capsys.readouterr().out.rstrip("\n").split("\t")
-    assert cells[:4] == [finished, "extractor", "validated", "2026-05-04T10:20:30Z"]
+def command_of(name: str) -> Any:
+    """Return a command, as typer makes it of its function."""
+    return typer.main.get_command(app).get_command(None, name)  # type: ignore[attr-defined]
 
 
-def test_list_as_json_is_the_page(assay, finished, capsys) -> None:
-    assert assay("list", "--json", "--label", "a=b", "--label", "c=d") == 0
-    assert json.loads(capsys.readouterr().out)["attempts"][0]["id"] == finished
+def read(line: str) -> dict[str, Any]:
+    """Return what a line says for each parameter of its function, without calling that."""
+    name, *words = line.split()
+    context: Any = command_of(name).make_context(name, words)
+    return dict(context.params)
 
 
-def test_list_sends_its_filters(assay, service, capsys) -> None:
-    assert assay("list", "--verdict", "failed", "--label", "a=b", "--since", "2026-01-01T00:00:00Z") == 0
-    assert assay("list", "--cause", "timeout", "--rule", "case.failed", "--uid", str(os.getuid())) == 0
-    query, other = service.queries
-    assert (query.verdict, query.labels, query.since.year) == ("failed", (("a", "b"),), 2026)
-    assert (other.cause, other.rule, other.uid) == ("timeout", "case.failed", os.getuid())
+@pytest.mark.parametrize("line", LINES)
+def test_line_is_read_with_every_option_that_it_has(line: str) -> None:
+    values = read(line)
+    named = {word.partition("=")[0] for word in line.split() if word.startswith("--")}
+    set_by_hand = [value for value in values.values() if value not in (None, False)]
+    assert len(set_by_hand) >= len(named)
 
 
-def test_show_prints_the_report(assay, finished, capsys) -> None:
-    assert assay("show", finished) == 0
-    shown = capsys.readouterr().out
-    assert "Validation: ✓ Passed with warnings (2/2 paths, avg 2.3ms)" in shown
-    assert "\x1b" not in shown
+def test_values_of_a_line_reach_the_function_as_it_wants_them() -> None:
+    values = read("validate code a.py - --set a.b=1 --set c=x,y --sample-path= --cases c.json")
+    assert [str(file) for file in values["files"]] == ["a.py", "-"]
+    assert [*values["setting"], *values["sample_path"]] == ["a.b=1", "c=x,y", ""]
+    assert (str(values["cases"]), values["as_json"], values["policy"]) == ("c.json", False, None)
+    assert read("validate --policy first code --policy second")["policy"] == "second"
+    assert [str(file) for file in read("validate extractor -- -a.py")["files"]] == ["-a.py"]
 
 
-def test_show_of_an_attempt_that_waits_says_so(assay, socket, capsys) -> None:
-    with PlainClient(socket) as client:
-        attempt = client.submit({"kind": "extractor", "payload": {"code": "x"}})["id"]
-    assert assay("show", attempt) == 0
-    assert "Not finished yet: queued" in capsys.readouterr().out
+def test_every_function_of_the_table_is_among_the_lines() -> None:
+    functions = {name for name in COMMANDS if not hasattr(command_of(name), "commands")}
+    assert {line.split()[0] for line in LINES} == functions
 
 
-def test_logs_are_the_output_of_the_bundle(assay, finished, capsys) -> None:
-    assert assay("logs", finished, "--stream", "stdout") == 0
-    assert capsys.readouterr().out == "no client\n"
+def test_every_option_is_among_the_lines() -> None:
+    said = " ".join(LINES)
+    functions = [command_of(line.split()[0]) for line in LINES]
+    options = {option for each in functions for p in each.params for option in p.opts if option[:2] == "--"}
+    assert [option for option in options - {"--help"} if option not in said] == []
 
 
-def test_logs_of_an_attempt_that_runs_are_followed(assay, service, socket, capsys) -> None:
-    service.scripted = [("stdout", {"text": "one\n"}), ("stderr", {"text": "two\n"}), ("finished", {})]
-    with PlainClient(socket) as client:
-        attempt = client.submit({"kind": "extractor", "payload": {"code": "x"}})["id"]
-    assert assay("logs", attempt) == 0
-    assert capsys.readouterr().out == "one\ntwo\n"
-
-
-def test_events_are_lines_or_json(assay, finished, capsys) -> None:
-    assert assay("events", finished) == 0
-    assert capsys.readouterr().out.splitlines()[0] == "10:20:30.000 state    state=running"
-    assert assay("events", finished, "--json") == 0
-    kinds = [json.loads(line)["kind"] for line in capsys.readouterr().out.splitlines()]
-    assert kinds == ["state", "finished"]
-
-
-def test_events_of_all_attempts_name_theirs(assay, service, capsys) -> None:
-    service.scripted_for_all = [("01JTC8ZK5V7777777777777777", "state", {"state": "queued"})]
-    assert assay("events", "--follow") == 0
-    assert capsys.readouterr().out == "01JTC8ZK5V7777777777777777 10:20:30.000 state    state=queued\n"
-    assert assay("events", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["attempt_id"] == "01JTC8ZK5V7777777777777777"
-    assert assay("events", "x", "--follow") == 2
-
-
-def test_cancel_of_a_finished_attempt_is_refused(assay, finished, capsys) -> None:
-    assert assay("cancel", finished) == 2
-    assert capsys.readouterr().err == "assay: the attempt has its verdict\n"
-
-
-def test_an_attempt_that_is_not_there_is_refused(assay, capsys) -> None:
-    assert assay("show", "nothing") == 2
-    assert capsys.readouterr().err == "assay: there is no attempt nothing\n"
-
-
-def test_artifacts_are_extracted_and_checked(assay, service, finished, tmp_path, capsys) -> None:
-    digests = {name: hashlib.sha256(content).hexdigest() for name, content in service.files.items()}
-    redigest(service, finished, digests)
-    target = tmp_path / "out"
-    assert assay("artifacts", finished, "--extract", str(target)) == 0
-    assert {
-        p.relative_to(target).as_posix(): p.read_bytes() for p in target.rglob("*") if p.is_file()
-    } == service.files
-    assert not (target / "stdout.log").stat().st_mode & stat.S_IXUSR
-    assert assay("artifacts", finished, "--extract", str(target)) == 2
-    assert "is not empty" in capsys.readouterr().err
-
-
-def test_a_damaged_artifact_is_trouble(assay, finished, tmp_path, capsys) -> None:
-    assert assay("artifacts", finished, "--extract", str(tmp_path / "out")) == 3
-    assert "not what its digest says" in capsys.readouterr().err
-
-
-def redigest(service, attempt_id, digests) -> None:
-    attempt = service.attempts[attempt_id]
-    artifacts = tuple(replace(a, sha256=digests[a.name]) for a in attempt.artifacts)
-    service.attempts[attempt_id] = replace(attempt, artifacts=artifacts)
-
-
-@pytest.mark.parametrize("name", ["/etc/passwd", "../up", "a/../../up", "", "a\x00b", "..", "a\\..\\b"])
-def test_a_name_that_leads_out_is_refused(name: str) -> None:
-    with pytest.raises(StoreError):
-        safe_name(name)
-
-
-def test_policies_are_listed_and_shown(assay, capsys) -> None:
-    assert assay("policy", "list") == 0
-    assert capsys.readouterr().out == "extractor\t60s\t5s\t100MB\t1\tFor extractors\n"
-    assert assay("policy", "show", "extractor") == 0
-    assert "resources.memory_mb\t100\t\n" in capsys.readouterr().out
-    assert assay("policy", "show", "nothing") == 2
-
-
-def test_value_of_a_policy_is_shown_with_the_line_that_states_it(assay, service, capsys) -> None:
-    place = {"profile": "mine", "file": "/etc/assayd/policies/mine.toml", "line": 3}
-    service.profiles["mine"] = {"name": "mine", "image": "x", "origins": {"image": [place]}}
-    assert assay("policy", "show", "mine") == 0
-    assert capsys.readouterr().out == "name\tmine\t\nimage\tx\tmine.toml:3\n"
-
-
-def test_a_policy_file_is_checked_with_line_numbers(tmp_path, capsys) -> None:
-    bad = tmp_path / "mine.toml"
-    bad.write_text('description = "x"\n[resources]\ntimeout_s = "soon"\n')
-    assert main(["policy", "check", "--local", str(bad)]) == 1
-    assert f"{bad}:3:" in capsys.readouterr().err
-
-
-def test_a_policy_file_may_build_on_the_operators_own(tmp_path, monkeypatch, capsys) -> None:
-    folder = tmp_path / "own"
-    folder.mkdir()
-    (folder / "ours.toml").write_text('extends = "default"\n')
-    monkeypatch.setenv("ASSAYD_POLICY_FOLDERS", json.dumps([str(folder)]))
-    (tmp_path / "mine.toml").write_text('extends = "ours"\n')
-    assert main(["policy", "check", "--local", str(tmp_path / "mine.toml")]) == 0
-
-
-def test_without_a_file_all_profiles_are_checked(tmp_path, monkeypatch, capsys) -> None:
-    assert main(["policy", "check", "--local"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "all profiles: fine",
-        "integration_test: the allowlist is empty, every access to the network is refused",
-    ]
-    (tmp_path / "bad.toml").write_text("[resources]\ntimeout_s = 'soon'\n")
-    monkeypatch.setenv("ASSAYD_POLICY_FOLDERS", json.dumps([str(tmp_path)]))
-    assert main(["policy", "check", "--local"]) == 1
-    assert "bad.toml:2:" in capsys.readouterr().err
-
-
-def test_what_is_copied_from_a_table_is_never_cut(capsys) -> None:
-    name = "validation_20260301T120000.000000Z.json"
-    print_table(Screen(sys.stdout, width=60), ("name", "sha256"), [[name, "0" * 64]])
-    assert name in capsys.readouterr().out
-
-
-def test_doctor_shows_each_check(assay, service, capsys) -> None:
-    assert assay("doctor") == 0
-    assert (
-        capsys.readouterr().out.splitlines()[1] == "warn\tcanary\tnot run yet\twait, or restart the daemon\t"
-    )
-
-
-def test_metrics_are_passed_through(assay, capsys) -> None:
-    assert assay("metrics") == 0
-    assert capsys.readouterr().out == "assayd_attempts_total 1.0\n"
-
-
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_the_socket_option_may_stand_anywhere(socket, place, capsys) -> None:
-    words = ["policy", "list"]
-    words[place:place] = ["--socket", socket]
-    assert main(words) == 0
-    assert main(["policy", "list", f"--socket={socket}"]) == 0
-
-
-def test_the_socket_comes_from_the_environment(socket, monkeypatch, capsys) -> None:
-    monkeypatch.setenv("ASSAY_SOCKET", socket)
-    assert main(["metrics"]) == 0
-
-
-def test_without_a_daemon_it_says_which_socket_and_what_to_do(tmp_path, capsys) -> None:
-    assert main(["--socket", str(tmp_path / "none"), "list"]) == 4
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert f"{tmp_path}/none (--socket): the socket doesn't exist; start it with `assayd`" in said
-
-
-def test_a_user_who_is_not_admitted_is_refused(tmp_path, capsys, monkeypatch) -> None:
-    with serving(FakeService(), tmp_path / "s", access=NobodyAccess()) as path:
-        assert main(["--socket", str(path), "list"]) == 2
-    assert capsys.readouterr().err == "assay: this user isn't allowed to use the daemon\n"
-
-
-class NobodyAccess(SocketAccess):
-    def admits(self, caller) -> bool:
-        return False
-
-
-@pytest.mark.parametrize(
-    "words", [["nonsense"], ["show"], ["list", "--limit", "0"], ["logs", "x", "--stream", "y"]]
-)
-def test_bad_usage_is_two(words, capsys) -> None:
-    assert main(words) == 2
+@pytest.mark.parametrize("line", WRONG)
+def test_line_that_cannot_be_is_refused(line: str, capsys) -> None:
+    assert main(line.split()) == 2
     assert capsys.readouterr().err
 
 
-def test_the_version_loads_no_large_library() -> None:
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("vaildate", "Did you mean 'validate'?"),
+        ("batch rnu", "Did you mean 'run'?"),
+        ("list --limt 3", "(Possible options: --limit)"),
+    ],
+)
+def test_slip_is_answered_with_what_was_meant(line: str, meant: str, capsys) -> None:
+    assert main(line.split()) == 2
+    assert meant in capsys.readouterr().err
+
+
+def test_every_command_ends_itself_and_says_what_it_is_for() -> None:
+    for name, place in COMMANDS.items():
+        command = command_of(name)
+        assert command.help, place
+        if not hasattr(command, "commands"):
+            assert inspect.signature(command.callback).return_annotation in (None, "None"), place
+
+
+def test_help_names_every_command_within_80_columns(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    listed = {line.split()[0] for line in shown.splitlines() if line.startswith("  ") and line[2:3].isalpha()}
+    assert COMMANDS.keys() | {"pipeline"} <= listed
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_version_is_a_command_and_an_option(capsys) -> None:
+    assert main(["version"]) == main(["--version"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == second
+    assert first.startswith("assay ")
+
+
+def loaded(*words: str) -> tuple[int, set[str]]:
+    """Return the exit code of a line, and which of the libraries it has imported."""
     program = (
-        "import sys\nfrom assayd_client.cli import main\nmain(['version'])\n"
-        "print(*{'typer', 'rich', 'httpx', 'pydantic', 'docker', 'sqlalchemy'} & sys.modules.keys())"
+        "import sys\nfrom assayd_client.cli import main\n"
+        f"code = main({list(words)!r})\n"
+        "print(code, *sys.modules, file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    version, loaded = done.stdout.splitlines()
-    assert (version.split()[0], loaded) == ("assay", "")
+    code, *modules = done.stderr.splitlines()[-1].split()
+    return int(code), {name for name in modules if name in FAST or name.endswith(".validator")}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["list"], ["list", "--json"], ["show", "last"], ["logs", "last"], ["artifacts", "last"], ["version"]],
+)
+def test_verbs_of_loops_import_no_large_library(socket: str, finished: str, words: list[str]) -> None:
+    assert loaded("--socket", socket, *words) == (0, set())
+
+
+def test_validate_imports_no_large_library(socket: str, tmp_path: Path) -> None:
+    source = tmp_path / "x.py"
+    source.write_text("def extract(path: str) -> dict:\n    return {}\n")
+    line = ("validate", "extractor", str(source), "--sample-path", "/a")
+    assert loaded("--socket", socket, *line) == (0, set())
+
+
+def test_help_imports_no_large_library() -> None:
+    assert loaded("--help") == (0, set())
+
+
+def test_line_imports_the_modules_of_no_other_command(socket: str) -> None:
+    program = (
+        "import sys\nfrom assayd_client.cli import main\n"
+        f"main(['--socket', {socket!r}, 'list'])\n"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    modules = set(done.stderr.split())
+    homes = {f"assayd_client.cli.{place.partition(':')[0]}" for place in COMMANDS.values()}
+    assert homes & modules == {"assayd_client.cli.attempts"}

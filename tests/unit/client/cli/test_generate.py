@@ -13,7 +13,7 @@ from assayd.ports.command_line import FileOptions
 from assayd_client.cli.generate import Given, leave, read_context, texts_of, write_texts
 from assayd_client.cli.screens.result import Rules
 from assayd_client.cli.screens.wizard import Ended, Wizard
-from assayd_client.cli.validate import read_files
+from assayd_client.cli.submitting import read_files
 from assayd_pipeline.from_files import from_files
 
 

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from assayd.errors import RequestError
-from assayd_client.cli.validate import ValidateRequest, build_submission, read_files, read_settings
+from assayd_client.cli.submitting import ValidateRequest, build_submission, read_files, read_settings
 from support.daemons.fake_service import GOLDEN
 
 CODE = "def extract(path: str) -> dict:\n    return {}\n"

@@ -14,8 +14,8 @@ from sqlalchemy import select
 from assayd.documents.reports import CaseDocument
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Attempt
+from assayd.model.batch import BatchRequest
 from assayd.model.report import Case, CaseStatus, Verdict
-from assayd.ports.batches import BatchRequest
 from assayd.ports.driving import Driven
 from assayd.store import tables as daemon_tables
 from assayd_cluster import tables
@@ -84,7 +84,7 @@ async def test_output_that_comes_with_the_verdict_alone_is_seen_by_those_who_fol
         claimed = await gateway.claim("a", message)
         await gateway.bring("a", attempt.id, claimed, output={"unit": "a", "text": "hello"})
         events = [event async for event in gateway.service.events(attempt.id)]
-        stored = await gateway.gateway.parts.shared.jobs.events(attempt.id)
+        stored = await gateway.gateway.parts.jobs.events(attempt.id)
     kinds = ["state"] * 4 + ["stdout"] + ["state"] * 2 + ["finished"]
     assert [(event.seq, event.kind) for event in events] == list(enumerate(kinds, 1))
     assert "stdout" not in {event.kind for event in stored}
@@ -308,18 +308,18 @@ async def test_runs_say_which_node_had_them(tmp_path: Path, url: str) -> None:
 async def test_one_gateway_of_several_sends_to_webhooks(tmp_path: Path, url: str) -> None:
     async with two_gateways(tmp_path, url) as (first, second):
         await first.cluster.readiness.look()
-        assert [each.cluster.basics.sender.sends() for each in (first, second)] == [True, False]
+        assert [each.cluster.basics.sender.leads() for each in (first, second)] == [True, False]
         await silence(first, "gateways", "id", first.cluster.gateway_id)
         await second.cluster.readiness.look()
-        assert second.cluster.basics.sender.sends()
+        assert second.cluster.basics.sender.leads()
 
 
 async def test_one_gateway_of_several_removes_what_is_old(tmp_path: Path, url: str) -> None:
     async with two_gateways(tmp_path, url) as (first, second):
         await first.cluster.readiness.look()
         parts = [each.gateway.parts for each in (first, second)]
-        assert [each.retention.sweeps() for each in parts] == [True, False]
-        assert [each.batches.ends_silent_uploads() for each in parts] == [True, False]
+        assert [each.retention.leads() for each in parts] == [True, False]
+        assert [each.batches.leads() for each in parts] == [True, False]
 
 
 async def test_batch_of_a_dead_gateway_goes_on_at_another(tmp_path: Path, url: str) -> None:

@@ -1,14 +1,12 @@
-"""Where attempts live: durable at accept, at lease, and at the verdict."""
+"""What is on record of attempts, what a query of them asks for, and what it returns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
 
 from assayd.model.attempt import Attempt, State
-from assayd.model.report import Case, Verdict
+from assayd.model.report import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,105 +153,10 @@ class Removable:
     offset: int = 0
 
 
-class JobStore(Protocol):
-    """Attempts, runs, verdicts and events. Raises StoreError; each write is one transaction."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """What was removed, or would be: finished attempts, bundles that no attempt names, room on the disk."""
 
-    async def accept(
-        self, attempt: Attempt, document: bytes, *, idempotency_key: str | None = None
-    ) -> Accepted:
-        """Record a new attempt with its submission, durably.
-
-        The same id, or the same key from the same uid, with an equal submission gives the attempt
-        that was recorded first. Raises: RequestError ``conflict`` when the submission differs, or the id is
-        another user's.
-        """
-        ...
-
-    async def lease(self, run: Run) -> None:
-        """Record which container a run gets, durably, before anything submitted is sent to it."""
-        ...
-
-    async def withdraw(self, attempt_id: str, run_number: int) -> None:
-        """Forget a run that an orderly stop of the daemon broke off; its container must be gone."""
-        ...
-
-    async def finish(
-        self,
-        attempt: Attempt,
-        events: Sequence[Event] = (),
-        cases: Sequence[Case] = (),
-        *,
-        held_by: str | None = None,
-    ) -> bool:
-        """Record the verdict, durably: insert or nothing. False when one is there already.
-
-        `cases` are what was run, for kinds that keep records of them. `held_by` is who brings it, where its
-        run, leased when the attempt was started, has to be in their hands still.
-
-        Raises: RequestError ``run.foreign``, when it is not.
-        """
-        ...
-
-    async def get(self, attempt_id: str) -> Attempt | None:
-        """Return an attempt by its id; None where there is none."""
-        ...
-
-    async def many(self, attempt_ids: Iterable[str]) -> Mapping[str, Attempt]:
-        """Look attempts up, by id; those that are not there are left out."""
-        ...
-
-    async def by_key(self, uid: int, idempotency_key: str) -> Attempt | None:
-        """Return the attempt that a user has made with a key; None where there is none."""
-        ...
-
-    async def document(self, attempt_id: str) -> bytes:
-        """Return the submission as it was accepted (canonical JSON).
-
-        Raises: StoreError ``attempt.missing``.
-        """
-        ...
-
-    async def list(self, query: Query) -> Page:
-        """List attempts, newest first. Raises: RequestError ``invalid`` for a cursor that is not one.
-
-        States between queued and finished are not on record: a query for any of them gives all that
-        are unfinished.
-        """
-        ...
-
-    async def summary(self, query: Query, bucket_s: int) -> Summary:
-        """Count what finished attempts came to, by spans of so many seconds, whatever the page."""
-        ...
-
-    async def events(self, attempt_id: str, *, after: int = 0) -> Sequence[Event]:
-        """Return the recorded events after the one with that sequence number, in order."""
-        ...
-
-    async def unfinished(self) -> Sequence[Attempt]:
-        """Return every attempt without a verdict, with `run_number` = runs leased so far."""
-        ...
-
-    async def removable(self, wanted: Removable) -> Sequence[Attempt]:
-        """Return finished attempts that nothing unfinished needs, oldest first."""
-        ...
-
-    async def remove(self, attempt_ids: Sequence[str], *, unless: frozenset[str] = frozenset()) -> None:
-        """Forget attempts with all that is on record of them; their bundles are the caller's.
-
-        Args:
-            attempt_ids: which.
-            unless: batches whose attempts stay.
-        """
-        ...
-
-    async def row_bytes(self, attempt_ids: Sequence[str]) -> Mapping[str, int]:
-        """Return about what is on record of attempts, their submissions included, by id."""
-        ...
-
-    async def strip(self, attempt_ids: Sequence[str]) -> None:
-        """Record that the bundles of attempts are gone; their verdicts stay."""
-        ...
-
-    async def usage(self) -> Mapping[int, StoredUsage]:
-        """Return what each user holds, by uid."""
-        ...
+    attempts: int = 0
+    bundles: int = 0
+    disk_bytes: int = 0

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from assayd.model.attempt import Attempt, State
+from assayd.model.records import Query
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.ports.store import Query
 
 CREATED = datetime(2026, 5, 4, tzinfo=UTC)
 ATTEMPT = Attempt(

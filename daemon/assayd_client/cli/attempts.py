@@ -1,0 +1,213 @@
+"""What `assay` does with attempts: list, show, follow, cancel, replay, and fetch their files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assayd.errors import RequestError
+from assayd_client.cli.options import AttemptId, Fields, Json, open_client
+from assayd_client.cli.terminal import out, plain, print_json
+
+
+def list_attempts(  # noqa: PLR0913, PLR0917  (one parameter per option)
+    context: typer.Context,
+    state: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Show only attempts in this state.")
+    ] = None,
+    verdict: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Show only attempts with this verdict.")
+    ] = None,
+    kind: Annotated[str | None, typer.Option(metavar="TEXT", help="Show only attempts of this kind.")] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="K=V", help="Show only attempts with this label.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Show only attempts since this time (RFC 3339).")
+    ] = None,
+    cause: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Show only attempts with this cause.")
+    ] = None,
+    rule: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Show only attempts with an error of this rule.")
+    ] = None,
+    uid: Annotated[
+        int | None, typer.Option(metavar="N", help="Show only attempts of this user (operators).")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=1, max=500, help="Show at most this many attempts.")
+    ] = 50,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Show all labels and the rules of all errors.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """List attempts, newest first."""
+    with open_client(context) as client:
+        page = client.attempts(
+            state=state,
+            verdict=verdict,
+            kind=kind,
+            label=label or (),
+            since=since,
+            cause=cause,
+            rule=rule,
+            uid=uid,
+            limit=limit,
+        )
+    if as_json:
+        print_json(page)
+        return
+    from assayd_client.cli.listing import ATTEMPT_HEADS, attempt_row, attempt_row_for_people
+    from assayd_client.cli.table import print_table
+
+    screen = out()
+    today = _today()
+    rows = [
+        attempt_row_for_people(attempt, today, wide=wide) if screen.is_terminal else attempt_row(attempt)
+        for attempt in page["attempts"]
+    ]
+    print_table(screen, ATTEMPT_HEADS, rows)
+
+
+def show(  # noqa: PLR0913, PLR0917  (one parameter per option)
+    context: typer.Context,
+    attempt_id: AttemptId,
+    form: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Show it in this form, if its kind has the form.")
+    ] = None,
+    steps: Annotated[
+        bool, typer.Option("--steps", help="Print the steps: the same as --form steps.")
+    ] = False,
+    code: Annotated[bool, typer.Option("--code", help="Print only the submitted code.")] = False,
+    as_json: Json = False,
+    fields: Fields = None,
+) -> None:
+    """Show an attempt, its report, and the chain of its repair."""
+    from assayd_client.cli.ids import attempt_id as find
+    from assayd_client.cli.kinds import ShownAttempt, form_of
+    from assayd_client.cli.validate import print_attempt
+    from assayd_client.cli.written import print_code
+
+    form = "steps" if steps else form
+    as_json = as_json or fields is not None
+    with open_client(context) as client:
+        attempt = client.attempt(find(client, attempt_id))
+        if code:
+            print_code(client, attempt)
+            return
+        if form is not None:
+            form_of(attempt["kind"], form)(ShownAttempt(client=client, attempt=attempt, as_json=as_json))
+            return
+        print_attempt(attempt, as_json=as_json, fields=fields)
+        if not as_json and (attempt["verdict"] == "failed" or attempt["parent_id"] is not None):
+            from assayd_client.cli.repair import show_chain
+
+            show_chain(client, attempt)
+
+
+def logs(
+    context: typer.Context,
+    attempt_id: AttemptId,
+    stream: Annotated[
+        str, typer.Option(metavar="stdout|stderr|both", help="Print only this output.")
+    ] = "both",
+) -> None:
+    """Print the code's output; follow it while the attempt runs."""
+    from assayd_client.cli.artifacts import logs as read_logs
+    from assayd_client.cli.ids import attempt_id as find
+
+    if stream not in {"stdout", "stderr", "both"}:
+        raise RequestError("usage", "--stream is stdout, stderr or both")
+    wanted = ("stdout", "stderr") if stream == "both" else (stream,)
+    with open_client(context) as client:
+        attempt = client.attempt(find(client, attempt_id))
+        if attempt["state"] != "finished":
+            told = client.events(attempt["id"])
+            texts = (event.body.get("text", "") for event in told if event.kind in wanted)
+        else:
+            texts = (read_logs(client, attempt, name).decode("utf-8", "replace") for name in wanted)
+        for text in texts:
+            sys.stdout.write(plain(text) if sys.stdout.isatty() else text)
+            sys.stdout.flush()
+
+
+def events(
+    context: typer.Context,
+    attempt_id: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ID]", help="The attempt: its id, the beginning of its id, or `last`. Default: all."
+        ),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Follow all attempts, as without an ID.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Follow the events of one attempt until its verdict, or of all attempts."""
+    from assayd_client.cli.ids import attempt_id as find
+    from assayd_client.cli.listing import print_events
+
+    if follow and attempt_id is not None:
+        raise RequestError("usage", "--follow is for all attempts; an attempt is followed to its verdict")
+    with open_client(context) as client:
+        told = client.all_events() if attempt_id is None else client.events(find(client, attempt_id))
+        print_events(told, as_json=as_json, with_id=attempt_id is None)
+
+
+def cancel(context: typer.Context, attempt_id: AttemptId) -> None:
+    """Cancel an attempt."""
+    from assayd_client.cli.ids import attempt_id as find
+
+    with open_client(context) as client:
+        client.cancel(find(client, attempt_id))
+
+
+def replay(context: typer.Context, attempt_id: AttemptId, as_json: Json = False) -> None:
+    """Run a finished attempt's submission again, and show what differs; 1 if something does."""
+    from assayd_client.cli.ids import attempt_id as find
+    from assayd_client.cli.replay import exit_code, render_diff, run
+
+    with open_client(context) as client:
+        attempt = run(client, find(client, attempt_id))
+    if as_json:
+        print_json(attempt)
+    else:
+        out().lines(render_diff(attempt))
+    raise typer.Exit(exit_code(attempt))
+
+
+def artifacts(
+    context: typer.Context,
+    attempt_id: AttemptId,
+    extract: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the files into a new or empty folder.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the files of an attempt's bundle, or fetch them."""
+    from assayd_client.cli.artifacts import extract as write_all
+    from assayd_client.cli.ids import attempt_id as find
+    from assayd_client.cli.listing import ARTIFACT_HEADS, artifact_row
+    from assayd_client.cli.table import print_table
+
+    with open_client(context) as client:
+        attempt = client.attempt(find(client, attempt_id))
+        if extract is not None:
+            for path in write_all(client, attempt, extract):
+                print(path)
+            return
+    if as_json:
+        print_json(attempt["artifacts"])
+        return
+    screen = out()
+    rows = [artifact_row(artifact, whole=not screen.is_terminal) for artifact in attempt["artifacts"]]
+    print_table(screen, ARTIFACT_HEADS, rows)
+
+
+def _today() -> str:
+    import time
+
+    return time.strftime("%Y-%m-%d", time.gmtime())

@@ -1,0 +1,36 @@
+"""What several verbs share: options and arguments, and the client that a verb asks by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assayd_client import PlainClient, Target
+
+AttemptId = Annotated[
+    str, typer.Argument(metavar="ID", help="The attempt: its id, the beginning of its id, or `last`.")
+]
+Fields = Annotated[
+    str | None,
+    typer.Option(
+        "--fields", metavar="A,B.C", help="Print only these fields as JSON, e.g. verdict,report.findings."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Junit = Annotated[
+    Path | None,
+    typer.Option("--junit", metavar="FILE", help="Write a JUnit report; - is standard output."),
+]
+
+
+def daemon_of(context: typer.Context) -> Target:
+    """Return the daemon that the line names; None for the one that the environment names."""
+    target: Target = context.find_root().obj
+    return target
+
+
+def open_client(context: typer.Context) -> PlainClient:
+    """Return a client of the daemon that the line names."""
+    return PlainClient(daemon_of(context))

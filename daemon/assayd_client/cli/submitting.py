@@ -1,0 +1,236 @@
+"""From files on a command line to a submission, and from there to its verdict."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from assayd.errors import RequestError
+from assayd.ports.command_line import STDIN, FileOptions
+from assayd_client import Conflict, DaemonUnreachable, Document, PlainClient
+from assayd_client.cli.exits import CANCELLED
+from assayd_client.cli.origin import Origin
+
+WAIT_S = 600.0
+MAX_FILES_BYTES = 16 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidateRequest:
+    """What the command line says."""
+
+    kind: str
+    files: Sequence[Path]
+    input: Path | None
+    sample_paths: Sequence[str]
+    policy: str | None
+    settings: Sequence[str]
+    labels: Sequence[str]
+    options: Sequence[str]
+    cases: Path | None = None
+    intent: str | None = None
+    webhook: str | None = None
+
+
+def build_submission(request: ValidateRequest) -> tuple[dict[str, object], Origin]:
+    """Build the submission that the command line means, and tell which files it is from.
+
+    Raises: RequestError, naming the option or file at fault.
+    """
+    from assayd_client.cli.kinds import from_files_of
+
+    from_files = from_files_of(request.kind)
+    cases = read_cases(request.cases)
+    options = FileOptions(
+        sample_paths=tuple(request.sample_paths) or paths_of(cases),
+        input=read_input(request.input),
+        extra=dict(_pair(text, "--option") for text in request.options),
+    )
+    read = read_files(request.files)
+    texts = {name: content for name, (_, content) in read.items()}
+    payload = dict(from_files(texts, options))
+    submission: dict[str, object] = {
+        "kind": request.kind,
+        "payload": {**payload, "cases": cases} if cases else payload,
+    }
+    if request.intent is not None:
+        submission["intent"] = read_words(request.intent)
+    if request.webhook is not None:
+        submission["webhook"] = request.webhook
+    if request.policy is not None:
+        submission["policy"] = request.policy
+    if request.settings:
+        submission["overrides"] = read_settings(request.settings)
+    if request.labels:
+        submission["labels"] = dict(_pair(text, "--label") for text in request.labels)
+    origin = Origin(
+        paths={name: str(path) for name, (path, _) in read.items()},
+        texts={name: content for name, (_, content) in read.items()},
+    )
+    return submission, origin
+
+
+def run(client: PlainClient, submission: Mapping[str, object], *, show_progress: bool) -> Document:
+    """Submit, wait, and return the finished attempt; an interrupt from the keyboard cancels it."""
+    attempt = client.submit(submission)
+    try:
+        if show_progress:
+            from assayd_client.cli.progress import follow
+            from assayd_client.cli.terminal import err
+
+            follow(client, attempt, err())
+        while attempt["state"] != "finished":
+            attempt = client.attempt(attempt["id"], wait_s=WAIT_S)
+    except KeyboardInterrupt as interrupt:
+        with suppress(Conflict):  # it was finished meanwhile
+            client.cancel(attempt["id"])
+        print(f"assay: {attempt['id']} is cancelled", file=sys.stderr)
+        raise SystemExit(CANCELLED) from interrupt
+    except DaemonUnreachable as error:
+        message = (
+            f"the daemon went away; {attempt['id']} is accepted, and runs again once the daemon is back: "
+            f"assay show {attempt['id']}"
+        )
+        raise DaemonUnreachable("daemon.gone", message, retryable=True) from error
+    return attempt
+
+
+def read_files(paths: Sequence[Path]) -> dict[str, tuple[Path, bytes]]:
+    """Read files by their names; a folder stands for all files in it, `-` for standard input."""
+    files: dict[str, tuple[Path, bytes]] = {}
+    total = 0
+    for name, path in _walk(paths):
+        if name in files:
+            raise RequestError("file.twice", f"two files are called {name}")
+        files[name] = (path, _read(path))
+        total += len(files[name][1])
+        if total > MAX_FILES_BYTES:
+            raise RequestError(
+                "file.too_large", f"the files are larger than {MAX_FILES_BYTES} bytes together"
+            )
+    return files
+
+
+def read_words(text: str) -> str:
+    """Return what an option says in words: its own text, or that of the file behind ``@``."""
+    if not text.startswith("@"):
+        return text
+    path = Path(text[1:])
+    try:
+        return _read(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise RequestError("file.unreadable", f"{path}: it is not text in UTF-8") from error
+
+
+def read_cases(path: Path | None) -> list[object]:
+    """Return the cases of a file, a JSON array; none where no file is named."""
+    if path is None:
+        return []
+    found = _read_json(path)
+    if not isinstance(found, list) or not found:
+        raise RequestError("malformed", f"{path}: cases are a JSON array of one object or more")
+    return list(found)
+
+
+def read_object(text: str, option: str) -> dict[str, object]:
+    """Return the JSON object that an option holds. Raises: RequestError ``malformed``."""
+    from assayd.documents import read_json
+
+    try:
+        value = read_json(text.encode())
+    except RequestError as error:
+        raise RequestError(error.code, f"{option}: {error.message}") from error
+    if not isinstance(value, dict):
+        raise RequestError("malformed", f"{option} is a JSON object, not {text[:60]!r}")
+    return {**value}
+
+
+def read_pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+    """Return the pairs that an option was given, each written ``key=value``."""
+    return dict(_pair(text, option) for text in texts)
+
+
+def paths_of(cases: Sequence[object]) -> tuple[str, ...]:
+    """Return the paths that cases name, each once."""
+    paths = (case.get("path") for case in cases if isinstance(case, dict))
+    return tuple(dict.fromkeys(path for path in paths if isinstance(path, str)))
+
+
+def read_settings(settings: Sequence[str], option: str = "--set") -> dict[str, object]:
+    """Read ``resources.timeout_s=5`` and the like as one nested object; commas make a list."""
+    overrides: dict[str, object] = {}
+    for text in settings:
+        dotted, value = _pair(text, option)
+        *tables, key = dotted.split(".")
+        place = overrides
+        for table in tables:
+            inner = place.setdefault(table, {})
+            if not isinstance(inner, dict):
+                raise RequestError("usage", f"{option} {dotted}: {table} has a value already")
+            place = inner
+        place[key] = _read_value(value)
+    return overrides
+
+
+def _walk(paths: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+    for path in paths:
+        if path.is_dir():
+            for inner in sorted(path.rglob("*")):
+                if inner.is_symlink():  # it may lead to anything, which would then be sent
+                    raise RequestError("file.link", f"{inner} is a symbolic link; put the file itself there")
+                if inner.is_file():
+                    yield inner.relative_to(path).as_posix(), inner
+        else:
+            yield (STDIN if path == Path("-") else path.name), path
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return sys.stdin.buffer.read(MAX_FILES_BYTES + 1) if path == Path("-") else path.read_bytes()
+    except OSError as error:
+        raise RequestError("file.unreadable", f"{path}: {error.strerror}") from error
+
+
+def read_input(path: Path | None) -> Mapping[str, object] | None:
+    """Return the inputs of a file, a JSON object; None where no file is named."""
+    if path is None:
+        return None
+    value = _read_json(path)
+    if not isinstance(value, dict):
+        raise RequestError("malformed", f"{path}: the input is not a JSON object")
+    return {**value}
+
+
+def _read_json(path: Path) -> object:
+    from assayd.documents import read_json
+
+    content = _read(path)
+    try:
+        return read_json(content)
+    except RequestError as error:
+        raise RequestError(error.code, f"{path}: {error.message}") from error
+
+
+def _read_value(text: str) -> object:
+    try:
+        value: object = json.loads(text, parse_constant=_no_number)
+    except ValueError:
+        if "," in text:
+            return [_read_value(item.strip()) for item in text.split(",") if item.strip()]
+        return text
+    return value
+
+
+def _no_number(name: str) -> object:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise RequestError("usage", f"{option} is written key=value, not {text!r}")
+    return key, value
