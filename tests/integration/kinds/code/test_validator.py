@@ -158,7 +158,7 @@ async def test_result_of_another_type_says_what_to_change(attempts: Attempts) ->
     assert (tried.failed_stage, finding.rule, finding.line) == ("result", "result.type", 1)
     assert finding.message == "The result is declared as list, and is of type dict."
     assert finding.suggestion == (
-        "Declare what is given: result: dict. Or convert it: result: list = list(….values()), or […]"
+        "Declare the actual type: result: dict. Or convert it: result: list = list(….values()), or […]"
     )
     assert (tried.case.status, tried.case.result) == (CaseStatus.FAILED, {"a": 1})
 

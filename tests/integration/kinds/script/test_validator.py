@@ -169,7 +169,7 @@ async def test_policy_that_judges_imports_holds_for_code_and_refuses_programs(at
     tried = await attempts.submit("script", {"code": "import socket"}, policy="default")
 
     assert (tried.verdict, tried.rules) == (Verdict.FAILED, ["policy.import"])
-    with pytest.raises(RequestError, match="send the script as code"):
+    with pytest.raises(RequestError, match="submit the script as code"):
         await attempts.submit("script", {"argv": [PYTHON, "-V"]}, policy="default")
 
 
