@@ -35,7 +35,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 HERE := ASSAYD_SOCKET=.run/assayd.sock ASSAYD_STATE_DIR=.run/state
 
-.PHONY: help setup cluster cluster-stop test-cluster engine namespaces browser postgres broker object-storage images images-oci run serve test test-fast test-system soak day check docs bench bench-repair bench-slips bench-generate requirements client deb man samples stop clean
+.PHONY: help setup cluster cluster-stop test-cluster engine namespaces browser postgres broker object-storage images images-oci run serve test test-fast test-system soak day check docs bench bench-repair bench-slips bench-hints bench-generate requirements client deb man samples stop clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +83,9 @@ bench: images images-oci ## measure both engines, as root; write bench/results a
 bench-slips: images ## put slips of the hand into submissions that are right; writes bench/results/slips.json
 	@$(WITH_ENGINE) $(BIN)/python -m bench.slips.run $(MOST)
 
+bench-hints: $(CHOSEN_IMAGES) ## measure hints for bash, SQL, adapters and Fifth, and findings about worthless passes
+	@$(WITH_ENGINE) $(IN_PLACE) $(BIN)/python -m bench.slips.measure --real
+
 bench-repair: images ## have 60 broken submissions repaired, by `rules` or PROVIDERS="name …"; writes bench/results/repair.json
 	@$(WITH_DOCKER) $(BIN)/python -m bench.repair.run $(PROVIDERS)
 
@@ -103,6 +106,7 @@ setup: $(READY) ## the virtual environment, every package checked against its ha
 
 $(READY): requirements/dev.txt requirements/generator.txt pyproject.toml deploy/dev/venv.sh
 	@deploy/dev/venv.sh $(PYTHON) $(VENV)
+	@command -v shellcheck >/dev/null || deploy/dev/packages.sh shellcheck || echo "setup: hints for bash are shorter without shellcheck" >&2
 	@touch $@
 
 engine: ## a container engine: the one that answers, else a private one below .run/engine

@@ -23,6 +23,7 @@ files=(
     systemd/assayd-gateway.socket usr/lib/systemd/system/assayd-gateway@.socket
     systemd/assayd-node.service usr/lib/systemd/system/assayd-node.service
     systemd/assay-console.service usr/lib/systemd/user/assay-console.service
+    systemd/assay-compat.service usr/lib/systemd/user/assay-compat.service
     systemd/assayd.sysusers usr/lib/sysusers.d/assayd.conf
     systemd/assayd.tmpfiles usr/lib/tmpfiles.d/assayd.conf
     systemd/egress.conf $doc/examples/egress.conf

@@ -109,6 +109,7 @@ class Kind(ABC, Generic[P, Q]):
         forms: the forms of a `Proposal` that it takes: ``code``, ``files``, ``steps``.
         recorder: refers to a `store.recorder.Recorder`, for a kind with tables of its own.
         routes: refers to a `fastapi.APIRouter`, whose paths begin with ``/v1/``.
+        helpers: optional programs of the kind's workers, each with what is missing without it.
         worker: refers to a function that prepares an analysis worker, called once its limits are set.
     """
 
@@ -134,6 +135,7 @@ class Kind(ABC, Generic[P, Q]):
     forms: frozenset[str] = frozenset({"code"})
     recorder: str = ""
     routes: str = ""
+    helpers: ClassVar[Mapping[str, str]] = {}
     worker: str = ""
 
     # --- a verdict: static stages, a plan, a judgement

@@ -4,9 +4,8 @@
         attempt = client.submit({"kind": "extractor", "payload": {...}}, wait_s=60)
         print(attempt.verdict)
 
-Answers are documents of the contract, with a type for every field. `PlainClient` gives them as JSON objects
-instead, and imports neither the HTTP library, which comes with the first client of the others, nor pydantic,
-which comes with the first typed answer.
+Answers are documents of the contract, with a type for every field. `PlainClient` returns them as JSON objects
+instead, and so doesn't import pydantic, which comes with the first typed answer.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from assayd_client.address import (
     find_socket,
 )
 from assayd_client.answers import Document, StreamEvent
+from assayd_client.blocking import Client, PlainClient
 from assayd_client.errors import (
     ClientError,
     Conflict,
@@ -32,11 +32,9 @@ from assayd_client.errors import (
     QueueFull,
     Refused,
 )
-from assayd_client.plain import PlainClient
 
 if TYPE_CHECKING:
     from assayd_client.asynchronous import AsyncClient
-    from assayd_client.blocking import Client
 
 __all__ = [
     "SYSTEM_SOCKET",
@@ -60,12 +58,10 @@ __all__ = [
     "find_socket",
 ]
 
-_HOMES = {"AsyncClient": "asynchronous", "Client": "blocking"}
-
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name != "AsyncClient":  # which imports an event loop
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+    from assayd_client.asynchronous import AsyncClient
 
-    return getattr(import_module(f"assayd_client.{_HOMES[name]}"), name)
+    return AsyncClient

@@ -136,7 +136,7 @@ def _server_lost(server: ServerChoice, error: Exception) -> DaemonUnreachable:
 
 
 def _why(error: Exception) -> str:
-    if type(error).__name__ == "RemoteProtocolError":  # h11's and httpx's, in words of the protocol
+    if type(error).__name__ == "RemoteProtocolError":  # h11's, in words of the protocol
         return "it closed the connection before its answer was complete"
     return str(error) or type(error).__name__
 

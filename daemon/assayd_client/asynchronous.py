@@ -1,36 +1,38 @@
-"""The client for asyncio."""
+"""The client for asyncio and other event loops that anyio knows."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, ClassVar, Self
 
-from assayd_client.address import Target, find_daemon
-from assayd_client.answers import (
-    EventReader,
-    LineReader,
-    StreamEvent,
-    lost,
-    read_as,
-    refuse,
-    require_socket,
-)
-from assayd_client.client_request import SILENCE_S, ClientRequest
-from assayd_client.transport import async_http
+import anyio
+from anyio.abc import ByteStream
+
+from assayd_client.address import Address, ServerChoice, Target, find_daemon
+from assayd_client.answers import EventReader, LineReader, StreamEvent, read_as, require_socket
+from assayd_client.exchange import CONNECT_S, PIECE_BYTES, Exchange, translating
+from assayd_client.requests import SILENCE_S, ClientRequest
 from assayd_client.verbs import Verbs
-
-if TYPE_CHECKING:
-    import httpx
 
 
 class AsyncClient(Verbs):
     """The asynchronous client; answers are documents with attributes. Raises ClientError."""
 
+    returned: ClassVar[Mapping[str, str]] = {
+        "send": "Awaitable[{}]",
+        "send_for_content": "Awaitable[bytes]",
+        "send_for_events": "AsyncIterator[StreamEvent]",
+        "send_for_lines": "AsyncIterator[{}]",
+    }
+
     def __init__(self, daemon: Target = None) -> None:
         self.address = find_daemon(daemon)
-        self._http = async_http(self.address)
+        if isinstance(self.address, ServerChoice):
+            from assayd_client.secure import require_usable
+
+            require_usable(self.address)
 
     async def __aenter__(self) -> Self:
         return self
@@ -41,64 +43,89 @@ class AsyncClient(Verbs):
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections."""
-        await self._http.aclose()
+        """Leave nothing open: every request has closed its connection."""
 
     async def send(self, ask: ClientRequest[Any]) -> Any:
         """Send a request and return the document that its answer is."""
-        return read_as(ask.reads)((await self._send(ask)).content)
+        return read_as(ask.reads)(await self.send_for_content(ask))
 
-    async def send_for_content(self, ask: ClientRequest[bytes]) -> bytes:
+    async def send_for_content(self, ask: ClientRequest[Any]) -> bytes:
         """Send a request and return its answer as it is."""
-        return (await self._send(ask)).content
+        return b"".join([piece async for piece in self._pieces(ask, ask.timeout_s)])
 
     async def send_for_events(self, ask: ClientRequest[StreamEvent]) -> AsyncIterator[StreamEvent]:
         """Send a request and return the events of its answer, as they come."""
         reader = EventReader()
-        async with self._stream(ask, silence_s=SILENCE_S) as chunks:
-            async for chunk in chunks:
-                for event in reader.feed(chunk):
+        async with aclosing(self._pieces(ask, SILENCE_S)) as pieces:
+            async for piece in pieces:
+                for event in reader.feed(piece):
                     yield event
 
     async def send_for_lines(self, ask: ClientRequest[Any]) -> AsyncIterator[Any]:
         """Send a request and return the documents that the lines of its answer are, as they come."""
         reader = LineReader(read_as(ask.reads))
-        async with self._stream(ask, silence_s=ask.wait_s) as chunks:
-            async for chunk in chunks:
-                for document in reader.feed(chunk):
+        async with aclosing(self._pieces(ask, ask.wait_s)) as pieces:
+            async for piece in pieces:
+                for document in reader.feed(piece):
                     yield document
 
-    @asynccontextmanager
-    async def _stream(
-        self, ask: ClientRequest[Any], *, silence_s: float
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
-        import httpx
-
+    async def _pieces(self, ask: ClientRequest[Any], silence_s: float) -> AsyncGenerator[bytes, None]:
+        """Send a request and return the pieces of its answer, as they come."""
         require_socket(self.address)
-        try:
-            async with self._http.stream(**{**ask.arguments(), "timeout": silence_s}) as response:
-                if response.is_error:
-                    refuse(response.status_code, response.headers, await response.aread())
-                yield response.aiter_bytes()
-        except httpx.TransportError as error:
-            raise lost(self.address, error) from error
-
-    async def _send(self, ask: ClientRequest[Any]) -> httpx.Response:
-        import httpx
-
-        require_socket(self.address)
-        arguments = ask.arguments()
-        if isinstance(ask.content, Iterable):
-            arguments["content"] = _one_by_one(ask.content)
-        try:
-            response = await self._http.request(**arguments)
-        except httpx.TransportError as error:
-            raise lost(self.address, error) from error
-        if response.is_error:
-            refuse(response.status_code, response.headers, response.content)
-        return response
+        exchange = Exchange(ask, self.address)
+        with translating(self.address):
+            async with _connected(self.address) as connection:
+                await _send(connection, exchange, ask)
+                while not exchange.is_complete:
+                    for piece in exchange.receive(await _receive(connection, silence_s or None)):
+                        yield piece
 
 
-async def _one_by_one(body: Iterable[bytes]) -> AsyncIterator[bytes]:
-    for piece in body:
-        yield piece
+async def _send(connection: ByteStream, exchange: Exchange, ask: ClientRequest[Any]) -> None:
+    body = ask.body()
+    try:
+        if not isinstance(body, AsyncIterable):
+            for data in exchange.outgoing(body):
+                await connection.send(data)
+            return
+        await connection.send(exchange.head())
+        async for piece in body:
+            await connection.send(exchange.piece(piece))
+        await connection.send(exchange.end())
+    except anyio.BrokenResourceError:
+        exchange.stop_sending()
+
+
+async def _receive(connection: ByteStream, silence_s: float | None) -> bytes:
+    """Return what comes next; nothing, when the connection is closed. Raises: OSError."""
+    try:
+        with anyio.fail_after(silence_s):
+            return await connection.receive(PIECE_BYTES)
+    except anyio.EndOfStream:
+        return b""
+    except anyio.BrokenResourceError as error:
+        raise ConnectionError(str(error.__cause__ or "the connection broke")) from error
+
+
+@asynccontextmanager
+async def _connected(address: Address) -> AsyncIterator[ByteStream]:
+    with anyio.fail_after(CONNECT_S):
+        connection = await _connect(address)
+    try:
+        yield connection
+    finally:
+        await anyio.aclose_forcefully(connection)
+
+
+async def _connect(address: Address) -> ByteStream:
+    if not isinstance(address, ServerChoice):
+        return await anyio.connect_unix(address.path)
+    from assayd_client.secure import tls_context
+
+    return await anyio.connect_tcp(
+        address.host,
+        address.port,
+        ssl_context=tls_context(address),
+        tls_hostname=address.host,
+        tls_standard_compatible=False,
+    )

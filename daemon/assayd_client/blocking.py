@@ -1,36 +1,29 @@
-"""The client that blocks, with typed documents."""
+"""The clients that block: `Client` with typed documents, `PlainClient` with JSON objects."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import socket
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, ClassVar, Self
 
-from assayd_client.address import Target, find_daemon
-from assayd_client.answers import (
-    EventReader,
-    LineReader,
-    StreamEvent,
-    lost,
-    read_as,
-    refuse,
-    require_socket,
-)
-from assayd_client.client_request import SILENCE_S, ClientRequest
-from assayd_client.transport import blocking_http
+from assayd_client.address import Address, ServerChoice, Target, find_daemon
+from assayd_client.answers import EventReader, LineReader, Read, StreamEvent, read_as, require_socket
+from assayd_client.requests import SILENCE_S, ClientRequest
 from assayd_client.verbs import Verbs
 
-if TYPE_CHECKING:
-    import httpx
 
-
-class Client(Verbs):
-    """The blocking client; answers are documents with attributes. Raises ClientError."""
+class BlockingClient(Verbs):
+    """What both have: requests are sent on a connection each. Raises ClientError."""
 
     def __init__(self, daemon: Target = None) -> None:
         self.address = find_daemon(daemon)
-        self._http = blocking_http(self.address)
+        if isinstance(self.address, ServerChoice):
+            from assayd_client.secure import require_usable
+
+            require_usable(self.address)
 
     def __enter__(self) -> Self:
         return self
@@ -41,52 +34,90 @@ class Client(Verbs):
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
-        self._http.close()
+        """Leave nothing open: every request has closed its connection."""
 
     def send(self, ask: ClientRequest[Any]) -> Any:
         """Send a request and return the document that its answer is."""
-        return read_as(ask.reads)(self._send(ask).content)
+        return self._reader(ask)(self.send_for_content(ask))
 
-    def send_for_content(self, ask: ClientRequest[bytes]) -> bytes:
+    def send_for_content(self, ask: ClientRequest[Any]) -> bytes:
         """Send a request and return its answer as it is."""
-        return self._send(ask).content
+        return b"".join(self._pieces(ask, ask.timeout_s))
 
     def send_for_events(self, ask: ClientRequest[StreamEvent]) -> Iterator[StreamEvent]:
         """Send a request and return the events of its answer, as they come."""
         reader = EventReader()
-        with self._stream(ask, silence_s=SILENCE_S) as chunks:
-            for chunk in chunks:
-                yield from reader.feed(chunk)
+        for piece in self._pieces(ask, SILENCE_S):
+            yield from reader.feed(piece)
 
     def send_for_lines(self, ask: ClientRequest[Any]) -> Iterator[Any]:
         """Send a request and return the documents that the lines of its answer are, as they come."""
-        reader = LineReader(read_as(ask.reads))
-        with self._stream(ask, silence_s=ask.wait_s) as chunks:
-            for chunk in chunks:
-                yield from reader.feed(chunk)
+        reader = LineReader(self._reader(ask))
+        for piece in self._pieces(ask, ask.wait_s):
+            yield from reader.feed(piece)
 
-    @contextmanager
-    def _stream(self, ask: ClientRequest[Any], *, silence_s: float) -> Iterator[Iterator[bytes]]:
-        import httpx
+    def _reader(self, ask: ClientRequest[Any]) -> Read:
+        raise NotImplementedError
 
-        require_socket(self.address)
-        try:
-            with self._http.stream(**{**ask.arguments(), "timeout": silence_s}) as response:
-                if response.is_error:
-                    refuse(response.status_code, response.headers, response.read())
-                yield response.iter_bytes()
-        except httpx.TransportError as error:
-            raise lost(self.address, error) from error
-
-    def _send(self, ask: ClientRequest[Any]) -> httpx.Response:
-        import httpx
+    def _pieces(self, ask: ClientRequest[Any], silence_s: float) -> Iterator[bytes]:
+        """Send a request and return the pieces of its answer, as they come."""
+        from assayd_client.exchange import PIECE_BYTES, Exchange, translating
 
         require_socket(self.address)
-        try:
-            response = self._http.request(**ask.arguments())
-        except httpx.TransportError as error:
-            raise lost(self.address, error) from error
-        if response.is_error:
-            refuse(response.status_code, response.headers, response.content)
-        return response
+        exchange = Exchange(ask, self.address)
+        with translating(self.address), _connected(self.address, silence_s or None) as connection:
+            try:
+                for data in exchange.outgoing(ask.body()):
+                    connection.sendall(data)
+            except (BrokenPipeError, ConnectionResetError):
+                exchange.stop_sending()
+            while not exchange.is_complete:
+                yield from exchange.receive(connection.recv(PIECE_BYTES))
+
+
+class Client(BlockingClient):
+    """The blocking client; answers are documents with attributes. Raises ClientError."""
+
+    returned: ClassVar[Mapping[str, str]] = {
+        "send": "{}",
+        "send_for_content": "bytes",
+        "send_for_events": "Iterator[StreamEvent]",
+        "send_for_lines": "Iterator[{}]",
+    }
+
+    def _reader(self, ask: ClientRequest[Any]) -> Read:
+        return read_as(ask.reads)
+
+
+class PlainClient(BlockingClient):
+    """The blocking client whose answers are JSON objects, for programs that must start fast."""
+
+    returned: ClassVar[Mapping[str, str]] = {
+        **Client.returned,
+        "send": "Document",
+        "send_for_lines": "Iterator[Document]",
+    }
+
+    def _reader(self, ask: ClientRequest[Any]) -> Read:
+        return json.loads
+
+
+@contextmanager
+def _connected(address: Address, silence_s: float | None) -> Iterator[socket.socket]:
+    if not isinstance(address, ServerChoice):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(silence_s)
+            connection.connect(str(address.path))
+            yield connection
+        return
+    from assayd_client.exchange import CONNECT_S
+    from assayd_client.secure import tls_context
+
+    context = tls_context(address)
+    with (
+        socket.create_connection((address.host, address.port), CONNECT_S) as plain,
+        context.wrap_socket(plain, server_hostname=address.host) as secured,
+    ):
+        secured.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a batch is sent in pieces
+        secured.settimeout(silence_s)
+        yield secured

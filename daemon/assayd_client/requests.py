@@ -2,15 +2,57 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
-from urllib.parse import quote
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote, urlencode
 
 from assayd_client import documents
 from assayd_client.answers import StreamEvent
-from assayd_client.client_request import BATCH_S, GARBAGE_S, ClientRequest, Query
 
 T = TypeVar("T")
+Query = Sequence[tuple[str, str]]
+
+PATIENCE_S = 30.0
+"""How long an answer may take beyond the time that was asked for."""
+BATCH_S = 300.0
+"""How long the end of a batch may take to be taken in."""
+SILENCE_S = 60.0
+"""How long an event stream may be silent, heartbeats included, before it counts as lost."""
+GARBAGE_S = 3600.0
+"""How long a removal of many attempts may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientRequest(Generic[T]):
+    """One request, before it is sent; `reads` names the document that its answer is."""
+
+    method: str
+    path: str
+    reads: Callable[[], type[T]] | None = None
+    query: Query = ()
+    document: Mapping[str, object] | None = None
+    content: Iterable[bytes] | AsyncIterable[bytes] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    wait_s: float = 0.0
+
+    @property
+    def timeout_s(self) -> float:
+        """Return how long the answer may take."""
+        return self.wait_s + PATIENCE_S
+
+    @property
+    def target(self) -> str:
+        """Return path and query, as the request line has them."""
+        query = urlencode(list(self.query))
+        return f"{self.path}?{query}" if query else self.path
+
+    def body(self) -> Any:
+        """Return the body: bytes, or what gives them piece by piece."""
+        if self.content is not None:
+            return self.content
+        return b"" if self.document is None else json.dumps(self.document, allow_nan=False).encode()
 
 
 def submit(
@@ -42,18 +84,56 @@ def attempt(attempt_id: str, *, wait_s: float = 0) -> ClientRequest[documents.At
     )
 
 
-def attempts(**filters: str | int | Sequence[str] | None) -> ClientRequest[documents.AttemptPageDocument]:
-    """Return a page of attempts; the filters are those of the API, `label` as a list of ``key=value``."""
+def attempts(  # noqa: PLR0913  (one parameter per filter of the API)
+    *,
+    id_prefix: str | None = None,
+    state: str | None = None,
+    verdict: str | None = None,
+    kind: str | None = None,
+    batch: str | None = None,
+    label: Sequence[str] = (),
+    since: str | None = None,
+    cause: str | None = None,
+    rule: str | None = None,
+    uid: int | None = None,
+    cursor: str | None = None,
+    limit: int | None = None,
+) -> ClientRequest[documents.AttemptPageDocument]:
+    """Return a page of attempts, newest first: those that fit all filters.
+
+    `label` has pairs ``key=value``, `since` is an RFC 3339 time, `uid` another user, for operators.
+    """
+    filters: dict[str, str | int | Sequence[str] | None] = {
+        "id_prefix": id_prefix,
+        "state": state,
+        "verdict": verdict,
+        "kind": kind,
+        "batch": batch,
+        "label": label,
+        "since": since,
+        "cause": cause,
+        "rule": rule,
+        "uid": uid,
+        "cursor": cursor,
+        "limit": limit,
+    }
     return _get(lambda: documents.AttemptPageDocument, "attempts", query=filter_query(filters))
 
 
-def summary(**filters: str | int | None) -> ClientRequest[documents.SummaryDocument]:
-    """Return what finished attempts came to, counted: kind, batch (its id), since, bucket_s."""
+def summary(
+    *,
+    kind: str | None = None,
+    batch: str | None = None,
+    since: str | None = None,
+    bucket_s: int | None = None,
+) -> ClientRequest[documents.SummaryDocument]:
+    """Count the outcomes of finished attempts, in spans of `bucket_s` seconds; `batch` is an id."""
+    filters = {"kind": kind, "batch": batch, "since": since, "bucket_s": bucket_s}
     return _get(lambda: documents.SummaryDocument, "summary", query=filter_query(filters))
 
 
 def cancel(attempt_id: str) -> ClientRequest[documents.AttemptDocument]:
-    """ClientRequest an attempt to end. Raises: ClientError ``attempt.finished``."""
+    """Stop an attempt. Raises: ClientError ``attempt.finished``."""
     return _post(lambda: documents.AttemptDocument, "attempts", attempt_id, "cancel")
 
 
@@ -119,9 +199,20 @@ def cancel_batch(name: str) -> ClientRequest[documents.BatchDocument]:
     return _post(lambda: documents.BatchDocument, "batches", name, "cancel")
 
 
-def repair(attempt_id: str, **request: object) -> ClientRequest[documents.RepairDocument]:
-    """Begin a repair of a failed attempt: provider, max_attempts, hint, code, fresh."""
-    wanted = {name: value for name, value in request.items() if value is not None}
+def repair(
+    attempt_id: str,
+    *,
+    provider: str | None = None,
+    max_attempts: int | None = None,
+    hint: str | None = None,
+    code: str | None = None,
+    fresh: bool | None = None,
+) -> ClientRequest[documents.RepairDocument]:
+    """Start a repair of a failed attempt.
+
+    `hint` is sent to the provider, `code` is tried first, and `fresh` starts from the first submission.
+    """
+    wanted = _set(provider=provider, max_attempts=max_attempts, hint=hint, code=code, fresh=fresh)
     return _post(lambda: documents.RepairDocument, "attempts", attempt_id, "repair", document=wanted)
 
 
@@ -160,9 +251,31 @@ def accept_fallback(repair_id: str) -> ClientRequest[documents.RepairDocument]:
     return _post(lambda: documents.RepairDocument, "repairs", repair_id, "accept-fallback")
 
 
-def generate(**request: object) -> ClientRequest[documents.GenerationDocument]:
-    """Begin a generation: kind, intent, context, policy, provider, max_attempts, labels, webhook."""
-    wanted = {name: value for name, value in request.items() if value is not None}
+def generate(  # noqa: PLR0913  (one parameter per field of the API)
+    kind: str,
+    intent: str,
+    *,
+    context: Mapping[str, object] | None = None,
+    policy: str | None = None,
+    provider: str | None = None,
+    max_attempts: int | None = None,
+    labels: Mapping[str, str] | None = None,
+    webhook: str | None = None,
+) -> ClientRequest[documents.GenerationDocument]:
+    """Start a generation: code is written from words, validated and repaired.
+
+    `context` holds what the kind asks for, e.g. `sample_paths`.
+    """
+    wanted = _set(
+        kind=kind,
+        intent=intent,
+        context=context,
+        policy=policy,
+        provider=provider,
+        max_attempts=max_attempts,
+        labels=labels,
+        webhook=webhook,
+    )
     return _post(lambda: documents.GenerationDocument, "generations", document=wanted)
 
 
@@ -323,8 +436,11 @@ def send_batch(
     )
 
 
-def create_token(**wanted: object) -> ClientRequest[documents.NewTokenDocument]:
-    """Make a token of a gateway: name, tenant, scopes, node. The answer alone has the token."""
+def create_token(
+    name: str, *, tenant: str | None = None, scopes: Sequence[str] | None = None, node: str | None = None
+) -> ClientRequest[documents.NewTokenDocument]:
+    """Create a token of a gateway. Only this answer has the token itself."""
+    wanted = _set(name=name, tenant=tenant, scopes=scopes, node=node)
     return _post(lambda: documents.NewTokenDocument, "tokens", document=wanted)
 
 
@@ -399,6 +515,11 @@ def filter_query(filters: Mapping[str, str | int | Sequence[str] | None]) -> lis
         else:
             query += [(name, item) for item in value or ()]
     return query
+
+
+def _set(**fields: object) -> dict[str, object]:
+    """Return the fields that are set."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _follow(where: str, after: str | None) -> ClientRequest[StreamEvent]:

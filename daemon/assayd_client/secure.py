@@ -15,8 +15,14 @@ TOKEN_CHARS = 4096
 
 
 def authorization(server: ServerChoice) -> str:
-    """Return the value of the Authorization header; the file is read anew, so that its token may change."""
+    """Return the value of the Authorization header; the file is read each time, so its token may change."""
     return f"Bearer {read_token(server.token_file)}"
+
+
+def require_usable(server: ServerChoice) -> None:
+    """Read the files of a server once. Raises: RequestError ``usage``, for one that cannot be used."""
+    read_token(server.token_file)
+    tls_context(server)
 
 
 def read_token(path: Path) -> str:

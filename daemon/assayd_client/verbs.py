@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar, overload
 
 from assayd_client import requests
 from assayd_client.answers import Document, StreamEvent
-from assayd_client.client_request import ClientRequest
+from assayd_client.requests import ClientRequest
 
 if TYPE_CHECKING:
     from assayd_client.asynchronous import AsyncClient
-    from assayd_client.blocking import Client
-    from assayd_client.plain import PlainClient
+    from assayd_client.blocking import Client, PlainClient
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -29,12 +28,35 @@ class Verb(Generic[P, T]):
         self._ask = ask
         self.__doc__ = ask.__doc__
 
-    def _bind(self, client: Any) -> Any:
-        @wraps(self._ask)
+    def _method(self, client: Any, owner: Any) -> Any:
+        """Return the method of a client; without one, a function that shows its signature."""
+        if client is None:
+            return _described(self._ask, owner, self._send)
+
         def call(*args: P.args, **kwargs: P.kwargs) -> Any:
             return getattr(client, self._send)(self._ask(*args, **kwargs))
 
         return call
+
+
+def _described(ask: Callable[..., Any], owner: type[Verbs], send: str) -> Callable[..., Any]:
+    """Return a function with the name, parameters and docstring of a verb, as `help` shows a method."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self, ask.__name__)(*args, **kwargs)
+
+    signature = inspect.signature(ask)
+    first = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    answer = str(signature.return_annotation).removeprefix("ClientRequest[").removesuffix("]")
+    method.__name__, method.__doc__ = ask.__name__, ask.__doc__
+    method.__qualname__ = f"{owner.__name__}.{ask.__name__}"
+    method.__module__ = owner.__module__
+    described: Any = method
+    described.__signature__ = signature.replace(
+        parameters=[first, *signature.parameters.values()],
+        return_annotation=owner.returned[send].format(answer.removeprefix("documents.")),
+    )
+    return method
 
 
 class DocumentVerb(Verb[P, T]):
@@ -43,6 +65,8 @@ class DocumentVerb(Verb[P, T]):
     _send = "send"
 
     @overload
+    def __get__(self, client: None, owner: object = None) -> Callable[..., Any]: ...
+    @overload
     def __get__(self, client: Client, owner: object = None) -> Callable[P, T]: ...
     @overload
     def __get__(self, client: AsyncClient, owner: object = None) -> Callable[P, Awaitable[T]]: ...
@@ -50,7 +74,7 @@ class DocumentVerb(Verb[P, T]):
     def __get__(self, client: PlainClient, owner: object = None) -> Callable[P, Document]: ...
     def __get__(self, client: Any, owner: object = None) -> Any:
         """Return the verb as a method."""
-        return self._bind(client)
+        return self._method(client, owner)
 
 
 class Content(Verb[P, bytes]):
@@ -59,12 +83,14 @@ class Content(Verb[P, bytes]):
     _send = "send_for_content"
 
     @overload
+    def __get__(self, client: None, owner: object = None) -> Callable[..., Any]: ...
+    @overload
     def __get__(self, client: Client | PlainClient, owner: object = None) -> Callable[P, bytes]: ...
     @overload
     def __get__(self, client: AsyncClient, owner: object = None) -> Callable[P, Awaitable[bytes]]: ...
     def __get__(self, client: Any, owner: object = None) -> Any:
         """Return the verb as a method."""
-        return self._bind(client)
+        return self._method(client, owner)
 
 
 class Events(Verb[P, StreamEvent]):
@@ -72,6 +98,8 @@ class Events(Verb[P, StreamEvent]):
 
     _send = "send_for_events"
 
+    @overload
+    def __get__(self, client: None, owner: object = None) -> Callable[..., Any]: ...
     @overload
     def __get__(
         self, client: Client | PlainClient, owner: object = None
@@ -82,7 +110,7 @@ class Events(Verb[P, StreamEvent]):
     ) -> Callable[P, AsyncIterator[StreamEvent]]: ...
     def __get__(self, client: Any, owner: object = None) -> Any:
         """Return the verb as a method."""
-        return self._bind(client)
+        return self._method(client, owner)
 
 
 class Lines(Verb[P, T]):
@@ -91,6 +119,8 @@ class Lines(Verb[P, T]):
     _send = "send_for_lines"
 
     @overload
+    def __get__(self, client: None, owner: object = None) -> Callable[..., Any]: ...
+    @overload
     def __get__(self, client: Client, owner: object = None) -> Callable[P, Iterator[T]]: ...
     @overload
     def __get__(self, client: AsyncClient, owner: object = None) -> Callable[P, AsyncIterator[T]]: ...
@@ -98,11 +128,17 @@ class Lines(Verb[P, T]):
     def __get__(self, client: PlainClient, owner: object = None) -> Callable[P, Iterator[Document]]: ...
     def __get__(self, client: Any, owner: object = None) -> Any:
         """Return the verb as a method."""
-        return self._bind(client)
+        return self._method(client, owner)
 
 
 class Verbs:
-    """The verbs of all clients."""
+    """The verbs of all clients.
+
+    Attributes:
+        returned: what the methods return, by the method that sends their request; for `help`.
+    """
+
+    returned: ClassVar[Mapping[str, str]]
 
     submit = DocumentVerb(requests.submit)
     attempt = DocumentVerb(requests.attempt)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from assayd_client import AsyncClient, Document, StreamEvent, requests
-from assayd_client.client_request import ClientRequest
+from assayd_client.requests import ClientRequest
 
 KEPT_S = 60.0
 """How long kinds and profiles are kept: they are large, and change when the daemon is told so."""

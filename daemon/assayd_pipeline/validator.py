@@ -100,6 +100,7 @@ class Pipeline(Kind[PipelinePayload]):
     name = "pipeline"
     payload = PipelinePayload
     bounded = MappingProxyType({"steps.*.content": Cap.SOURCE, "files.*": Cap.SOURCE, "steps": Cap.STEPS})
+    helpers = MappingProxyType({"shellcheck": "hints for bash are shorter"})
     recorder = "assayd_pipeline.recorder:recorder"
     routes = "assayd_pipeline.routes:router"
     worker = "assayd_pipeline.worker:enter"

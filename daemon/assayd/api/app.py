@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -113,7 +114,11 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
 
 async def _reference(request: Request) -> Response:
     app: Api = request.app
-    return raw_json(app.state.kept.get("reference", lambda: compact(app.openapi()), changes=False))
+    # In a thread the first time: half a second of processor time.
+    text = await asyncio.to_thread(
+        app.state.kept.get, "reference", lambda: compact(app.openapi()), changes=False
+    )
+    return raw_json(text)
 
 
 def server_config(

@@ -226,7 +226,11 @@ async def _submit(
 
 async def _read(body: bytes, call: Call) -> Submission:
     read = partial(read_submission, body, call.service.kinds, caps=call.limits.payload)
-    submission = await asyncio.to_thread(read) if len(body) > LARGE_BODY_BYTES else read()
+    if len(body) > LARGE_BODY_BYTES:
+        async with call.budget.parsing(call.caller.peer.uid):
+            submission = await asyncio.to_thread(read)
+    else:
+        submission = read()
     if submission.parent_id is not None:
         parent = await call.service.get(submission.parent_id)
         if parent is None or not call.sees(parent):

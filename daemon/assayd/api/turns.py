@@ -1,4 +1,4 @@
-"""Whose input is worked on next: a few pieces per turn of the event loop, users in turn.
+"""Whose input is worked on next: a few pieces and a moment per turn of the event loop, users in turn.
 
 Parsing and starting a request takes processor time before anything is known about it. Without turns, a user
 with many connections that send at the same moment keeps all others waiting for all of them.
@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from time import perf_counter
 
 from assayd.fair_queue import FairQueue
 
 PIECES = 8
 """Pieces of work that are done in one turn of the event loop."""
+TURN_S = 0.001
+"""How long one turn may work before the rest waits for the next; a piece that was begun is finished."""
 
 
 class Turns:
     """The pieces of work that wait, of all connections of one server."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self._waiting: FairQueue[Callable[[], None]] = FairQueue()
+        self._clock = clock
         self._left = PIECES
+        self._left_s = TURN_S
         self._is_due = False
 
     def take(self, user: int, key: str, work: Callable[[], None]) -> None:
@@ -28,9 +33,8 @@ class Turns:
         if key in self._waiting:
             return
         self._expect_next()
-        if self._left and not len(self._waiting):
-            self._left -= 1
-            work()
+        if self._has_time and not len(self._waiting):
+            self._do(work)
         else:
             self._waiting.put(user, "", key, work)
 
@@ -44,11 +48,22 @@ class Turns:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._begin)
 
+    @property
+    def _has_time(self) -> bool:
+        return self._left > 0 and self._left_s > 0
+
+    def _do(self, work: Callable[[], None]) -> None:
+        self._left -= 1
+        began = self._clock()
+        try:
+            work()
+        finally:
+            self._left_s -= self._clock() - began
+
     def _begin(self) -> None:
         """Begin a turn of the event loop with what waits."""
         self._is_due = False
-        self._left = PIECES
-        while self._left and len(self._waiting):
+        self._left, self._left_s = PIECES, TURN_S
+        while self._has_time and len(self._waiting):
             self._expect_next()  # before the work: an error in it must not leave the others waiting
-            self._left -= 1
-            self._waiting.pop()()
+            self._do(self._waiting.pop())

@@ -38,6 +38,15 @@ def wings_row(missing: Mapping[str, str]) -> HealthRow:
     return HealthRow(check="kinds", status=Health.WARN, detail=detail, remedy=remedy)
 
 
+def helpers_row(missing: Mapping[str, str]) -> HealthRow:
+    """Return whether the optional programs are installed; `missing` says what each would do."""
+    if not missing:
+        return HealthRow(check="helpers", status=Health.OK, detail="all optional programs are installed")
+    detail = "; ".join(f"{name} isn't installed: {without}" for name, without in missing.items())
+    remedy = f"install {', '.join(missing)}, then restart the daemon"
+    return HealthRow(check="helpers", status=Health.WARN, detail=detail, remedy=remedy)
+
+
 def static_misses_row(misses: Counter[tuple[str, str]]) -> HealthRow:
     """Return what the runtime policy has caught that the static stages let through."""
     if not misses:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -17,7 +18,13 @@ from assayd.attempts.attempt_run import Finished
 from assayd.attempts.conclusion import NOTHING
 from assayd.attempts.events import EventHub
 from assayd.attempts.execution import Elsewhere, Readiness
-from assayd.attempts.health_rows import identity_row, policies_row, static_misses_row, wings_row
+from assayd.attempts.health_rows import (
+    helpers_row,
+    identity_row,
+    policies_row,
+    static_misses_row,
+    wings_row,
+)
 from assayd.attempts.retention import Retention
 from assayd.attempts.scheduler import Scheduler
 from assayd.attempts.selftest import SelfTest
@@ -335,6 +342,7 @@ class DaemonService:
             identity_row(self._copied_from),
             policies_row(self._policies.reload_problem),
             wings_row(missing_wings()),
+            helpers_row(self._missing_helpers()),
             static_misses_row(self._scheduler.static_misses),
             *await self._examine_webhooks(),
         ]
@@ -348,6 +356,11 @@ class DaemonService:
             ]
             rows.extend(await asyncio.gather(isolation, *kinds))
         return rows
+
+    def _missing_helpers(self) -> dict[str, str]:
+        """Return the optional programs of the kinds that aren't installed."""
+        helpers = {name: text for kind in self.kinds.values() for name, text in kind.helpers.items()}
+        return {name: text for name, text in helpers.items() if shutil.which(name) is None}
 
     async def _without_containers(self) -> Sequence[HealthRow]:
         try:

@@ -15,9 +15,10 @@ import sys
 from . import json_text, kernel, private
 from .ending import end_program, newest_module
 from .policy import RuntimePolicy
+from .processes import Unconfined
 from .programs import Context
 from .reporter import Reporter
-from .seccomp import REPORT, kept_filter
+from .seccomp import REPORT, kept_filters
 from .value import Value
 
 TYPE_CHECKING = False
@@ -66,14 +67,14 @@ class Descriptors(Value):
 class Confinement(Value):
     """What holds for every child of an attempt, made ready before the first fork.
 
-    `environment` is what programs of the image are started with; `proxies`, a part of it, is what Python code
-    finds in its own.
+    `filters` are those that the child loads itself; the runner has loaded the others. `environment` is what
+    programs of the image are started with; `proxies`, a part of it, is what Python code finds in its own.
     """
 
     rlimits: tuple[tuple[int, int], ...]
     policy: RuntimePolicy
     reporter: Reporter
-    system_call_filter: bytes
+    filters: tuple[bytes, ...]
     environment: Mapping[str, str]
     proxies: Mapping[str, str]
 
@@ -86,16 +87,35 @@ def order(program: str, arguments: bytes, *, has_input: bool) -> bytes:
 def confine(
     attempt: BeginFrame, work_path: str, environment: Mapping[str, str], proxies: Mapping[str, str]
 ) -> Confinement:
-    """Make ready what confines the children of an attempt."""
+    """Make ready what confines the children of an attempt; this process loads the filter that they inherit.
+
+    Raises: Unconfined.
+    """
     reporter = Reporter(REPORT)
+    shared, own = kept_filters(allow_exec=attempt.allow_exec, allow_inet=attempt.allow_inet)
     return Confinement(
         rlimits=tuple(_rlimits(attempt.limits)),
         policy=RuntimePolicy(attempt, work_path, reporter),
         reporter=reporter,
-        system_call_filter=kept_filter(allow_exec=attempt.allow_exec, allow_inet=attempt.allow_inet),
+        filters=(own,) if _share_filter(attempt, shared) else (shared, own),
         environment={**environment, **proxies},
         proxies=proxies,
     )
+
+
+def _share_filter(attempt: BeginFrame, shared: bytes) -> bool:
+    """Load the filter that children inherit, unless this process relays connections: it needs sockets then.
+
+    Raises: Unconfined.
+    """
+    if attempt.relay is not None:
+        return False
+    try:
+        kernel.forbid_new_privileges()
+        kernel.load_filter(shared)
+    except OSError as problem:
+        raise Unconfined(f"the filter of system calls could not be loaded: {problem}") from problem
+    return True
 
 
 def become(
@@ -124,7 +144,8 @@ def _give_up_rights(confinement: Confinement) -> None:
     _make_killable()
     os.environ.update(confinement.proxies)
     kernel.forbid_new_privileges()
-    kernel.load_filter(confinement.system_call_filter)
+    for program in confinement.filters:
+        kernel.load_filter(program)
 
 
 def _read_order() -> bytearray:

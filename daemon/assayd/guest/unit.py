@@ -10,6 +10,7 @@ import time
 
 from .clock import UnitClock
 from .streams import UnitStreams
+from .tasks import read_first_task
 from .value import Value
 
 TYPE_CHECKING = False
@@ -95,7 +96,9 @@ class RunningUnit:
         self._pid = forked.pid
         self._started = time.monotonic()
         self._moved = self._streams.moved
-        self._clock = UnitClock(request.deadline_s, around.processes, self._kept_s)
+        self._clock = UnitClock(
+            request.deadline_s, around.processes, self._kept_s, tasks=read_first_task(forked.pid)
+        )
         self._told_s, self._tell_at = 0.0, self._started + _TELL_S
         self._ended_at = 0.0
         self._starved_by_then_s = 0.0

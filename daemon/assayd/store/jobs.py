@@ -184,10 +184,10 @@ class DatabaseJobStore:
         Raises: RequestError ``run.foreign``, if the run isn't.
         """
         verdict = rows.verdict_values(attempt)
-        happened = [rows.event_values(event) for event in events]
         message = message_of_attempt(attempt)
         tried = False
         if held_by is not None and message is None and not self._recorders_of(attempt):
+            happened = [rows.event_values(event) for event in events]
             alone = self._rows.finishing(attempt, verdict, happened, held_by)
             if alone is not None:
                 written = await self.access.write(alone)
@@ -201,6 +201,7 @@ class DatabaseJobStore:
             is_again, tried = tried, True
             if held_by is not None:
                 _require_held(connection, verdict, held_by)
+            happened = [rows.event_values(event) for event in events]  # here, in the writer's thread
             if not self._rows.finish(connection, attempt, verdict, happened):
                 found = connection.execute(_VERDICT, {"wanted": attempt.id}).mappings().first()
                 # So if the answer to its commit was lost.

@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, str] = {
     "batch": "batch_app:batch_app",
     "cancel": "attempts:cancel",
     "check": "check:check",
+    "compat": "compat:serve",
     "console": "console:serve",
     "doctor": "upkeep:doctor",
     "events": "attempts:events",

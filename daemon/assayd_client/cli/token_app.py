@@ -45,10 +45,10 @@ def create(
     ] = None,
 ) -> None:
     """Make a token, and print it this once."""
-    wanted: dict[str, object] = {"name": name, "scopes": scopes or (["node"] if node else ["submit"])}
-    wanted |= {"tenant": tenant or ("nodes" if node else "default"), "node": node}
+    scopes = scopes or (["node"] if node else ["submit"])
+    tenant = tenant or ("nodes" if node else "default")
     with _opened(out) as file, gateway_client(context) as client:
-        made = client.create_token(**wanted)
+        made = client.create_token(name, tenant=tenant, scopes=scopes, node=node)
         print(made["token"], file=file)
     whose = f"node {node}" if node else f"tenant {made['tenant']} (uid {made['tenant_id']})"
     where = "it is shown this once" if out is None else f"in {out}"

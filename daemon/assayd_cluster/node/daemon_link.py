@@ -13,9 +13,9 @@ from typing import Any
 
 from assayd_client import requests
 from assayd_client.answers import StreamEvent
-from assayd_client.client_request import ClientRequest
+from assayd_client.blocking import PlainClient
 from assayd_client.errors import ClientError, Conflict, NotFound
-from assayd_client.plain import PlainClient
+from assayd_client.requests import ClientRequest
 
 Document = dict[str, Any]
 

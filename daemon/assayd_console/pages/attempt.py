@@ -134,8 +134,8 @@ async def repair(request: Request) -> Response:
     """Begin a repair, by safe fixes or a provider that is named."""
     form = await read_form(request)
     attempt_id = request.path_params["id"]
-    wanted = {name: form.get(name) or None for name in ("provider", "hint")}
-    begun = await request.app.state.daemon.ask(requests.repair(attempt_id, **wanted))
+    asked = requests.repair(attempt_id, provider=form.get("provider") or None, hint=form.get("hint") or None)
+    begun = await request.app.state.daemon.ask(asked)
     return RedirectResponse(f"/repairs/{begun['id']}", status_code=303)
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
@@ -18,7 +19,7 @@ VERDICTS = ("validated", "failed", "error", "cancelled")
 _AGO = re.compile(r"([1-9][0-9]{0,3})([mhd])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
-Asked = Mapping[str, str | int | list[str] | None]
+Asked = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

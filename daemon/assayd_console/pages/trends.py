@@ -64,8 +64,7 @@ async def _pictures(
     long_s, bucket_s = SPANS[asked["back"]]
     now = datetime.now(UTC)
     since = (now - timedelta(seconds=long_s)).isoformat(timespec="seconds")
-    wanted = {"since": since, "bucket_s": bucket_s, "kind": asked["kind"] or None}
-    summary = await daemon.ask(requests.summary(**wanted))
+    summary = await daemon.ask(requests.summary(since=since, bucket_s=bucket_s, kind=asked["kind"] or None))
     sample = read_sample((await daemon.fetch(requests.metrics())).decode(), 0.0)
     address = "/attempts?" + urlencode({"since": asked["back"], "kind": asked["kind"]})
     pictures = [

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from assayd.model.finding import Finding
 from assayd.model.policy import CommandPolicy, NetworkPolicy
 from assayd.model.text_limits import FINDINGS
+from assayd_pipeline.shell import slips
 from assayd_pipeline.shell.parse import source
 from assayd_pipeline.shell.parse.nodes import Node
 from assayd_pipeline.shell.parse.resolve import invocations, script_arguments
@@ -24,8 +25,9 @@ from assayd_pipeline.shell.rules.builtins import action_of, at_trap, names_set
 from assayd_pipeline.shell.rules.commands import check_background, check_function, check_invocation
 from assayd_pipeline.shell.rules.paths import check_redirection
 from assayd_pipeline.shell.rules.texts import COMMAND_RULES
+from assayd_pipeline.shell.slips import unreadable, with_slips
 
-RULES = (*source.RULES, *COMMAND_RULES)
+RULES = (*source.RULES, *COMMAND_RULES, *slips.RULES)
 _CLOSED = NetworkPolicy()
 MOST_TRAPS = 64
 """How many texts of traps are read; each costs a run of the parser."""
@@ -48,8 +50,18 @@ class ShellCheck:
 
 
 def parse_script(text: str) -> tuple[Finding, ...]:
-    """Return whether a text is bash: no finding, or why it is not."""
-    return source.parse(text).findings
+    """Return no finding if a text is bash, otherwise why it isn't and how to correct it."""
+    return tuple(_best(text, finding) for finding in source.parse(text).findings)
+
+
+def _best(text: str, finding: Finding) -> Finding:
+    """Return ShellCheck's explanation of a syntax error, unless only the parser's has an edit."""
+    if finding.rule != "shell.syntax":
+        return finding
+    explained = unreadable(text, finding)
+    return (
+        finding if explained is None or (explained.edit is None and finding.edit is not None) else explained
+    )
 
 
 def check_script(text: str, commands: CommandPolicy, *, network: NetworkPolicy = _CLOSED) -> ShellCheck:
@@ -69,7 +81,7 @@ def check_script(text: str, commands: CommandPolicy, *, network: NetworkPolicy =
         return ShellCheck(findings=(source.too_deep(),))
     named = {(parsed.place(call.word.start)[0], call.name) for call in script.calls if call.name}
     return ShellCheck(
-        findings=_in_order(script.findings),
+        findings=with_slips(text, _in_order(script.findings)),
         commands=tuple(Command(name=name, line=line) for line, name in sorted(named)),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from assayd.api.turns import PIECES, Turns
+from assayd.api.turns import PIECES, TURN_S, Turns
 
 
 async def test_work_that_comes_alone_is_done_at_once() -> None:
@@ -51,3 +51,21 @@ async def test_key_that_waits_is_not_queued_twice() -> None:
     for _ in range(3):
         await asyncio.sleep(0)
     assert done == list(range(PIECES + 1))
+
+
+async def test_turn_ends_when_its_time_is_used_however_few_pieces_that_took() -> None:
+    now = 0.0
+    done: list[int] = []
+
+    def work() -> None:
+        nonlocal now
+        now += 0.6 * TURN_S
+        done.append(1)
+
+    turns = Turns(lambda: now)
+    for number in range(4):
+        turns.take(1, str(number), work)
+    counts = [len(done)]
+    await asyncio.sleep(0)
+    counts.append(len(done))
+    assert counts == [2, 4]

@@ -1,5 +1,8 @@
 import asyncio
 import os
+import pydoc
+import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,11 +13,13 @@ from assayd_client import (
     Client,
     ClientError,
     DaemonUnreachable,
+    PlainClient,
+    Refused,
     find_socket,
 )
 from assayd_client.answers import EventReader
 from support.daemons.fake_service import FakeService
-from support.daemons.server import serving
+from support.daemons.server import serving, serving_small
 
 GOOD = {"kind": "extractor", "payload": {"code": "x = 1"}}
 ULID = "01JTC8ZK5V7777777777777777"
@@ -92,3 +97,75 @@ def test_events_are_read_whatever_the_chunks() -> None:
         reader = EventReader()
         events = [e for n in range(0, len(stream), size) for e in reader.feed(stream[n : n + size])]
         assert [(e.id, e.body["text"]) for e in events] == [("1.1", "a\u2028b")]
+
+
+@pytest.mark.parametrize(
+    ("client", "document", "events", "content"),
+    [
+        (Client, "AttemptDocument", "Iterator[StreamEvent]", "bytes"),
+        (PlainClient, "Document", "Iterator[StreamEvent]", "bytes"),
+        (AsyncClient, "Awaitable[AttemptDocument]", "AsyncIterator[StreamEvent]", "Awaitable[bytes]"),
+    ],
+)
+def test_help_shows_signature_and_docstring_of_each_method(
+    client: type, document: str, events: str, content: str
+) -> None:
+    shown = pydoc.render_doc(client, renderer=pydoc.plaintext)
+
+    assert f"attempt(self, attempt_id: 'str', *, wait_s: 'float' = 0) -> '{document}'" in shown
+    assert f"events(self, attempt_id: 'str', *, after: 'str | None' = None) -> '{events}'" in shown
+    assert f"artifact(self, attempt_id: 'str', name: 'str') -> '{content}'" in shown
+    assert "Return one attempt; waits up to `wait_s` (at most 600) for its verdict." in shown
+    assert "**" not in shown.replace("**filters: 'str | int | None'", "")
+
+
+async def test_bodies_in_pieces_are_sent_by_both_clients(tmp_path) -> None:
+    lines = [b'{"kind": "extractor", ', b'"payload": {"code": "x"}}\n']
+
+    async def pieces():
+        for line in lines:
+            yield line
+
+    with serving_small(tmp_path) as served:
+        with Client(served.path) as client:
+            assert client.send_batch(lines, name="a").received.lines == 1
+        async with AsyncClient(served.path) as asynchronous:
+            assert (await asynchronous.send_batch(pieces(), name="b")).received.lines == 1
+            assert (await asynchronous.send_batch(lines, name="c")).received.lines == 1
+            assert [row.line async for row in asynchronous.batch_results("a")] == [1]
+
+
+async def test_large_request_that_is_refused_early_is_told_by_both_clients(tmp_path) -> None:
+    large = {"kind": "extractor", "payload": {"code": "x" * 40_000_000}}
+    with serving(FakeService(), tmp_path / "s") as path:
+        with Client(path) as client, pytest.raises(Refused) as refused:
+            client.submit(large)
+        async with AsyncClient(path) as asynchronous:
+            with pytest.raises(Refused) as also:
+                await asynchronous.submit(large)
+    assert (refused.value.status, also.value.status) == (413, 413)
+
+
+async def test_answer_that_breaks_off_is_told_by_both_clients(tmp_path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+
+        def answer_half() -> None:
+            for _ in range(2):
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")
+
+        thread = threading.Thread(target=answer_half)
+        thread.start()
+        with (
+            Client(tmp_path / "s") as client,
+            pytest.raises(DaemonUnreachable, match="closed the connection"),
+        ):
+            client.kinds()
+        async with AsyncClient(tmp_path / "s") as asynchronous:
+            with pytest.raises(DaemonUnreachable, match="closed the connection"):
+                await asynchronous.kinds()
+        thread.join()

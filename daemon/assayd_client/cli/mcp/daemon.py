@@ -11,7 +11,7 @@ from typing import Any, cast
 import anyio
 
 from assayd_client import AsyncClient, ClientError, Document, StreamEvent
-from assayd_client.client_request import ClientRequest
+from assayd_client.requests import ClientRequest
 
 CANCEL_S = 10.0
 """How long an order to cancel may take."""

@@ -88,16 +88,53 @@ def _candidates(text: str, message: str, line: int) -> Iterator[str]:
         yield inside
         return
     if "without closing quote" in message:
-        yield from _with_quote(text, '"' if '"' in message else "'")
+        yield from _balanced(text)
+        yield from with_quote(text, '"' if '"' in message else "'")
         return
     if "array element values" in message:
         yield from _with_bracket(text, line)
         return
+    if re.search(r"reached EOF|without (?:matching|closing)|not a valid parameter", message):
+        yield from _balanced(text)
     opened = _OPENED.search(message)
     if opened is not None:
         yield from _closed(text, line, opened[2])
     elif "'fi' can only be used to end an 'if'" in message or "must be followed by 'then'" in message:
         yield from _with_then(text)
+
+
+def _balanced(text: str) -> Iterator[str]:
+    """Close each expansion that is open at the end of its line: ``$(``, ``$((``, ``${``, a backtick."""
+    lines = text.split("\n")
+    for number, line in enumerate(lines[:_MOST_LINES]):
+        for pattern, closer in _EXPANSIONS:
+            if len(line) <= _MOST_CHARS and (found := pattern.search(line)) is not None:
+                for place in dict.fromkeys((found.end(), len(line.rstrip()))):
+                    changed = line[:place] + closer + line[place:]
+                    yield "\n".join((*lines[:number], changed, *lines[number + 1 :]))
+        if (wrong := re.search(r"\$\{(\w+)\)", line[:_MOST_CHARS])) is not None:
+            changed = f"{line[: wrong.end() - 1]}}}{line[wrong.end() :]}"
+            yield "\n".join((*lines[:number], changed, *lines[number + 1 :]))
+
+
+def opened_by(text: str, edit: Edit) -> tuple[str, str] | None:
+    """Return the expansion that an edit of one line closes, and what closes it; None for another edit."""
+    line = text.split("\n")[edit.start_line - 1] if edit.start_line == edit.end_line else ""
+    new = edit.replacement
+    for opener, closer in (("$((", "))"), ("${", "}"), ("$(", ")"), ("`", "`")):
+        if opener in line and new.count(closer) == line.count(closer) + 1 and len(new) - len(line) in {0, 1}:
+            return opener, closer
+    return None
+
+
+_MOST_LINES = 400
+_MOST_CHARS = 500
+_EXPANSIONS = (
+    (re.compile(r"\$\(\((?:[^()]|\([^()]*\))*(?=\)(?!\)))"), ")"),
+    (re.compile(r"\$\{[^{}\s\"]*(?=\"|\s|$)"), "}"),
+    (re.compile(r"\$\((?!\()[^()]*(?=$)"), ")"),
+    (re.compile(r"(?<!`)`[^`]*(?=$)"), "`"),
+)
 
 
 def _closed(text: str, line: int, closer: str) -> Iterator[str]:
@@ -125,7 +162,7 @@ def _with_then(text: str) -> Iterator[str]:
         yield "\n".join(lines)
 
 
-def _with_quote(text: str, quote: str) -> Iterator[str]:
+def with_quote(text: str, quote: str) -> Iterator[str]:
     """Close a quote at the end of its line, where that of no other line would do as well."""
     lines = text.split("\n")
     good: list[tuple[int, int, str]] = []

@@ -24,7 +24,7 @@ from assayd.findings.source_text import column_of, line_of, snippet
 from assayd.model.finding import Edit, Finding, Rule
 from assayd.model.text_limits import SOURCE_BYTES, SYNTAX_NODES, shorten
 from assayd_pipeline.shell.parse import reader
-from assayd_pipeline.shell.parse.mending import mended, misspelt, place, unfenced
+from assayd_pipeline.shell.parse.mending import mended, misspelt, opened_by, place, unfenced
 from assayd_pipeline.shell.parse.nodes import Node, load, walk
 
 RULES = (
@@ -187,6 +187,20 @@ def _mended(found: Finding, text: str, message: str) -> Finding:
         word, edit = spelt
         found = replace(found, suggestion=f"Did you mean {word}?")
         return replace(found, line=edit.start_line, snippet=snippet(text, edit.start_line), edit=edit)
+    if edit is not None and (opened := opened_by(text, edit)) is not None:
+        said = f"The `{opened[0]}` isn't closed on line {edit.start_line}."
+        hint = f"Close it with `{opened[1]}`: `{edit.replacement.strip()}`."
+        shown = snippet(text, edit.start_line)
+        column = found.column if edit.start_line == line else 1
+        return replace(
+            found,
+            message=said,
+            line=edit.start_line,
+            column=column,
+            snippet=shown,
+            suggestion=hint,
+            edit=edit,
+        )
     at = place(text, message, line)
     if at == line:
         return replace(found, edit=edit)
@@ -228,7 +242,10 @@ _ADVICE = (
     ),
     (r"array element values", "Close the array that is opened before: names=(a b)."),
     (r"can only be used (in|to)|is not a valid", "Remove the word, or add the beginning that it belongs to."),
-    (r"reached EOF|without closing|must (be followed|end)|unclosed|not closed", "Close what is named here."),
+    (
+        r"reached EOF|without closing|must (be followed|end)|unclosed|not closed",
+        "Close what the message names.",
+    ),
 )
 
 

@@ -22,6 +22,7 @@ from assayd_pipeline.shell.parse.script import ParsedScript
 from assayd_pipeline.shell.parse.words import Setting, literal, name_of_parameter
 
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[.*\])?(?:\+?=.*)?", re.DOTALL)
+_DOLLAR = re.compile(r"([\"']?)\$(?=[A-Za-z_]\w{0,99}=)")
 _BEGINNING = re.compile(r"[\"']?([A-Za-z_][A-Za-z0-9_]*)(?:\[|\+?=)")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[0-9@*\x01]+\])?|[0-9\x01]+|[@*]")
 
@@ -40,8 +41,15 @@ def check_name(script: ParsedScript, word: Node, what: str) -> None:
         _check_variable(script, word, found[1])
         return
     message = f"Which variable {what} sets is known only when it runs: {script.written(word)}."
-    suggestion = "Write the variable's name in plain text; use an associative array for names that vary."
-    script.error(word, "variable.dynamic_name", message, suggestion)
+    suggestion = "Write the variable's name literally. For names that vary, use an associative array."
+    dollar = _DOLLAR.match(written)
+    if dollar is None:
+        script.error(word, "variable.dynamic_name", message, suggestion)
+        return
+    plain = dollar[1] + written[dollar.end() :]
+    suggestion = f"Remove the `$` before the name: `{what} {plain}`."
+    edit = script.replacing(word, plain) if not dollar[1] else None
+    script.error(word, "variable.dynamic_name", message, suggestion, edit=edit)
 
 
 def _check_variable(script: ParsedScript, node: Node, name: str) -> None:

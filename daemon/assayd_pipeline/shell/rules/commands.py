@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 
 from assayd.did_you_mean import close_names
+from assayd.guest.near import nearest
 from assayd_pipeline.shell.parse.nodes import Node
 from assayd_pipeline.shell.parse.resolve import TOOLS, Invocation, WordForm
 from assayd_pipeline.shell.parse.script import ParsedScript
@@ -94,11 +95,20 @@ def check_invocation(script: ParsedScript, call: Invocation) -> None:
 
 def _refuse_unknown(script: ParsedScript, call: Invocation) -> None:
     message = f"The command {call.name} is not allowed."
-    other = _RENAMED.get(call.name)
-    edit = script.replacing(call.word, other) if other in script.commands.allowed else None
+    counted = _COUNTED.fullmatch(call.name)
+    if counted is not None:
+        hint = f"Write arithmetic in parentheses: `(({call.name}))`."
+        edit = script.replacing(call.word, f"(({call.name}))")
+        script.error(call.word, "command.not_allowed", message, hint, edit=edit)
+        return
+    meant = nearest(call.name, sorted(script.commands.allowed | script.commands.builtins | script.functions))
+    other = _RENAMED.get(call.name) or (meant[0] if meant is not None and meant[1] else None)
+    known = other in script.commands.allowed | script.commands.builtins | script.functions
+    edit = script.replacing(call.word, other) if known and other is not None else None
     script.error(call.word, "command.not_allowed", message, _advice(script, call.name), edit=edit)
 
 
+_COUNTED = re.compile(r"[A-Za-z_]\w{0,99}(?:\+\+|--)")
 _RENAMED = {"gawk": "awk", "mawk": "awk"}
 
 
@@ -135,7 +145,7 @@ def _advice(script: ParsedScript, name: str) -> str:
         return _INSTEAD[name]
     names = sorted(script.commands.allowed | script.commands.builtins | script.functions)
     close = close_names(name, names)
-    return (f"Did you mean {close[0]}? " if close else "") + _allowed(script)
+    return f"Did you mean `{close[0]}`?" if close else _allowed(script)
 
 
 def _allowed(script: ParsedScript) -> str:

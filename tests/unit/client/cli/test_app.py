@@ -62,6 +62,8 @@ LINES = [
     "lsp",
     "mcp",
     "mcp --http 8765 --token-file=t",
+    "compat",
+    "compat --listen=unix:s --concurrency 2 --policy python=testing",
     "console",
     "console --port 8737 --link-file=f",
 ]

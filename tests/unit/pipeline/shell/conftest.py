@@ -12,7 +12,8 @@ from assayd.model.policy import ExecutionPolicy, NetworkMode, NetworkPolicy
 from assayd.package_data import share
 from assayd.policies import load_policies
 from assayd_pipeline.shell import ShellCheck, check_script
-from assayd_pipeline.shell.parse import reader
+from assayd_pipeline.shell.parse import linter, reader
+from assayd_pipeline.shellcheck import lint_shell
 from assayd_pipeline.shfmt import read_shell
 
 Check = Callable[[str], ShellCheck]
@@ -21,6 +22,7 @@ Check = Callable[[str], ShellCheck]
 @pytest.fixture(autouse=True, scope="session")
 def _installed_reader() -> None:
     reader.install(read_shell)
+    linter.install(lint_shell)
 
 
 @pytest.fixture(scope="session")

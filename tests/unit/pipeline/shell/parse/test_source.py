@@ -30,7 +30,7 @@ PIECES = st.sampled_from(
         ("}\n", "shell.syntax", (1, 1)),
         ("ls\ndone\n", "shell.syntax", (2, 1)),
         ("echo ok; fi", "shell.syntax", (1, 10)),
-        ("cat <<E\nx", "shell.syntax", (1, 5)),
+        ("cat <<E\nx", "shell.syntax", (1, 7)),
         ("ls\necho x\r", "source.control_character", (2, 7)),
         ("ls\n\0", "source.nul_byte", (2, None)),
         ("ls\n\ud800", "source.not_text", (2, None)),
@@ -121,4 +121,4 @@ def test_arithmetic_of_let_in_brackets_cannot_be_decided(text: str) -> None:
 
 def test_here_document_without_its_end_says_how_that_stands() -> None:
     [finding] = parse_script("if true; then\n  cat <<EOF\n  x\n  EOF\nfi\n")
-    assert "at the beginning of a line" in (finding.suggestion or "")
+    assert "at the start of the line" in (finding.suggestion or "")

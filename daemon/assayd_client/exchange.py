@@ -1,0 +1,122 @@
+"""One request and its answer on an HTTP connection, without I/O: the clients carry the bytes.
+
+Both clients do the same: connect, send what `Exchange.outgoing` returns, then hand over what they receive
+until the exchange is complete. A connection serves one request: on a socket of the same host, a new one costs
+less than keeping one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import h11
+
+from assayd_client.address import Address, ServerChoice
+from assayd_client.answers import lost, refuse
+from assayd_client.requests import ClientRequest
+
+PIECE_BYTES = 64 * 2**10
+CONNECT_S = 10.0
+"""How long a connection to a server may take to be made, TLS included."""
+
+
+class Exchange:
+    """A request on its way, and the answer as far as it has come.
+
+    Attributes:
+        is_complete: whether all of the answer has come.
+    """
+
+    def __init__(self, request: ClientRequest[Any], address: Address) -> None:
+        self._request = request
+        self._address = address
+        self._state = h11.Connection(h11.CLIENT)
+        self._status = 0
+        self._headers: dict[str, str] = {}
+        self._refusal: list[bytes] = []
+        self.is_complete = False
+
+    def outgoing(self, body: bytes | Iterable[bytes]) -> Iterator[bytes]:
+        """Return all of the request; at once, if all of it is at hand. Raises: as `head`."""
+        if isinstance(body, bytes):
+            yield self.head() + self.piece(body) + self.end()
+            return
+        yield self.head()
+        yield from map(self.piece, body)
+        yield self.end()
+
+    def head(self) -> bytes:
+        """Return the request line and the headers. Raises: RequestError, for a token that cannot be read."""
+        body = self._request.body()
+        headers = {
+            **_own_headers(self._address),
+            "Connection": "close",
+            "Content-Type": "application/json",
+            **self._request.headers,
+        }
+        if isinstance(body, bytes):
+            headers["Content-Length"] = str(len(body))
+        else:
+            headers["Transfer-Encoding"] = "chunked"
+        return self._bytes_of(
+            h11.Request(
+                method=self._request.method, target=self._request.target, headers=list(headers.items())
+            )
+        )
+
+    def piece(self, data: bytes) -> bytes:
+        """Return a piece of the body, as it is sent."""
+        return self._bytes_of(h11.Data(data=data))
+
+    def end(self) -> bytes:
+        """Return what ends the request."""
+        return self._bytes_of(h11.EndOfMessage())
+
+    def stop_sending(self) -> None:
+        """Note that the daemon reads no more of the request: it has refused it, and its answer says why."""
+        self._state.send_failed()
+
+    def receive(self, data: bytes) -> Iterator[bytes]:
+        """Take in what has come (nothing: the connection is closed); return pieces of the answer's body.
+
+        Raises: ClientError, when the whole of a refusal has come; h11.RemoteProtocolError.
+        """
+        self._state.receive_data(data)
+        while not self.is_complete and (event := self._state.next_event()) is not h11.NEED_DATA:
+            match event:
+                case h11.Response(status_code=status, headers=headers):
+                    self._status = status
+                    self._headers = {name.decode("latin-1"): v.decode("latin-1") for name, v in headers}
+                case h11.Data(data=piece) if self._status >= 400:
+                    self._refusal.append(bytes(piece))
+                case h11.Data(data=piece):
+                    yield bytes(piece)
+                case h11.EndOfMessage():
+                    self.is_complete = True
+                case h11.ConnectionClosed():
+                    raise h11.RemoteProtocolError("closed without an answer")
+        if self.is_complete and self._status >= 400:
+            refuse(self._status, self._headers, b"".join(self._refusal))
+
+    def _bytes_of(self, event: h11.Event) -> bytes:
+        return self._state.send(event) or b""
+
+
+@contextmanager
+def translating(address: Address) -> Iterator[None]:
+    """Raise DaemonUnreachable for a connection that fails."""
+    try:
+        yield
+    except (OSError, h11.ProtocolError) as error:
+        raise lost(address, error) from error
+
+
+def _own_headers(address: Address) -> dict[str, str]:
+    """Return the headers that an address asks for."""
+    if not isinstance(address, ServerChoice):
+        return {"Host": "assayd"}
+    from assayd_client.secure import authorization
+
+    return {"Host": address.authority, "Authorization": authorization(address)}

@@ -1,0 +1,140 @@
+"""The service: all interfaces on one address, each with its own paths and its own form of errors.
+
+Decides which requests are served at once and how many; what they do is in a module per interface.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from types import MappingProxyType
+
+from prometheus_client import CollectorRegistry, Counter, generate_latest
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from assayd_client import AsyncClient, Target
+from assayd_client.errors import ClientError
+from assayd_compat import fusion, judge0, piston
+from assayd_compat.bodies import BadRequest, answer, executor_of
+from assayd_compat.executor import Executor
+
+AT_ONCE = 64
+"""Programs that are under way at once; the daemon's own limits come on top."""
+
+
+def build(
+    daemon: Target = None, *, at_once: int = AT_ONCE, policies: Mapping[str, str] = MappingProxyType({})
+) -> Starlette:
+    """Return the service for a daemon or gateway; `policies` has the profiles of languages by name."""
+
+    @asynccontextmanager
+    async def running(app: Starlette) -> AsyncIterator[None]:
+        async with AsyncClient(daemon) as client:
+            serve_by(app, Executor(client, at_once=at_once, policies=policies))
+            yield
+
+    registry = CollectorRegistry()
+    answers = Counter(
+        "assayd_compat_requests",
+        "Requests answered, by operation and status.",
+        ("operation", "status"),
+        registry=registry,
+    )
+
+    async def metrics(request: Request) -> Response:
+        return PlainTextResponse(generate_latest(registry))
+
+    return Starlette(
+        routes=[
+            Route("/healthz", health, methods=["GET"]),
+            Route("/metrics", metrics, methods=["GET"]),
+            *fusion.ROUTES,
+            *piston.ROUTES,
+            *judge0.ROUTES,
+        ],
+        lifespan=running,
+        middleware=[Middleware(Counted, answers=answers), Middleware(OnlyPrograms)],
+        exception_handlers={BadRequest: refused, ClientError: failed},
+    )
+
+
+def serve_by(app: Starlette, executor: Executor) -> None:
+    """Let an executor run the programs of a service."""
+    app.state.executor = executor
+    app.state.submissions = judge0.Submissions(executor)
+
+
+async def health(request: Request) -> Response:
+    """Answer 200 if the daemon answers."""
+    try:
+        await executor_of(request).reach()
+    except ClientError as problem:
+        return PlainTextResponse(problem.message, 503)
+    return PlainTextResponse("ok")
+
+
+async def refused(request: Request, problem: Exception) -> Response:
+    """Answer a request that can't be understood."""
+    if not isinstance(problem, BadRequest):
+        raise problem
+    if problem.field == "error":
+        return answer({"error": problem.message}, problem.status)
+    detail = [{"loc": ["body", *problem.field.split(".")], "msg": problem.message, "type": "value_error"}]
+    return answer({"detail": detail}, problem.status)
+
+
+async def failed(request: Request, problem: Exception) -> Response:
+    """Answer a request that the daemon did not answer."""
+    if not isinstance(problem, ClientError):
+        raise problem
+    return answer({"error": problem.message}, 503 if problem.retryable or not problem.status else 500)
+
+
+class OnlyPrograms:
+    """Refuses what a web page can make a browser send: a page must not run programs as the browser's user.
+
+    Every request of a page that is not a plain GET has `Origin`, or a content type that needs no permission.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it with 403 or 415."""
+        refusal = _refusal(scope) if scope["type"] == "http" else None
+        await (refusal or self._app)(scope, receive, send)
+
+
+def _refusal(scope: Scope) -> Response | None:
+    headers = Headers(scope=scope)
+    if "origin" in headers:
+        return answer({"message": "requests of web pages aren't served"}, 403)
+    if scope["method"] == "POST" and not headers.get("content-type", "").startswith("application/json"):
+        return answer({"message": "requests must be of type application/json"}, 415)
+    return None
+
+
+class Counted:
+    """Counts answers by operation and status."""
+
+    def __init__(self, app: ASGIApp, answers: Counter) -> None:
+        self._app = app
+        self._answers = answers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and count its answer."""
+
+        async def counting(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                endpoint = scope.get("endpoint")
+                name = getattr(endpoint, "__name__", "unknown")
+                self._answers.labels(name, message["status"]).inc()
+            await send(message)
+
+        await self._app(scope, receive, counting if scope["type"] == "http" else send)

@@ -1,0 +1,179 @@
+"""SandboxFusion's interface: `POST /run_code` and `POST /run_jupyter`.
+
+Source: the project's published OpenAPI description, version 0.3. Errors have its form: status 200 with
+`SandboxError` for a failure of the sandbox, 422 for a request of another form.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from assayd_client.errors import ClientError
+from assayd_compat import cells
+from assayd_compat.bodies import BadRequest, answer, executor_of, read_body
+from assayd_compat.languages import BY_NAME, Language
+from assayd_compat.program import End, Ended, Program, Result
+
+CLIENT = "sandbox-fusion"
+UNKNOWN_LANGUAGE = "no image of this daemon has the language {name!r}; it has {known}"
+
+
+class RunCodeRequest(BaseModel):
+    """A program to run. Times are seconds; a negative memory limit is none but the profile's."""
+
+    code: str
+    language: str
+    compile_timeout: float = 10
+    run_timeout: float = 10
+    memory_limit_MB: int = -1  # noqa: N815 - the wire's name
+    stdin: str | None = None
+    files: dict[str, str | None] = Field(default_factory=dict)
+    fetch_files: list[str] = Field(default_factory=list)
+    args: list[str] = Field(default_factory=list)
+
+
+class RunJupyterRequest(BaseModel):
+    """Cells to run in one interpreter, one after the other."""
+
+    cells: Annotated[list[str], Field(max_length=cells.MOST_CELLS)]
+    cell_timeout: float = 0
+    total_timeout: float = 45
+    memory_limit_MB: int = -1  # noqa: N815 - the wire's name
+    kernel: Literal["python3"] = "python3"
+    files: dict[str, str | None] = Field(default_factory=dict)
+    fetch_files: list[str] = Field(default_factory=list)
+
+
+async def run_code(request: Request) -> Response:
+    """Compile and run one program."""
+    asked = await read_body(request, RunCodeRequest)
+    language = BY_NAME.get(asked.language)
+    if language is None:
+        return answer(_sandbox_error(UNKNOWN_LANGUAGE.format(name=asked.language, known=", ".join(BY_NAME))))
+    program = _program(asked, language)
+    try:
+        result = await executor_of(request).run(program)
+    except ClientError as problem:
+        return answer(_sandbox_error(problem.message))
+    return answer(_code_answer(result))
+
+
+async def run_jupyter(request: Request) -> Response:
+    """Run cells that share their state."""
+    asked = await read_body(request, RunJupyterRequest)
+    program = Program(
+        language=BY_NAME["python"],
+        source=cells.DRIVER,
+        client=CLIENT,
+        files={**_files(asked.files), cells.INPUT: cells.written(asked.cells, asked.cell_timeout)},
+        timeout_s=asked.total_timeout,
+        memory_mb=asked.memory_limit_MB,
+        collect=(*asked.fetch_files, cells.OUTPUT),
+    )
+    try:
+        result = await executor_of(request).run(program)
+    except ClientError as problem:
+        return answer({**_sandbox_error(problem.message), "driver": None, "cells": []})
+    ran = cells.read(result.files.get(cells.OUTPUT))
+    over = result.run is None or not result.run.succeeded or ran is None
+    return answer(
+        {
+            "status": "Failed" if over else "Success",
+            "message": result.run.message if result.run and over else "",
+            "driver": _command(result.run),
+            "cells": ran or [],
+            "executor_pod_name": None,
+            "files": _encoded(result, without=cells.OUTPUT),
+        }
+    )
+
+
+ROUTES = (
+    Route("/run_code", run_code, methods=["POST"]),
+    Route("/run_jupyter", run_jupyter, methods=["POST"]),
+)
+
+
+def _program(asked: RunCodeRequest, language: Language) -> Program:
+    return Program(
+        language=language,
+        source=asked.code,
+        client=CLIENT,
+        files=_files(asked.files),
+        arguments=asked.args,
+        stdin=asked.stdin or "",
+        timeout_s=asked.run_timeout,
+        compile_timeout_s=asked.compile_timeout,
+        memory_mb=asked.memory_limit_MB,
+        collect=asked.fetch_files,
+    )
+
+
+def _files(given: dict[str, str | None]) -> dict[str, object]:
+    """Return files as a submission has them. Raises: BadRequest, for content that isn't base64."""
+    for name, content in given.items():
+        try:
+            base64.b64decode(content or "", validate=True)
+        except (binascii.Error, ValueError) as problem:
+            raise BadRequest(f"files.{name}", "the content isn't valid base64") from problem
+    return {name: {"base64": content or ""} for name, content in given.items()}
+
+
+def _code_answer(result: Result) -> dict[str, object]:
+    last = result.run or result.compiled
+    if last is None or last.end is End.OURS:
+        return _sandbox_error(last.message if last else "the program did not run")
+    return {
+        "status": "Success" if result.run is not None and result.run.succeeded else "Failed",
+        "message": "" if last.end is End.EXITED else last.message,
+        "compile_result": _command(result.compiled),
+        "run_result": _command(result.run),
+        "executor_pod_name": None,
+        "files": _encoded(result),
+    }
+
+
+def _command(ended: Ended | None) -> dict[str, object] | None:
+    if ended is None:
+        return None
+    over = ended.end is End.TIMEOUT
+    return {
+        "status": "TimeLimitExceeded" if over else "Finished",
+        "execution_time": ended.wall_s,
+        "return_code": None if over else _return_code(ended),
+        "stdout": ended.stdout,
+        "stderr": ended.stderr,
+    }
+
+
+def _return_code(ended: Ended) -> int:
+    """Return an exit code as Python's subprocess has it: a signal is negative, a limit is a kill."""
+    if ended.signal is not None:
+        return -ended.signal_number
+    if ended.exit_code is None or (ended.end is not End.EXITED and ended.exit_code == 0):
+        return -9
+    return ended.exit_code
+
+
+def _encoded(result: Result, without: str = "") -> dict[str, str]:
+    return {
+        name: base64.b64encode(content).decode() for name, content in result.files.items() if name != without
+    }
+
+
+def _sandbox_error(message: str) -> dict[str, object]:
+    return {
+        "status": "SandboxError",
+        "message": message,
+        "compile_result": None,
+        "run_result": None,
+        "executor_pod_name": None,
+        "files": {},
+    }

@@ -1,0 +1,365 @@
+"""Judge0's interface: languages, statuses, submissions, and batches of them.
+
+Source: the documentation of Judge0 CE 1.13. A token is the id of the attempt that runs the program, so it
+belongs to the user who submitted it and outlives this process; a label of that attempt has the digest of the
+expected output. Only a program that did not compile, and one whose compiler still runs, is known to this
+process alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, Field
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from assayd.ids import Ulids
+from assayd_client.errors import ClientError
+from assayd_compat.bodies import BadRequest, answer, parsed, read_bytes
+from assayd_compat.executor import Executor
+from assayd_compat.languages import BY_JUDGE0, Language
+from assayd_compat.program import End, Ended, Program, Result, ended
+
+CLIENT = "judge0"
+MOST_IN_BATCH = 20
+"""Judge0's own limit."""
+KEPT = 10_000
+"""Submissions that this process keeps in memory; the oldest go first."""
+DEFAULT_FIELDS = ("stdout", "time", "memory", "stderr", "token", "compile_output", "message", "status")
+TEXTS = ("source_code", "stdin", "expected_output", "stdout", "stderr", "compile_output", "message")
+STATUSES = {
+    1: "In Queue",
+    2: "Processing",
+    3: "Accepted",
+    4: "Wrong Answer",
+    5: "Time Limit Exceeded",
+    6: "Compilation Error",
+    7: "Runtime Error (SIGSEGV)",
+    8: "Runtime Error (SIGXFSZ)",
+    9: "Runtime Error (SIGFPE)",
+    10: "Runtime Error (SIGABRT)",
+    11: "Runtime Error (NZEC)",
+    12: "Runtime Error (Other)",
+    13: "Internal Error",
+    14: "Exec Format Error",
+}
+QUEUED, PROCESSING, ACCEPTED, WRONG, TIME, COMPILATION, NZEC, OTHER, INTERNAL = 1, 2, 3, 4, 5, 6, 11, 12, 13
+SIGNALLED = {"SIGSEGV": 7, "SIGXFSZ": 8, "SIGFPE": 9, "SIGABRT": 10}
+LANGUAGE_LABEL, EXPECTED_LABEL = "judge0_language", "judge0_expected"
+REFUSED = ("callback_url", "additional_files", "compiler_options")
+FIELDS = frozenset(
+    {
+        *DEFAULT_FIELDS, *TEXTS, "language_id", "status_id", "created_at", "finished_at", "exit_code",
+        "exit_signal", "wall_time", "cpu_time_limit", "wall_time_limit", "memory_limit", "language",
+    }
+)  # fmt: skip
+
+
+class SubmissionRequest(BaseModel):
+    """A program and what it is expected to print. Times are seconds, memory is kilobytes."""
+
+    source_code: str = ""
+    language_id: int
+    command_line_arguments: str | None = None
+    stdin: str | None = None
+    expected_output: str | None = None
+    cpu_time_limit: float | None = Field(default=None, gt=0)
+    wall_time_limit: float | None = Field(default=None, gt=0)
+    memory_limit: float | None = Field(default=None, gt=0)
+    callback_url: str | None = None
+    additional_files: str | None = None
+    compiler_options: str | None = None
+    enable_network: bool | None = None
+
+
+class BatchRequest(BaseModel):
+    """Several submissions; each is judged by itself."""
+
+    submissions: list[Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class Submitted:
+    """A submission that this process knows: its request, and the result once there is one."""
+
+    asked: SubmissionRequest
+    result: Result | None = None
+    problem: str = ""
+
+
+class Submissions:
+    """The newest `KEPT` submissions of this process by token, each with the task that runs it."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._ids = Ulids()
+        self._known: OrderedDict[str, Submitted] = OrderedDict()
+        self._running: set[asyncio.Task[None]] = set()
+
+    def begin(self, asked: SubmissionRequest, program: Program) -> tuple[str, asyncio.Task[None]]:
+        """Start a submission; return its token and the task that ends with its result."""
+        token = self._ids.new()
+        submitted = self._known[token] = Submitted(asked=asked)
+        while len(self._known) > KEPT:
+            self._known.popitem(last=False)
+        task = asyncio.create_task(self._run(token, submitted, program))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return token, task
+
+    async def describe(self, token: str) -> dict[str, Any] | None:
+        """Return every field of a submission as it is now; None if this user has none with that token."""
+        submitted = self._known.get(token)
+        if submitted is not None:
+            return _described(token, submitted.asked, submitted.result, submitted.problem)
+        attempt = await self._executor.attempt(token)
+        if attempt is None or attempt["labels"].get("client") != CLIENT:
+            return None
+        result = None if attempt["verdict"] is None else Result(compiled=None, run=ended(attempt))
+        return _described(token, attempt["labels"], result, "")
+
+    async def _run(self, token: str, submitted: Submitted, program: Program) -> None:
+        try:
+            submitted.result = await self._executor.run(program, attempt_id=token)
+        except ClientError as problem:
+            submitted.problem = problem.message
+
+
+async def languages(request: Request) -> Response:
+    """List the languages; an id is the one by which a client knows its language."""
+    return answer([{"id": number, "name": found.judge0_name} for number, found in sorted(BY_JUDGE0.items())])
+
+
+async def language(request: Request) -> Response:
+    """Return one language."""
+    number = request.path_params["number"]
+    found = BY_JUDGE0.get(number)
+    if found is None:
+        return answer({"error": "language not found"}, 404)
+    shown = {"id": number, "name": found.judge0_name, "is_archived": False, "source_file": found.file}
+    return answer(shown | {"compile_cmd": " ".join(found.compile) or None, "run_cmd": " ".join(found.run)})
+
+
+async def statuses(request: Request) -> Response:
+    """List the statuses."""
+    return answer([{"id": number, "description": text} for number, text in STATUSES.items()])
+
+
+async def create(request: Request) -> Response:
+    """Submit one program; with ``wait=true``, answer with its result."""
+    encoded = request.query_params.get("base64_encoded") == "true"
+    fields = _fields(request)
+    try:
+        asked, program = _read(await read_bytes(request), encoded=encoded)
+    except BadRequest as problem:
+        return answer({problem.field: [problem.message]}, problem.status)
+    submissions = submissions_of(request)
+    token, task = submissions.begin(asked, program)
+    if request.query_params.get("wait") != "true":
+        return answer({"token": token}, 201)
+    await asyncio.shield(task)
+    return answer(_selected(await submissions.describe(token) or {}, fields, encoded=encoded), 201)
+
+
+async def show(request: Request) -> Response:
+    """Return one submission."""
+    encoded = request.query_params.get("base64_encoded") == "true"
+    fields = _fields(request)
+    found = await submissions_of(request).describe(request.path_params["token"])
+    if found is None:
+        return answer({"error": "submission not found"}, 404)
+    return answer(_selected(found, fields, encoded=encoded))
+
+
+async def create_batch(request: Request) -> Response:
+    """Submit several programs; each answer is a token or what is wrong with that one."""
+    encoded = request.query_params.get("base64_encoded") == "true"
+    given = parsed(await read_bytes(request), BatchRequest).submissions
+    if not 0 < len(given) <= MOST_IN_BATCH:
+        message = f"a batch has 1 to {MOST_IN_BATCH} submissions, not {len(given)}"
+        return answer({"error": message}, 400)
+    submissions = submissions_of(request)
+    answers: list[dict[str, object]] = []
+    for each in given:
+        try:
+            asked, program = _read(json.dumps(each).encode(), encoded=encoded)
+            answers.append({"token": submissions.begin(asked, program)[0]})
+        except BadRequest as problem:
+            answers.append({problem.field: [problem.message]})
+    return answer(answers, 201 if any("token" in each for each in answers) else 422)
+
+
+async def show_batch(request: Request) -> Response:
+    """Return several submissions; null for a token that is unknown."""
+    encoded = request.query_params.get("base64_encoded") == "true"
+    fields = _fields(request)
+    tokens = [token for token in request.query_params.get("tokens", "").split(",") if token]
+    if not 0 < len(tokens) <= MOST_IN_BATCH:
+        return answer({"error": f"name 1 to {MOST_IN_BATCH} tokens, not {len(tokens)}"}, 400)
+    found = [await submissions_of(request).describe(token) for token in tokens]
+    shown = [None if each is None else _selected(each, fields, encoded=encoded) for each in found]
+    return answer({"submissions": shown})
+
+
+ROUTES = (
+    Route("/languages", languages, methods=["GET"]),
+    Route("/languages/all", languages, methods=["GET"]),
+    Route("/languages/{number:int}", language, methods=["GET"]),
+    Route("/statuses", statuses, methods=["GET"]),
+    Route("/submissions", create, methods=["POST"]),
+    Route("/submissions/", create, methods=["POST"]),
+    Route("/submissions/batch", create_batch, methods=["POST"]),
+    Route("/submissions/batch", show_batch, methods=["GET"]),
+    Route("/submissions/{token}", show, methods=["GET"]),
+)
+
+
+def submissions_of(request: Request) -> Submissions:
+    """Return the submissions of this process."""
+    found: Submissions = request.app.state.submissions
+    return found
+
+
+def _read(body: bytes, *, encoded: bool) -> tuple[SubmissionRequest, Program]:
+    """Return a request and its program. Raises: BadRequest."""
+    return _checked(parsed(body, SubmissionRequest), encoded=encoded)
+
+
+def _checked(asked: SubmissionRequest, *, encoded: bool) -> tuple[SubmissionRequest, Program]:
+    """Return a request with its texts decoded, and its program. Raises: BadRequest."""
+    for name in REFUSED:
+        if getattr(asked, name):
+            raise BadRequest(name, "isn't supported here; see docs/compat/judge0.md")
+    if asked.enable_network:
+        raise BadRequest("enable_network", "network can't be enabled")
+    found = BY_JUDGE0.get(asked.language_id)
+    if found is None:
+        raise BadRequest("language_id", f"language with id {asked.language_id} doesn't exist")
+    if encoded:
+        names = ("source_code", "stdin", "expected_output")
+        asked = asked.model_copy(update={name: _decoded(name, getattr(asked, name)) for name in names})
+    if not asked.source_code:
+        raise BadRequest("source_code", "can't be empty")
+    return asked, _program(asked, found)
+
+
+def _program(asked: SubmissionRequest, language: Language) -> Program:
+    times = [limit for limit in (asked.cpu_time_limit, asked.wall_time_limit) if limit]
+    return Program(
+        language=language,
+        source=asked.source_code,
+        client=CLIENT,
+        arguments=(asked.command_line_arguments or "").split(),
+        stdin=asked.stdin or "",
+        timeout_s=min(times, default=None),
+        memory_mb=max(int(asked.memory_limit / 1024), 1) if asked.memory_limit else None,
+        labels=_labels(asked),
+    )
+
+
+def _labels(asked: SubmissionRequest) -> dict[str, str]:
+    """Return what later answers need of a request, in the attempt itself."""
+    number = {LANGUAGE_LABEL: str(asked.language_id)}
+    if asked.expected_output is None:
+        return number
+    return number | {EXPECTED_LABEL: _digest(asked.expected_output)}
+
+
+def _decoded(name: str, text: str | None) -> str | None:
+    """Return a text that came in base64. Raises: BadRequest."""
+    if text is None:
+        return None
+    try:
+        return base64.b64decode(text).decode()
+    except (binascii.Error, ValueError) as problem:
+        raise BadRequest(name, "isn't valid base64 of UTF-8") from problem
+
+
+def _described(
+    token: str, asked: SubmissionRequest | Mapping[str, str], result: Result | None, problem: str
+) -> dict[str, Any]:
+    """Return every field of a submission; `asked` is its request, or only the labels of its attempt."""
+    labels = _labels(asked) if isinstance(asked, SubmissionRequest) else asked
+    last = None if result is None else result.run or result.compiled
+    status = _status(labels.get(EXPECTED_LABEL), result, problem)
+    broken = result is not None and result.run is None
+    shown: dict[str, Any] = {
+        "token": token,
+        "language_id": int(labels.get(LANGUAGE_LABEL, "0")),
+        "status": {"id": status, "description": STATUSES[status]},
+        "status_id": status,
+        "message": problem or None,
+        "compile_output": (last.stderr or None) if broken and last else None,
+    }
+    given = asked.model_dump(include=set(FIELDS)) if isinstance(asked, SubmissionRequest) else {}
+    return dict.fromkeys(FIELDS) | given | shown | (_measured(last, broken=broken) if last else {})
+
+
+def _measured(last: Ended, *, broken: bool) -> dict[str, Any]:
+    return {
+        "stdout": None if broken else last.stdout or None,
+        "stderr": None if broken else last.stderr or None,
+        "message": last.message or None,
+        "exit_code": last.exit_code,
+        "exit_signal": last.signal_number or None,
+        "time": None if last.cpu_s is None else f"{last.cpu_s:.3f}",
+        "wall_time": None if last.wall_s is None else f"{last.wall_s:.3f}",
+        "memory": None if last.memory_bytes is None else last.memory_bytes // 1024,
+    }
+
+
+def _status(expected: str | None, result: Result | None, problem: str) -> int:
+    """Return the status of a submission, given the digest of the expected output."""
+    if problem:
+        return INTERNAL
+    if result is None:
+        return PROCESSING
+    return COMPILATION if result.run is None else _status_of_run(expected, result.run)
+
+
+def _status_of_run(expected: str | None, run: Ended) -> int:
+    if run.end is End.EXITED and run.signal is None:
+        right = expected in {None, _digest(run.stdout)}
+        return NZEC if run.exit_code != 0 else ACCEPTED if right else WRONG
+    if run.signal is not None and run.end is End.EXITED:
+        return SIGNALLED.get(run.signal, OTHER)
+    return {End.OURS: INTERNAL, End.CANCELLED: INTERNAL, End.TIMEOUT: TIME}.get(run.end, OTHER)
+
+
+def _digest(text: str) -> str:
+    """Return what is equal for outputs that Judge0 calls equal: those that differ in trailing space alone."""
+    stripped = "\n".join(line.rstrip() for line in text.split("\n")).rstrip()
+    return hashlib.sha256(stripped.encode()).hexdigest()
+
+
+def _fields(request: Request) -> Sequence[str]:
+    """Return the fields that the request names. Raises: BadRequest, for an unknown one."""
+    wanted = request.query_params.get("fields", "")
+    if wanted == "*":
+        return sorted(FIELDS)
+    names = [name.strip() for name in wanted.split(",") if name.strip()] or list(DEFAULT_FIELDS)
+    unknown = [name for name in names if name not in FIELDS]
+    if unknown:
+        raise BadRequest("error", f"invalid fields: {unknown}"[:300], 400)
+    return names
+
+
+def _selected(found: Mapping[str, Any], fields: Sequence[str], *, encoded: bool) -> dict[str, Any]:
+    shown = {name: found.get(name) for name in fields}
+    if encoded:
+        shown |= {name: _encoded(text) for name in TEXTS if (text := shown.get(name)) is not None}
+    return shown
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode() + "\n"

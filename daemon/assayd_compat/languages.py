@@ -1,0 +1,110 @@
+"""Which languages there are, how each runs, and the names that other judges' clients know them by.
+
+Decides nothing at run time. A language needs an image that has it and a profile that names that image; the
+daemon says whether both exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Language:
+    """How programs in one language run as submissions of the kind `script`.
+
+    Attributes:
+        name: SandboxFusion's name.
+        policy: the profile that the program runs under.
+        version: of the interpreter or compiler in the image.
+        file: the name of the file that the source becomes.
+        run: the program with its arguments; empty for Python, which the kind runs itself.
+        compile: the compiler with its arguments; empty if there is nothing to compile.
+        product: the file that the compiler writes.
+        piston: Piston's name, then its aliases; empty if Piston has no such language.
+        judge0: Judge0's ids. Source: the languages of Judge0 CE 1.13.
+        judge0_name: the name that `GET /languages` shows.
+    """
+
+    name: str
+    policy: str
+    version: str
+    file: str
+    run: Sequence[str] = ()
+    compile: Sequence[str] = ()
+    product: str = ""
+    piston: Sequence[str] = ()
+    judge0: Sequence[int] = ()
+    judge0_name: str = ""
+
+
+LOADER = "/lib64/ld-linux-x86-64.so.2"
+"""Runs a program that a compiler wrote: submitted files have no execute bit."""
+
+LANGUAGES = (
+    Language(
+        name="python",
+        policy="script",
+        version="3.11.2",
+        file="main.py",
+        piston=("python", "py", "py3", "python3"),
+        judge0=(71, 92, 100),
+        judge0_name="Python (3.11.2)",
+    ),
+    Language(
+        name="pytest",
+        policy="testing",
+        version="7.2.1",
+        file="test_main.py",
+        run=("python3.11", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_main.py"),
+    ),
+    Language(
+        name="bash",
+        policy="shell",
+        version="5.2.15",
+        file="main.sh",
+        run=("bash", "main.sh"),
+        piston=("bash", "sh"),
+        judge0=(46,),
+        judge0_name="Bash (5.2.15)",
+    ),
+    Language(
+        name="nodejs",
+        policy="javascript",
+        version="18.20.4",
+        file="main.js",
+        run=("node", "main.js"),
+        piston=("javascript", "node-javascript", "node-js", "js"),
+        judge0=(63, 93, 97),
+        judge0_name="JavaScript (Node.js 18.20.4)",
+    ),
+    Language(
+        name="cpp",
+        policy="cpp",
+        version="12.2.0",
+        file="main.cpp",
+        run=(LOADER, "./main"),
+        compile=("g++", "-std=c++17", "-O2", "-pthread", "-o", "main", "main.cpp"),
+        product="main",
+        piston=("c++", "cpp", "g++"),
+        judge0=(52, 53, 54, 76, 105),
+        judge0_name="C++ (GCC 12.2.0)",
+    ),
+    Language(
+        name="c",
+        policy="cpp",
+        version="12.2.0",
+        file="main.c",
+        run=(LOADER, "./main"),
+        compile=("gcc", "-std=c17", "-O2", "-pthread", "-o", "main", "main.c", "-lm"),
+        product="main",
+        piston=("c", "gcc"),
+        judge0=(48, 49, 50, 75, 103),
+        judge0_name="C (GCC 12.2.0)",
+    ),
+)
+
+BY_NAME = {language.name: language for language in LANGUAGES}
+BY_PISTON = {name: language for language in LANGUAGES for name in language.piston}
+BY_JUDGE0 = {number: language for language in LANGUAGES for number in language.judge0}

@@ -1,0 +1,155 @@
+"""Piston's interface, version 2: `GET /api/v2/runtimes` and `POST /api/v2/execute`.
+
+Source: the API page of the project. Times are milliseconds and memory is bytes on this wire; a refusal is
+status 400 with a `message`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Literal
+
+from pydantic import BaseModel, Field
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from assayd_client.errors import ClientError
+from assayd_compat.bodies import BadRequest, answer, executor_of, read_body
+from assayd_compat.languages import BY_PISTON, LANGUAGES, Language
+from assayd_compat.program import End, Ended, Program
+
+CLIENT = "piston"
+STATUS = {End.TIMEOUT: "TO", End.OUTPUT_LIMIT: "OL", End.OURS: "XX", End.CANCELLED: "XX"}
+
+
+class PistonFile(BaseModel):
+    """A file; the first one is the program."""
+
+    name: str = ""
+    content: str
+    encoding: Literal["utf8", "base64", "hex"] = "utf8"
+
+
+class ExecuteRequest(BaseModel):
+    """A program to run. A limit of -1 is none but the profile's."""
+
+    language: str
+    version: str
+    files: list[PistonFile] = Field(min_length=1)
+    stdin: str = ""
+    args: list[str] = Field(default_factory=list)
+    compile_timeout: float | None = None
+    run_timeout: float | None = None
+    compile_memory_limit: float | None = None
+    run_memory_limit: float | None = None
+    compile_cpu_time: float | None = None
+    run_cpu_time: float | None = None
+
+
+async def runtimes(request: Request) -> Response:
+    """List the languages."""
+    return answer(
+        [
+            {"language": language.piston[0], "version": language.version, "aliases": language.piston[1:]}
+            for language in LANGUAGES
+            if language.piston
+        ]
+    )
+
+
+async def execute(request: Request) -> Response:
+    """Compile and run one program."""
+    try:
+        asked = await read_body(request, ExecuteRequest)
+        program = _program(asked)
+    except BadRequest as problem:
+        status = problem.status if problem.status != 422 else 400
+        return answer({"message": f"{problem.field}: {problem.message}"}, status)
+    try:
+        result = await executor_of(request).run(program)
+    except ClientError as problem:
+        return answer({"message": problem.message}, 500 if problem.retryable or not problem.status else 400)
+    stages = {"compile": _stage(result.compiled), "run": _stage(result.run or result.compiled)}
+    document = {"language": program.language.piston[0], "version": program.language.version}
+    return answer(document | {name: stage for name, stage in stages.items() if stage is not None})
+
+
+ROUTES = (
+    Route("/api/v2/runtimes", runtimes, methods=["GET"]),
+    Route("/api/v2/execute", execute, methods=["POST"]),
+)
+
+
+def _program(asked: ExecuteRequest) -> Program:
+    """Return the program. Raises: BadRequest."""
+    language = BY_PISTON.get(asked.language)
+    if language is None or not _fits(language, asked.version):
+        raise BadRequest("language", f"{asked.language}-{asked.version} runtime is unknown")
+    main, *others = asked.files
+    if main.encoding != "utf8":
+        raise BadRequest("files[0].encoding", "the program must be utf8")
+    times = [value / 1000 for value in (asked.run_timeout, asked.run_cpu_time) if value and value > 0]
+    compile_ms = asked.compile_timeout or asked.compile_cpu_time
+    return Program(
+        language=language,
+        source=main.content,
+        client=CLIENT,
+        files={other.name: _content(number, other) for number, other in enumerate(others, start=1)},
+        arguments=asked.args,
+        stdin=asked.stdin,
+        timeout_s=min(times, default=None),
+        compile_timeout_s=compile_ms / 1000 if compile_ms and compile_ms > 0 else None,
+        memory_mb=_megabytes(asked.run_memory_limit),
+    )
+
+
+def _fits(language: Language, version: str) -> bool:
+    """Return whether a version fits a request: `*`, or the version from its first part on (`3.x`, `3.11`)."""
+    wanted = [part for part in version.lstrip("^~>=v").split(".") if part not in {"*", "x", ""}]
+    return language.version.split(".")[: len(wanted)] == wanted
+
+
+def _content(number: int, file: PistonFile) -> object:
+    """Return a file as a submission has it. Raises: BadRequest."""
+    if not file.name:
+        raise BadRequest(f"files[{number}].name", "a further file needs a name")
+    if file.encoding == "utf8":
+        return file.content
+    try:
+        raw = (
+            bytes.fromhex(file.content)
+            if file.encoding == "hex"
+            else base64.b64decode(file.content, validate=True)
+        )
+    except (binascii.Error, ValueError) as problem:
+        raise BadRequest(f"files[{number}].content", f"the content isn't valid {file.encoding}") from problem
+    return {"base64": base64.b64encode(raw).decode()}
+
+
+def _megabytes(limit_bytes: float | None) -> int | None:
+    return int(limit_bytes / 2**20) if limit_bytes and limit_bytes > 0 else None
+
+
+def _stage(ended: Ended | None) -> dict[str, object] | None:
+    if ended is None:
+        return None
+    killed = ended.end is not End.EXITED
+    status = STATUS.get(ended.end) or ("SG" if ended.signal else "RE" if ended.exit_code else None)
+    return {
+        "stdout": ended.stdout,
+        "stderr": ended.stderr,
+        "output": ended.stdout + ended.stderr,
+        "code": None if killed or ended.signal else ended.exit_code,
+        "signal": ended.signal or ("SIGKILL" if killed else None),
+        "message": ended.message or None,
+        "status": status,
+        "cpu_time": _milliseconds(ended.cpu_s),
+        "wall_time": _milliseconds(ended.wall_s),
+        "memory": ended.memory_bytes,
+    }
+
+
+def _milliseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)

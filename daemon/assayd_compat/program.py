@@ -1,0 +1,197 @@
+"""One program as a submission, and how its attempt ended. Pure: documents in, documents out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from signal import Signals
+from typing import Any
+
+from assayd_compat.languages import Language
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A program that a client wants to run.
+
+    Attributes:
+        files: what is in the directory that it starts in, besides the source: text, or ``{"base64": …}``.
+        timeout_s, memory_mb: what the client asks for; None for the profile's limit, which also is the most.
+        collect: paths whose files the client wants back, if they exist at the end.
+        client: the interface that it came by, which becomes a label.
+        labels: further labels of its run.
+    """
+
+    language: Language
+    source: str
+    client: str
+    files: Mapping[str, object] = field(default_factory=dict)
+    arguments: Sequence[str] = ()
+    stdin: str = ""
+    timeout_s: float | None = None
+    compile_timeout_s: float | None = None
+    memory_mb: int | None = None
+    collect: Sequence[str] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+class End(StrEnum):
+    """How a program ended, as far as other judges tell it apart."""
+
+    EXITED = "exited"
+    """By itself, or by a signal that it got from the kernel."""
+    TIMEOUT = "timeout"
+    OUT_OF_MEMORY = "out_of_memory"
+    OUTPUT_LIMIT = "output_limit"
+    CANCELLED = "cancelled"
+    OURS = "ours"
+    """It did not run, or was lost, through no fault of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How one process ended. Seconds and bytes; None if it was not measured or there is none."""
+
+    end: End
+    attempt_id: str
+    stdout: str = ""
+    stderr: str = ""
+    exit_code: int | None = None
+    signal: str | None = None
+    wall_s: float | None = None
+    cpu_s: float | None = None
+    memory_bytes: int | None = None
+    message: str = ""
+    artifacts: Sequence[str] = ()
+
+    @property
+    def succeeded(self) -> bool:
+        """Return whether it ended by itself with exit code 0."""
+        return self.end is End.EXITED and self.exit_code == 0
+
+    @property
+    def signal_number(self) -> int:
+        """Return the number of the signal that ended it; 0 if none did."""
+        known = Signals.__members__.get(self.signal or "")
+        return 0 if known is None else known.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What became of a program: `run` is None if it did not compile, `compiled` if nothing had to."""
+
+    compiled: Ended | None
+    run: Ended | None
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def compilation(program: Program, policy: str, limits: Json) -> Json:
+    """Return the submission that compiles a program."""
+    language = program.language
+    payload = {
+        "argv": list(language.compile),
+        "files": {**program.files, language.file: program.source},
+        "collect": [language.product],
+    }
+    return _submission(program, policy, payload, program.compile_timeout_s, limits)
+
+
+def execution(program: Program, policy: str, limits: Json, product: object = None) -> Json:
+    """Return the submission that runs a program; `product` is what its compiler wrote.
+
+    Python without arguments is the kind's `code`, which starts without a new interpreter.
+    """
+    language = program.language
+    if not language.run and not program.arguments and program.source.strip():
+        payload = _run_payload(program, {"code": program.source, "files": dict(program.files)})
+        return _submission(program, policy, payload, program.timeout_s, limits)
+    if language.compile:
+        files = {**program.files, language.product: product}
+        payload = _run_payload(program, {"argv": [*language.run, *program.arguments], "files": files})
+        return _submission(program, policy, payload, program.timeout_s, limits)
+    return interpretation(program, policy, limits)
+
+
+def interpretation(program: Program, policy: str, limits: Json) -> Json:
+    """Return the submission that hands the source to an interpreter as a file, whatever it holds."""
+    language = program.language
+    start = language.run or ("python3.11", language.file)
+    files = {**program.files, language.file: program.source}
+    payload = _run_payload(program, {"argv": [*start, *program.arguments], "files": files})
+    return _submission(program, policy, payload, program.timeout_s, limits)
+
+
+def _run_payload(program: Program, payload: Json) -> Json:
+    inside = [path for path in program.collect if not path.startswith("/") and ".." not in path.split("/")]
+    return {**payload, "stdin": program.stdin, "collect": inside}
+
+
+def _submission(program: Program, policy: str, payload: Json, timeout_s: float | None, limits: Json) -> Json:
+    """Return a submission whose limits are those asked for, if the profile has no lower ones."""
+    asked = {"timeout_s": timeout_s, "unit_timeout_s": timeout_s, "memory_mb": program.memory_mb}
+    tighter = {name: value for name, value in asked.items() if value is not None and 0 < value < limits[name]}
+    return {
+        "kind": "script",
+        "policy": policy,
+        "payload": payload,
+        "overrides": {"resources": tighter},
+        "labels": {
+            **program.labels,
+            "client": program.client,
+            "language": program.language.name,
+        },
+    }
+
+
+def ended(attempt: Json) -> Ended:
+    """Return how the program of a finished attempt ended."""
+    execution_of, identity = attempt["execution"], attempt["id"]
+    if attempt["verdict"] == "cancelled":
+        return Ended(end=End.CANCELLED, attempt_id=identity, message="The run was cancelled.")
+    if execution_of is None or attempt["verdict"] == "error":
+        message = (attempt["error"] or {}).get("message") or _first_message(attempt)
+        return Ended(end=End.OURS, attempt_id=identity, message=message or "The run was lost.")
+    cause = execution_of["cause"]
+    ends = {
+        "timeout": End.TIMEOUT,
+        "out_of_memory": End.OUT_OF_MEMORY,
+        "output_limit": End.OUTPUT_LIMIT,
+        "infrastructure": End.OURS,
+    }
+    return Ended(
+        end=ends.get(cause, End.EXITED),
+        attempt_id=identity,
+        stdout=execution_of["stdout"],
+        stderr=execution_of["stderr"],
+        exit_code=execution_of["exit_code"],
+        signal=execution_of["signal"],
+        wall_s=_case_s(attempt),
+        cpu_s=_seconds(execution_of["cpu_ms"]),
+        memory_bytes=execution_of["peak_memory_bytes"],
+        message="" if cause == "completed" else _first_message(attempt),
+        artifacts=tuple(artifact["name"] for artifact in attempt["artifacts"]),
+    )
+
+
+def is_not_python(attempt: Json) -> bool:
+    """Return whether an attempt was not run because its source is not valid Python."""
+    rules = attempt["rules"]
+    return attempt["execution"] is None and bool(rules) and rules[0].startswith(("source.", "syntax."))
+
+
+def _case_s(attempt: Json) -> float | None:
+    runtime = attempt["report"]["runtime_results"]
+    cases = runtime["cases"] if runtime else []
+    return _seconds(cases[-1]["duration_ms"]) if cases else None
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
+
+
+def _first_message(attempt: Json) -> str:
+    findings = attempt["report"]["findings"] if attempt["report"] else []
+    return str(findings[0]["message"]) if findings else ""

@@ -1,0 +1,156 @@
+"""Listens for clients of other judges, on a loopback port or a Unix socket, for its own user alone.
+
+Those clients send no secret, so whoever may connect may run programs as this user. The kernel says whose
+process is at the other end of a loopback connection; a socket's mode keeps others out.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+
+from assayd.errors import RequestError
+from assayd_client import Target
+from assayd_client.cli.own_user import OwnUserH11
+from assayd_compat.app import build
+from assayd_compat.languages import BY_NAME
+
+CONNECTIONS = 512
+GRACE_S = 10
+"""How long to wait for programs under way at the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listen:
+    """Where to listen: `path` of a socket, or `host` and `port`."""
+
+    path: Path | None = None
+    host: str = ""
+    port: int = 0
+
+
+def read_listen(text: str) -> Listen:
+    """Return where ``HOST:PORT`` or ``unix:PATH`` is. Raises: RequestError ``usage``."""
+    if text.startswith("unix:") and len(text) > len("unix:"):
+        return Listen(path=Path(text.removeprefix("unix:")))
+    host, found, port = text.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    if not found or not port.isdigit() or int(port) > 65535:
+        raise RequestError("usage", f"--listen {text!r} isn't HOST:PORT or unix:PATH, e.g. 127.0.0.1:8080")
+    try:
+        loopback = ip_address("127.0.0.1" if host == "localhost" else host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        message = (
+            f"--listen {text!r} isn't a loopback address. Clients of other judges send no secret, so anyone "
+            "who reaches the port could run programs as you. Listen on loopback, and serve other machines by "
+            "a proxy with TLS and its own authentication"
+        )
+        raise RequestError("usage", message)
+    return Listen(host="127.0.0.1" if host == "localhost" else host, port=int(port))
+
+
+def serve(daemon: Target, where: str, *, at_once: int, policies: Sequence[str]) -> None:
+    """Serve until the program is ended; `policies` are LANGUAGE=NAME each.
+
+    Raises: RequestError ``usage``, for an address that can't be used or an unknown language.
+    """
+    place, chosen = read_listen(where), read_policies(policies)
+    with listen(place) as listener:
+        config = uvicorn.Config(
+            build(daemon, at_once=at_once, policies=chosen),
+            http=OwnUserH11 if place.path is None else "h11",
+            log_level="warning",
+            access_log=False,
+            ws="none",
+            lifespan="on",
+            proxy_headers=False,
+            server_header=False,
+            limit_concurrency=CONNECTIONS,
+            backlog=CONNECTIONS,
+            timeout_graceful_shutdown=GRACE_S,
+        )
+        print(f"Serving SandboxFusion, Piston and Judge0 clients on {shown(listener)}", flush=True)
+        signal.signal(signal.SIGTERM, _end)
+        try:
+            uvicorn.Server(config).run(sockets=[listener])
+        finally:
+            if place.path is not None:
+                place.path.unlink(missing_ok=True)
+
+
+def read_policies(given: Sequence[str]) -> dict[str, str]:
+    """Return the profiles of languages from LANGUAGE=NAME. Raises: RequestError ``usage``."""
+    chosen = dict(each.partition("=")[::2] for each in given)
+    for language, policy in chosen.items():
+        if language not in BY_NAME or not policy:
+            message = (
+                f"--policy {language}={policy} isn't LANGUAGE=NAME; the languages are {', '.join(BY_NAME)}"
+            )
+            raise RequestError("usage", message)
+    return chosen
+
+
+def listen(place: Listen) -> socket.socket:
+    """Return a listening socket; one with a path has mode 0600 from the start. Raises: RequestError."""
+    if place.path is not None:
+        return _listen_at(place.path)
+    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((place.host, place.port))
+        listener.listen(CONNECTIONS)
+    except OSError as error:
+        listener.close()
+        message = f"--listen {place.host}:{place.port}: {error.strerror}; choose another port, or 0 for any"
+        raise RequestError("usage", message) from error
+    return listener
+
+
+def shown(listener: socket.socket) -> str:
+    """Return the address for people: a URL, or the path of the socket."""
+    name = listener.getsockname()
+    if isinstance(name, str):
+        return f"unix:{name}"
+    host = f"[{name[0]}]" if ":" in name[0] else name[0]
+    return f"http://{host}:{name[1]}"
+
+
+def _listen_at(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o177)
+    try:
+        if path.is_socket() and not _answers(path):
+            path.unlink()
+        listener.bind(str(path))
+        listener.listen(CONNECTIONS)
+    except OSError as error:
+        listener.close()
+        raise RequestError("usage", f"--listen unix:{path}: {error.strerror}") from error
+    finally:
+        os.umask(before)
+    return listener
+
+
+def _answers(path: Path) -> bool:
+    """Return whether a process listens at a socket; one that a process left behind may be replaced."""
+    with socket.socket(socket.AF_UNIX) as asking:
+        try:
+            asking.connect(str(path))
+        except ConnectionRefusedError:
+            return False
+    return True
+
+
+def _end(_: int, __: FrameType | None) -> None:
+    raise SystemExit(0)

@@ -1,0 +1,231 @@
+"""Explains slips in bash by ShellCheck's comments and the table of its codes.
+
+    if [ -s x ] then            shell.syntax      SC1010    edit: if [ -s x ]; then
+    limit = 5                   command.not_allowed, SC2283    edit: limit=5
+    echo "$names[0]"            shell.suspicious  SC1087    edit: echo "${names[0]}"   (a warning)
+
+ShellCheck is asked about a script that bash can't read, that a rule refuses, or that has one of the forms
+that pass and mean something else. Messages and hints are those of `data/shellcheck.toml`.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from assayd.findings.source_text import line_at, snippet
+from assayd.model.finding import Edit, Finding, Rule, Severity
+from assayd.model.text_limits import shorten
+from assayd.static.python.safe_fixes import edit_between
+from assayd_pipeline.shell.closing import called, closed
+from assayd_pipeline.shell.parse import linter, reader
+from assayd_pipeline.shell.parse.linter import Comment
+
+RULES = (
+    Rule(id="shell.mistake", title="A command that can't work", help="Bad: local total=0. Good: total=0."),
+    Rule(
+        id="shell.suspicious",
+        title="A form that means something else",
+        severity=Severity.WARNING,
+        help='Bad: echo "$names[0]". Good: echo "${names[0]}".',
+    ),
+)
+_TABLE = Path(__file__).parent / "data" / "shellcheck.toml"
+_LINE_CHARS = 2000
+_SHOWN_CHARS = 110
+_OPERATORS = {">": "gt", "<": "lt", ">=": "ge", "<=": "le"}
+_FOLLOWING = frozenset(
+    {
+        "builtin.test_open",
+        "command.dynamic",
+        "command.not_allowed",
+        "command.obscured",
+        "variable.dynamic_name",
+    }
+)
+"""Rules whose findings follow from a slip on their line."""
+_PASSING_FORMS = re.compile(
+    r"""\blocal\b|\breturn\s+["'$A-Za-z]|=~\s*["']|\{[\w$]{1,40}\.\.[\w$]{1,40}\}|\[\s[^\]\n]{0,80}\s[<>]=?\s|=\(
+    |\$\w{1,40}\[|[“”‘’–—\u00a0]|\b0\d|\b(?:if|while)\s+\(""",
+    re.VERBOSE,
+)
+"""Forms that pass and mean something else: only scripts with one of them are worth ShellCheck's time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slip:
+    """What a code of ShellCheck means here; the table's head says what the fields do."""
+
+    code: int
+    level: str
+    message: str
+    hint: str
+    find: str = ""
+    put: str | None = None
+    at: int | None = None
+    back: int = 0
+    cause: bool = False
+    covers: int = 0
+    whole: bool = False
+    every: bool = False
+    above: bool = False
+    call: bool = False
+    compare: bool = False
+    close: str = ""
+
+
+@cache
+def slips() -> dict[int, Slip]:
+    """Return the table by code, the most helpful first."""
+    read = tomllib.loads(_TABLE.read_text(encoding="utf-8"))["code"]
+    return {told["code"]: Slip(**told) for told in read}
+
+
+def unreadable(text: str, found: Finding) -> Finding | None:
+    """Return the explanation of a script that bash can't read; None without one."""
+    told = linter.comments(text)
+    codes = {comment.code for comment in told}
+    order = [slip for slip in slips().values() if slip.code in codes]
+    for slip in order:
+        comment = next(one for one in told if one.code == slip.code)
+        explained = _explained(text, slip, _placed(slip, comment, told), found)
+        if explained is not None:
+            return explained
+    return None
+
+
+def with_slips(text: str, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Return the findings of a script that bash can read, with the slips that ShellCheck sees in it."""
+    suspicious = _PASSING_FORMS.search(text) is not None or _overwrites(text)
+    if not suspicious and not any(one.is_error for one in findings):
+        return tuple(findings)
+    kept = list(findings)
+    added: list[Finding] = []
+    lines: set[int] = set()
+    for comment in linter.comments(text):
+        slip = slips().get(comment.code)
+        if slip is None or comment.line in lines:
+            continue
+        following = _following(slip, comment, kept)
+        if not following and slip.level == "never":
+            continue
+        base = following[0] if following else _found(certain=slip.level == "error")
+        made = _explained(text, slip, comment, base)
+        if made is not None:
+            kept = [one for one in kept if one not in following]
+            added.append(made)
+            lines.add(comment.line)
+    return tuple(sorted((*kept, *added), key=lambda one: (one.line or 0, one.column or 0)))
+
+
+def _following(slip: Slip, comment: Comment, found: Sequence[Finding]) -> list[Finding]:
+    """Return the findings that follow from a slip: what bash takes for a command or a test there."""
+    covered = range(comment.line, comment.line + slip.covers + 1)
+    return [one for one in found if slip.cause and one.rule in _FOLLOWING and one.line in covered]
+
+
+def _overwrites(text: str) -> bool:
+    """Return whether a line names the file that it redirects to once more."""
+    return any(
+        len(line) <= _LINE_CHARS and line.find(found[1]) < found.start(1)
+        for line in text.split("\n")
+        if ">" in line
+        for found in _TARGET.finditer(line[:_LINE_CHARS])
+    )
+
+
+_TARGET = re.compile(r">\s?([\w./-]{3,200})")
+
+
+def explained_failure(text: str, line: int) -> Finding | None:
+    """Return the explanation of a command that failed at a line when it ran; None without one."""
+    for comment in linter.comments(text):
+        slip = slips().get(comment.code)
+        if slip is not None and comment.line == line:
+            return _explained(text, slip, comment, _found(certain=True))
+    return None
+
+
+def _found(*, certain: bool) -> Finding:
+    rule, severity = ("shell.mistake", Severity.ERROR) if certain else ("shell.suspicious", Severity.WARNING)
+    return Finding(rule=rule, category="command", message="", severity=severity)
+
+
+def _placed(slip: Slip, comment: Comment, told: Sequence[Comment]) -> Comment:
+    """Return the comment at the place that the table asks for."""
+    other = next((one for one in told if one.code == slip.at), None)
+    place = comment if other is None else other
+    if slip.above and place.line > 1:
+        return replace(place, line=place.line - 1, column=1, end_column=1)
+    return place
+
+
+def _explained(text: str, slip: Slip, comment: Comment, found: Finding) -> Finding | None:
+    """Word a slip, with its edit; None if the table's pattern isn't on the line."""
+    line = line_at(text, comment.line)
+    if line is None or len(line) > _LINE_CHARS:
+        return None
+    start = 0 if slip.whole else max(comment.column - 1 - slip.back, 0)
+    seen = re.compile(slip.find).search(line, start) if slip.find else None
+    if slip.find and seen is None:
+        return None
+    if slip.call and seen is not None:
+        return called(text, comment.line, seen, found)
+    groups = ["", *(seen.groups("") if seen is not None else ())]
+    word = line[comment.column - 1 : comment.end_column - 1] if comment.end_line == comment.line else ""
+    values = {
+        "word": shorten(word, 60),
+        "line": comment.line,
+        "op": _OPERATORS.get(groups[-1].strip("\\"), "gt"),
+    }
+    edit = _edit(text, line, slip, comment, seen)
+    hint = slip.hint.format(*groups, **values)
+    return replace(
+        found,
+        message=slip.message.format(*groups, **values),
+        line=comment.line,
+        column=comment.column,
+        snippet=snippet(text, comment.line),
+        suggestion=hint if edit is None else f"{hint}{_shown(edit)}",
+        edit=edit,
+        context=f"ShellCheck SC{slip.code}",
+    )
+
+
+def _shown(edit: Edit) -> str:
+    """Return a sentence with the corrected line, if it's short and one line."""
+    new = edit.replacement.strip()
+    short = new and "\n" not in new and len(new) <= _SHOWN_CHARS and edit.start_line == edit.end_line
+    return f" Write `{new}`." if short else ""
+
+
+def _edit(text: str, line: str, slip: Slip, comment: Comment, seen: re.Match[str] | None) -> Edit | None:
+    """Return the edit of a slip if bash can read the script with it."""
+    for candidate in _candidates(text, line, slip, comment, seen):
+        if candidate != text and reader.read(candidate).tree is not None:
+            return edit_between(text, candidate)
+    return None
+
+
+def _candidates(
+    text: str, line: str, slip: Slip, comment: Comment, seen: re.Match[str] | None
+) -> Iterator[str]:
+    if slip.close:
+        yield from closed(text, comment.line, slip.close)
+    elif seen is not None and (put := _put(slip, seen)) is not None:
+        if slip.every:
+            changed = re.sub(slip.find, put, line)
+        else:
+            changed = line[: seen.start()] + seen.expand(put) + line[seen.end() :]
+        lines = text.split("\n")
+        yield "\n".join((*lines[: comment.line - 1], changed, *lines[comment.line :]))
+
+
+def _put(slip: Slip, seen: re.Match[str]) -> str | None:
+    if slip.compare:
+        return f" -{_OPERATORS[seen[1].strip(chr(92))]} "
+    return slip.put

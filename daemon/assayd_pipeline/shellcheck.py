@@ -1,0 +1,62 @@
+"""Runs ShellCheck, which explains slips in bash. Without the program there are no explanations.
+
+One process per text, about five milliseconds. Text, output and time are limited more tightly than for shfmt,
+since only hints depend on the answer: a text that is too much for ShellCheck gets none.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from functools import cache
+
+from assayd_pipeline.bounded_program import ProgramLimits, ask
+from assayd_pipeline.shell.parse.linter import Comment
+
+TEXT_BYTES = 64 * 2**10
+"""The longest script that is explained; ShellCheck's time grows faster than the script."""
+_MOST_COMMENTS = 200
+_LIMITS = ProgramLimits(cpu_s=1, wall_s=2.0, output_bytes=2**20)
+# GHC's runtime reserves address space by itself; the cap keeps it below the worker's limit.
+_ENVIRONMENT = {"LANG": "C.UTF-8", "HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent"}
+_FOUND_SOMETHING = (0, 1)
+"""The exit codes for a script that was read; others mean that ShellCheck failed."""
+
+
+@cache
+def program() -> str | None:
+    """Return the path of the program; None if it isn't installed."""
+    return shutil.which("shellcheck", path="/usr/bin:/usr/local/bin:/bin")
+
+
+def lint_shell(text: str) -> tuple[Comment, ...]:
+    """Return ShellCheck's comments on a script; none if it isn't installed or the script is too much."""
+    found, content = program(), text.encode("utf-8", "replace")
+    if found is None or len(content) > TEXT_BYTES:
+        return ()
+    command = (found, "--norc", "--shell=bash", "--format=json1", "-")
+    try:
+        answer = ask(command, content, limits=_LIMITS, environment=_ENVIRONMENT)
+    except OSError:
+        return ()  # removed or replaced since it was found: hints are optional
+    if answer.status not in _FOUND_SOMETHING or len(answer.output) > _LIMITS.output_bytes:
+        return ()
+    return _comments(answer.output)
+
+
+def _comments(output: bytes) -> tuple[Comment, ...]:
+    """Read the comments, and drop the ones that lack the known fields."""
+    try:
+        told = json.loads(output).get("comments", [])
+        return tuple(
+            Comment(
+                code=int(each["code"]),
+                line=int(each["line"]),
+                column=int(each["column"]),
+                end_line=int(each["endLine"]),
+                end_column=int(each["endColumn"]),
+            )
+            for each in told[:_MOST_COMMENTS]
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ()  # another version's form: hints are optional

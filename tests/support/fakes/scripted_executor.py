@@ -1,0 +1,42 @@
+"""An executor of programs that answers as a test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from assayd_client.errors import ClientError
+from assayd_compat.program import End, Ended, Program, Result
+
+
+class ScriptedExecutor:
+    """Keeps the programs that it gets, and answers as the test says."""
+
+    def __init__(self) -> None:
+        self.programs: list[Program] = []
+        self.attempts: dict[str, dict[str, Any]] = {}
+        self.answer: Callable[[Program], Result] = lambda program: Result(compiled=None, run=ran())
+
+    async def run(self, program: Program, *, attempt_id: str | None = None) -> Result:
+        self.programs.append(program)
+        return self.answer(program)
+
+    async def attempt(self, attempt_id: str) -> dict[str, Any] | None:
+        return self.attempts.get(attempt_id)
+
+    async def reach(self) -> None:
+        raise ClientError("daemon.unreachable", "no daemon answers")
+
+
+def ran(**changed: Any) -> Ended:
+    """Return the end of a program that printed `hi` and exited with 0, except for what is changed."""
+    usual: dict[str, Any] = {
+        "end": End.EXITED,
+        "attempt_id": "01M8ABZ8541FJMQMT3P9M82SQ1",
+        "stdout": "hi\n",
+        "exit_code": 0,
+        "wall_s": 0.25,
+        "cpu_s": 0.125,
+        "memory_bytes": 4 * 2**20,
+    }
+    return Ended(**{**usual, **changed})

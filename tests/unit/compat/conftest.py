@@ -1,0 +1,25 @@
+"""The service in this process, with an executor that answers as the test says."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from assayd_compat.app import build, serve_by
+from support.fakes.scripted_executor import ScriptedExecutor
+
+
+@pytest.fixture
+def executor() -> ScriptedExecutor:
+    return ScriptedExecutor()
+
+
+@pytest_asyncio.fixture
+async def http(executor: ScriptedExecutor) -> AsyncIterator[httpx.AsyncClient]:
+    app = build("/nowhere.sock")
+    serve_by(app, executor)  # type: ignore[arg-type]  # it has what the service uses
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://compat") as client:
+        yield client

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from assayd.errors import RequestError
+from assayd_compat.serving import Listen, listen, read_listen, read_policies, shown
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("127.0.0.1:8080", Listen(host="127.0.0.1", port=8080)),
+        ("localhost:0", Listen(host="127.0.0.1", port=0)),
+        (":8080", Listen(host="127.0.0.1", port=8080)),
+        ("[::1]:8080", Listen(host="::1", port=8080)),
+        ("unix:/run/x.sock", Listen(path=Path("/run/x.sock"))),
+    ],
+)
+def test_place_is_read(text: str, place: Listen) -> None:
+    assert read_listen(text) == place
+
+
+@pytest.mark.parametrize("text", ["", "8080", "127.0.0.1:x", "127.0.0.1:65536", "unix:"])
+def test_place_that_can_not_be_read_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(RequestError, match=r"isn't HOST:PORT or unix:PATH, e\.g\. 127\.0\.0\.1:8080"):
+        read_listen(text)
+
+
+@pytest.mark.parametrize("text", ["0.0.0.0:8080", "192.0.2.1:8080", "[::]:8080", "judge.example:8080"])
+def test_address_that_others_reach_is_refused(text: str) -> None:
+    with pytest.raises(RequestError, match="isn't a loopback address"):
+        read_listen(text)
+
+
+def test_socket_is_its_owners_alone_and_a_leftover_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "compat.sock"
+    listen(Listen(path=path)).close()
+    with listen(Listen(path=path)) as listener:
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert shown(listener) == f"unix:{path}"
+
+
+def test_socket_that_is_in_use_is_not_taken(tmp_path: Path) -> None:
+    path = tmp_path / "compat.sock"
+    with listen(Listen(path=path)), pytest.raises(RequestError, match="already in use"):
+        listen(Listen(path=path))
+
+
+def test_port_that_is_taken_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(RequestError, match=f"127.0.0.1:{port}: Address already in use"):
+            listen(Listen(host="127.0.0.1", port=port))
+
+
+def test_policies_are_by_language() -> None:
+    assert read_policies(["python=testing", "bash=mine"]) == {"python": "testing", "bash": "mine"}
+
+
+@pytest.mark.parametrize("text", ["python", "python=", "cobol=x"])
+def test_policy_that_can_not_be_read_is_refused(text: str) -> None:
+    with pytest.raises(RequestError, match="isn't LANGUAGE=NAME; the languages are python, pytest"):
+        read_policies([text])
