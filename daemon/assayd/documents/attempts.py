@@ -7,21 +7,13 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from assayd.documents.base import BaseDocument, Timestamp, milliseconds
-from assayd.documents.errors import FailureDocument, failure_document
 from assayd.documents.execution import ExecutionDocument
 from assayd.documents.replay import ReplayDiffDocument
 from assayd.documents.reports import ReportDocument
 from assayd.documents.strict_json import compact, with_texts
-from assayd.model.attempt import Artifact, Attempt, State
+from assayd.model.attempt import Artifact, Attempt, Failure, State
 from assayd.model.report import Verdict
-
-
-class PeerDocument(BaseDocument):
-    """Who sent a submission, as the kernel says."""
-
-    uid: int = Field(description="User id.")
-    gid: int = Field(description="Primary group id.")
-    pid: int = Field(description="Process id when the connection was opened.")
+from assayd.model.submission import Peer
 
 
 class TimingsDocument(BaseDocument):
@@ -35,16 +27,6 @@ class TimingsDocument(BaseDocument):
     total: float | None = Field(description="From accepted to the verdict.")
 
 
-class ArtifactDocument(BaseDocument):
-    """One file of a bundle."""
-
-    name: str = Field(description="Name within the bundle.")
-    bytes: int = Field(description="Size.")
-    sha256: str = Field(description="Digest of the content.")
-    media_type: str = Field(description="Media type.")
-    truncated: bool = Field(description="Whether its content was cut.")
-
-
 class AttemptDocument(BaseDocument):
     """One submission on its way from accepted to a verdict."""
 
@@ -56,7 +38,7 @@ class AttemptDocument(BaseDocument):
     created_at: Timestamp = Field(description="When it was accepted.")
     started_at: Timestamp | None = Field(description="When it left the queue.")
     finished_at: Timestamp | None = Field(description="When it got its verdict.")
-    peer: PeerDocument = Field(description="The submitter.")
+    peer: Peer = Field(description="The submitter.")
     batch_id: str | None = Field(description="The batch that it belongs to.")
     parent_id: str | None = Field(description="The attempt that it follows.")
     replay_of: str | None = Field(description="The attempt that it repeats.")
@@ -82,8 +64,8 @@ class AttemptDocument(BaseDocument):
         default=None,
         description="That folder on the daemon's host, readable by its user; null in lists.",
     )
-    artifacts: list[ArtifactDocument] = Field(description="Its files.")
-    error: FailureDocument | None = Field(description="The internal error, with verdict `error`.")
+    artifacts: list[Artifact] = Field(description="Its files.")
+    error: Failure | None = Field(description="The internal error, with verdict `error`.")
 
 
 class AttemptPageDocument(BaseDocument):
@@ -96,7 +78,7 @@ class AttemptPageDocument(BaseDocument):
 class ArtifactListDocument(BaseDocument):
     """The files of a bundle."""
 
-    artifacts: list[ArtifactDocument] = Field(description="The files.")
+    artifacts: list[Artifact] = Field(description="The files.")
 
 
 def attempt_document(
@@ -119,7 +101,6 @@ def attempt_document(
     times = attempt.timings_s
     return AttemptDocument.from_value(
         attempt,
-        peer=PeerDocument.from_value(attempt.peer),
         labels=dict(attempt.labels),
         timings_ms=TimingsDocument.from_value(
             times,
@@ -132,8 +113,7 @@ def attempt_document(
         execution=execution,
         replay_diff=replay_diff,
         bundle_path=bundle_path,
-        artifacts=[artifact_document(artifact) for artifact in attempt.artifacts],
-        error=failure_document(attempt.error),
+        artifacts=list(attempt.artifacts),
     )
 
 
@@ -148,8 +128,3 @@ def attempt_body(
     """Return an attempt as JSON text, with documents that are JSON text already: they may be large."""
     written = {"report": report, "execution": execution, "replay_diff": compact(replay_diff)}
     return with_texts(attempt_document(attempt, bundle_path=bundle_path), written)
-
-
-def artifact_document(artifact: Artifact) -> ArtifactDocument:
-    """Return the document of one file of a bundle."""
-    return ArtifactDocument.from_value(artifact)

@@ -6,11 +6,12 @@ from typing import Any
 
 from pydantic import Field
 
-from assayd.documents.attempts import AttemptDocument, PeerDocument
+from assayd.documents.attempts import AttemptDocument
 from assayd.documents.base import BaseDocument, Timestamp, written_time
-from assayd.documents.errors import FailureDocument, failure_document
-from assayd.model.batch import BatchState, Item, Progress, Received, Tally
+from assayd.model.attempt import Failure
+from assayd.model.batch import BatchState, Item, Progress, ReceivedLines, Tally
 from assayd.model.report import Verdict
+from assayd.model.submission import Peer
 
 
 class CountsDocument(BaseDocument):
@@ -26,18 +27,6 @@ class CountsDocument(BaseDocument):
     malformed: int = Field(description="Lines that could not be submitted.")
 
 
-class ReceivedLinesDocument(BaseDocument):
-    """What became of lines that were sent."""
-
-    lines: int = Field(description="Lines that weren't empty.")
-    added: int = Field(description="New items.")
-    known: int = Field(description="Lines that already were items.")
-    malformed: int = Field(description="Lines that can't be submitted; their items have the reason.")
-    conflicting: list[int] = Field(
-        description="Lines known with another policy, overrides or labels, which they keep; at most 100."
-    )
-
-
 class BatchDocument(BaseDocument):
     """Many submissions that were sent as lines."""
 
@@ -47,15 +36,13 @@ class BatchDocument(BaseDocument):
     created_at: Timestamp = Field(description="When it was opened.")
     cancelled_at: Timestamp | None = Field(description="When a user cancelled it.")
     finished_at: Timestamp | None = Field(description="When the last item got its verdict.")
-    peer: PeerDocument = Field(description="The user who opened it.")
+    peer: Peer = Field(description="The user who opened it.")
     concurrency: int = Field(description="Maximum number of unfinished attempts.")
     dedupe: bool = Field(description="Whether equal lines share one attempt.")
     complete: bool = Field(description="Whether a sender has reached the end of its lines.")
     webhook: str | None = Field(None, description="The URL that receives its end.")
     counts: CountsDocument = Field(description="Items by verdict.")
-    received: ReceivedLinesDocument | None = Field(
-        description="Counts of the lines in this request; otherwise null."
-    )
+    received: ReceivedLines | None = Field(description="Counts of the lines in this request; otherwise null.")
 
 
 class BatchPageDocument(BaseDocument):
@@ -74,7 +61,7 @@ class ItemDocument(BaseDocument):
     verdict: Verdict | None = Field(description="Verdict; null until finished.")
     cause: str | None = Field(description="How its run ended; null if nothing ran.")
     rules: list[str] = Field(description="The rules of its errors, each once.")
-    error: FailureDocument | None = Field(description="Why the line couldn't be submitted.")
+    error: Failure | None = Field(description="Why the line couldn't be submitted.")
 
 
 class ItemPageDocument(BaseDocument):
@@ -100,13 +87,12 @@ class BatchEventDocument(BaseDocument):
     body: dict[str, Any] = Field(description="The batch's state, and its counts.")
 
 
-def batch_document(progress: Progress, received: Received | None = None) -> BatchDocument:
+def batch_document(progress: Progress, received: ReceivedLines | None = None) -> BatchDocument:
     """Return the document of a batch; `received` is what became of lines that were just sent."""
     return BatchDocument.from_value(
         progress.batch,
-        peer=PeerDocument.from_value(progress.batch.peer),
         counts=counts_document(progress.tally, progress.running),
-        received=received and ReceivedLinesDocument.from_value(received),
+        received=received,
     )
 
 
@@ -129,4 +115,4 @@ def progress_document(progress: Progress) -> BatchEventDocument:
 
 def item_document(item: Item) -> ItemDocument:
     """Return the document of an item."""
-    return ItemDocument.from_value(item, error=failure_document(item.error))
+    return ItemDocument.from_value(item)

@@ -30,7 +30,7 @@ class TokenDocument(BaseDocument):
 
     id: str = Field(description="Its id, by which it is revoked.")
     name: str = Field(description="What it is for.")
-    tenant: str = Field(description="Whose it is.")
+    tenant: str = Field(description="User id of the owner.")
     tenant_id: int = Field(description="The tenant's number; stands as `uid` in what is the tenant's.")
     scopes: list[str] = Field(description="What it may.")
     node: str | None = Field(description="The node that it is bound to.")

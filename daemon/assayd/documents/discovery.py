@@ -9,17 +9,8 @@ from pydantic import Field
 
 from assayd.documents.base import BaseDocument
 from assayd.kind import Kind
-from assayd.model.finding import Severity
+from assayd.model.finding import Rule
 from assayd.ports.command_line import CommandLine
-
-
-class RuleDocument(BaseDocument):
-    """A rule that a validator applies."""
-
-    id: str = Field(description="Name in findings.")
-    title: str = Field(description="The fault in a few words.")
-    severity: Severity = Field(description="Severity of its findings.")
-    help: str = Field(description="A wrong and a right example.")
 
 
 class KindOptionDocument(BaseDocument):
@@ -41,7 +32,7 @@ class KindDocument(BaseDocument):
         description="JSON Schema of a generation's `context`; null if the kind can't be generated."
     )
     writers: list[str] = Field(description="Providers that can generate it.")
-    rules: list[RuleDocument] = Field(description="Its rules.")
+    rules: list[Rule] = Field(description="Its rules.")
     options: list[KindOptionDocument] = Field(description="Options of `assay validate --option`.")
     forms: list[str] = Field(description="Additional report forms for `assay show --form`.")
     example: dict[str, Any] | None = Field(description="A payload that passes; null if the kind has none.")
@@ -89,7 +80,7 @@ def kind_document(validator: Kind, shown: CommandLine, writers: Sequence[str]) -
             None if validator.generation_context is None else validator.generation_context.model_json_schema()
         ),
         writers=list(writers) if validator.generation_context is not None else [],
-        rules=[RuleDocument.from_value(rule) for rule in validator.rules],
+        rules=list(validator.rules),
         options=[KindOptionDocument.from_value(option) for option in shown.options],
         forms=list(shown.forms),
         example=None if good is None else dict(good.payload),

@@ -105,7 +105,7 @@ class RepairDocument(BaseDocument):
     outcome: str | None = Field(
         description="repaired, exhausted, stuck, timeout, provider_failed, terminal, cancelled; null before."
     )
-    detail: str | None = Field(description="More of the outcome.")
+    detail: str | None = Field(description="Details of the outcome.")
     fallback: FallbackDocument | None = Field(description="Rules that can replace the code, if any.")
 
 
@@ -113,7 +113,7 @@ class StepDocument(BaseDocument):
     """One answer of a provider, whole, with what it was asked by."""
 
     number: int = Field(description="Its place, from 1.")
-    provider: str = Field(description="Who gave it.")
+    provider: str = Field(description="The user who gave it.")
     asked_at: Timestamp = Field(description="When the daemon requested it.")
     system: str = Field(description="The prompt: what we say.")
     user: str = Field(description="The prompt: submission, request and findings.")
@@ -125,7 +125,7 @@ class RepairPageDocument(BaseDocument):
     """Repairs, newest first."""
 
     repairs: list[RepairDocument] = Field(description="The repairs.")
-    next_cursor: str | None = Field(description="Where the next page begins.")
+    next_cursor: str | None = Field(description="Start of the next page.")
 
 
 class RepairEventDocument(BaseDocument):

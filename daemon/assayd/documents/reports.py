@@ -13,8 +13,8 @@ from assayd.documents.import_violations import ImportViolationDocument, list_vio
 from assayd.documents.result_preview import preview_of
 from assayd.documents.strict_json import canonical, compact
 from assayd.model.finding import Finding, FixHint, Layer, Severity
-from assayd.model.policy import NetworkPolicy
-from assayd.model.report import Case, CaseStatus, Report, StageReport, StageStatus
+from assayd.model.policy import Clamp, NetworkPolicy
+from assayd.model.report import Case, CaseStatus, Report, StageReport, StageStatus, StaticResult
 from assayd.model.run import Cause, Limits
 from assayd.model.submission import JsonValue
 
@@ -39,27 +39,6 @@ class FindingDocument(BaseDocument):
     layer: Layer = Field(description="Found by reading or by running.")
 
 
-class EditDocument(BaseDocument):
-    """A replacement of whole lines that is certain to be right."""
-
-    start_line: int = Field(description="First line to replace, from 1.")
-    end_line: int = Field(description="Last line to replace; one less than the first inserts.")
-    replacement: str = Field(description="The new lines.")
-
-
-class FixHintDocument(BaseDocument):
-    """What a person or a model should change."""
-
-    category: str = Field(description="Group of rules.")
-    message: str = Field(description="The fault.")
-    context: str | None = Field(description="Place: source, or the unit that ran.")
-    suggestion: str = Field(description="What to do.")
-    file: str | None = Field(description="Submitted file; null if there is only one text.")
-    line: int | None = Field(description="Line, from 1.")
-    rule: str = Field(description="Id of the rule.")
-    edit: EditDocument | None = Field(description="A certain fix, as an edit.")
-
-
 class StageDocument(BaseDocument):
     """One stage of a validation."""
 
@@ -67,14 +46,6 @@ class StageDocument(BaseDocument):
     status: StageStatus = Field(description="How it ended.")
     duration_ms: float = Field(description="Duration.")
     findings: list[FindingDocument] = Field(description="What it found.")
-
-
-class StaticResultDocument(BaseDocument):
-    """One static check that ran."""
-
-    check: str = Field(description="Name of the check.")
-    passed: bool = Field(description="Whether it found no error.")
-    details: str = Field(description="What it found, in short.")
 
 
 class CaseDocument(BaseDocument):
@@ -117,14 +88,6 @@ class RuntimeResultsDocument(BaseDocument):
     cases: list[CaseDocument] = Field(description="The cases, in order.")
 
 
-class ClampDocument(BaseDocument):
-    """A value that a profile asked for and did not get."""
-
-    field: str = Field(description="The profile's field.")
-    requested: float = Field(description="Requested value.")
-    effective: float = Field(description="Effective value.")
-
-
 class ReportDocument(BaseDocument):
     """Static and runtime results of one attempt, merged."""
 
@@ -134,18 +97,18 @@ class ReportDocument(BaseDocument):
     status: Literal["VALIDATED", "FAILED", "ERROR", "CANCELLED"] = Field(description="The verdict.")
     stage_reached: str = Field(description="The first failed stage; `complete` if validated.")
     stages: list[StageDocument] = Field(description="All stages, in order.")
-    static_results: list[StaticResultDocument] = Field(description="The static checks that ran.")
+    static_results: list[StaticResult] = Field(description="The static checks that ran.")
     runtime_results: RuntimeResultsDocument | None = Field(description="The cases; null if nothing ran.")
     findings: list[FindingDocument] = Field(description="All findings, in stage order.")
     import_violations: list[ImportViolationDocument] = Field(
         description="Forbidden imports, in the source or at run time."
     )
-    fix_hints: list[FixHintDocument] = Field(description="Suggested changes.")
+    fix_hints: list[FixHint] = Field(description="Suggested changes.")
     retry_context: str | None = Field(description="Text for a model's next try.")
     confidence: float | None = Field(description="Confidence from 0 to 1, for kinds that rate.")
     feedback: Any = Field(description="Advice of the kind for the next try.")
     effective_limits: dict[str, Any] = Field(description="The limits that were enforced.")
-    clamped: list[ClampDocument] = Field(description="Values of the profile that were clamped.")
+    clamped: list[Clamp] = Field(description="Values of the profile that were clamped.")
     input_digest: str = Field(description="SHA-256 of kind and payload.")
     policy_digest: str = Field(description="SHA-256 of the effective policy.")
     image_digest: str | None = Field(description="Digest of the image; null if nothing ran.")
@@ -159,13 +122,13 @@ def report_document(report: Report) -> ReportDocument:
         schema_version=SCHEMA_VERSION,
         status=report.verdict.upper(),
         stages=[_stage(stage) for stage in report.stages],
-        static_results=[StaticResultDocument.from_value(result) for result in report.static_results],
+        static_results=list(report.static_results),
         runtime_results=None if report.cases is None else _runtime_results(report.cases),
         findings=_findings(report.findings),
         import_violations=list_violations(report.findings, report.refused_imports),
-        fix_hints=[_fix_hint(hint) for hint in report.fix_hints],
+        fix_hints=list(report.fix_hints),
         effective_limits=dict(report.effective_limits),
-        clamped=[ClampDocument.from_value(clamp) for clamp in report.clamped],
+        clamped=list(report.clamped),
     )
 
 
@@ -195,10 +158,6 @@ def _stage(stage: StageReport) -> StageDocument:
 
 def _findings(findings: Sequence[Finding]) -> list[FindingDocument]:
     return [FindingDocument.from_value(finding) for finding in findings]
-
-
-def _fix_hint(hint: FixHint) -> FixHintDocument:
-    return FixHintDocument.from_value(hint, edit=hint.edit and EditDocument.from_value(hint.edit))
 
 
 def _runtime_results(cases: Sequence[Case]) -> RuntimeResultsDocument:
