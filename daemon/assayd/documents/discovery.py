@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from assayd.documents.base import BaseDocument
-from assayd.kind import Kind
 from assayd.model.finding import Rule
 from assayd.ports.command_line import CommandLine
+
+if TYPE_CHECKING:  # the client reads documents without these
+    from assayd.kind import Kind
 
 
 class KindOptionDocument(BaseDocument):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -13,7 +13,9 @@ from assayd.documents.repairs import FixDocument, fix_document
 from assayd.documents.strict_json import with_texts
 from assayd.documents.submission import FreeLabelText, IntentText, LabelText, Ulid, WebhookText
 from assayd.model.generation import Draft, LibraryEntry
-from assayd.ports.generations import GenerationView
+
+if TYPE_CHECKING:  # the client reads documents without these
+    from assayd.ports.generations import GenerationView
 
 LibraryName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.documents.base import BaseDocument, Timestamp, milliseconds, written_time
 from assayd.model.repair import Fix, Repair
-from assayd.ports.llm import ProviderStep
+
+if TYPE_CHECKING:  # the client reads documents without these
+    from assayd.ports.llm import ProviderStep
 
 
 class RepairBody(BaseModel):

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated, NoReturn, get_args
+from typing import TYPE_CHECKING, Annotated, NoReturn, get_args
 
 from pydantic import (
     AfterValidator,
@@ -24,9 +24,11 @@ from assayd.documents.misfits import MOST_PLACE_CHARS, place_of, refuse_misfits
 from assayd.documents.payload_caps import PayloadCaps, refuse_large_parts
 from assayd.documents.strict_json import canonical, digest, read_json
 from assayd.errors import RequestError
-from assayd.kind import Kind
 from assayd.model.submission import JsonValue, RepairWish, Submission
 from assayd.model.webhook import MOST_CHARS
+
+if TYPE_CHECKING:  # the client reads documents without these
+    from assayd.kind import Kind
 
 LARGE_DOCUMENT_BYTES = 64 * 2**10
 """What is larger is read in a thread, and waits in the store."""

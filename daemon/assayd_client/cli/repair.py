@@ -23,7 +23,6 @@ from assayd_client.cli.failures import failed_lines
 from assayd_client.cli.fallback import described
 from assayd_client.cli.ids import attempt_id as find_attempt
 from assayd_client.cli.ids import repair_id as find_repair
-from assayd_client.cli.kinds import single_sources
 
 
 class _StartByDefault(TyperGroup):
@@ -271,11 +270,12 @@ def edited(client: PlainClient, attempt_id: str) -> str:
 
     Raises: RequestError, when the submission has no code of its own or nothing was changed.
     """
+    from assayd_client.cli.generate import texts_of
+
     name = next(n for n in _artifact_names(client, attempt_id) if n.startswith("submission_"))
     submission = _json(client.artifact(attempt_id, name))
-    sources = single_sources(submission["kind"])
-    code = submission["payload"].get(sources[0]) if len(sources) == 1 else None
-    if not isinstance(code, str):
+    code = texts_of(submission).get("")
+    if code is None:
         raise RequestError("repair.no_code", "this kind's submissions have no single code to edit")
     changed = _in_editor(code)
     if changed == code:
