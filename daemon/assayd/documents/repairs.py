@@ -91,18 +91,18 @@ class RepairDocument(BaseDocument):
     id: str = Field(description="ULID.")
     attempt_id: str = Field(description="The attempt that it began with.")
     kind: str = Field(description="The kind of submission.")
-    provider: str = Field(description="Who gives fixes.")
+    provider: str = Field(description="Name of the provider.")
     state: str = Field(description="`running` or `finished`.")
     max_attempts: int = Field(description="Maximum number of fixes.")
     started_at: Timestamp = Field(description="When it began.")
     finished_at: Timestamp | None = Field(description="When it ended.")
-    hint: str | None = Field(description="What the person who asked has to say.")
+    hint: str | None = Field(description="Hint of the user.")
     granted_by: int | None = Field(
         None, description="User who gave it a full budget by a hint, an edit or `fresh`; null for all else."
     )
     generation_id: str | None = Field(None, description="The generation that it is part of.")
     record: dict[str, str] = Field(
-        {}, description="What its kind keeps it under, e.g. `pipeline_id`; nothing for kinds without records."
+        {}, description="Keys of its kind's record, e.g. `pipeline_id`; empty for kinds without records."
     )
     attempts: list[FixDocument] = Field(description="The fixes, in order.")
     outcome: str | None = Field(

@@ -35,7 +35,7 @@ class FindingDocument(BaseDocument):
     column: int | None = Field(description="Column, from 1.")
     end_line: int | None = Field(description="Last line.")
     snippet: str | None = Field(description="The source line or lines.")
-    suggestion: str | None = Field(description="What to do about it.")
+    suggestion: str | None = Field(description="Suggested fix.")
     layer: Layer = Field(description="Found by reading or by running.")
 
 
@@ -45,7 +45,7 @@ class StageDocument(BaseDocument):
     name: str = Field(description="Name of the stage.")
     status: StageStatus = Field(description="How it ended.")
     duration_ms: float = Field(description="Duration.")
-    findings: list[FindingDocument] = Field(description="What it found.")
+    findings: list[FindingDocument] = Field(description="Findings of the stage.")
 
 
 class CaseDocument(BaseDocument):
