@@ -19,7 +19,7 @@ SOURCES = Path(__file__).resolve().parents[1] / "daemon"
 _CORE = "egress engines imaging kind package_data policies sandbox settings wiring"
 _IMAGES = ("assayd_client.cli.adopting", "assayd_client.cli.images")
 DAEMON_ONLY = (*(f"assayd.{name}" for name in _CORE.split()), *_IMAGES, "assayd_compat", "assayd_console")
-"""Modules and packages that aren't in the wheel, whatever imports them: only a daemon's host builds images."""
+"""What the wheel doesn't hold, whatever imports it: images are built only on a daemon's host."""
 
 
 class ClientContents(BuildHookInterface[Any]):
