@@ -233,7 +233,7 @@ async def _read(body: bytes, call: Call) -> Submission:
     if submission.parent_id is not None:
         parent = await call.service.get(submission.parent_id)
         if parent is None or not call.sees(parent):
-            raise RequestError("invalid", "there is no such attempt", field="parent_id")
+            raise RequestError("invalid", "no such attempt", field="parent_id")
     return submission
 
 

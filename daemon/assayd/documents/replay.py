@@ -71,7 +71,7 @@ class ReplayDiffDocument(BaseDocument):
     of: str = Field(description="The attempt that was repeated.")
     same: bool = Field(description="Whether nothing differs.")
     verdict: VerdictChangeDocument = Field(description="Both verdicts.")
-    differences: list[ChangeDocument] = Field(description="What differs; at most 100.")
+    differences: list[ChangeDocument] = Field(description="Differences; at most 100.")
     more: int = Field(description="How many more differences there are.")
 
 
