@@ -71,7 +71,7 @@ class WorkerParent:
         self._asked: deque[asyncio.Future[WorkerProcess]] = deque()
         self._running: dict[int, WorkerProcess] = {}
         self.retired = False
-        """Whether no more workers are to be forked: a crash of one may have told how memory is laid out."""
+        """Whether it must fork no more: a crash may have told submitted code how memory is laid out."""
         control.setblocking(False)
         self._loop.add_reader(control, self._take)
 
