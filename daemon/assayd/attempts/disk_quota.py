@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from assayd.errors import RequestError, StoreError
-from assayd.model.records import StoredUsage
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock
+from assayd.store.expiry import StoredUsage
 from assayd.store.jobs import DatabaseJobStore
 
 ROOM_KNOWN_S = 1.0

@@ -21,11 +21,12 @@ from assayd.attempts.disk_quota import excess, excess_for_room
 from assayd.errors import StoreError
 from assayd.model.attempt import Attempt
 from assayd.model.bundle import SECOND_RUN, disk_bytes
-from assayd.model.records import Removable, StoredUsage, Swept
+from assayd.model.records import Swept
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock
 from assayd.ports.driving import Leads, leads_alone
 from assayd.store.batches import DatabaseBatchStore
+from assayd.store.expiry import Removable, StoredUsage
 from assayd.store.jobs import DatabaseJobStore
 
 log = structlog.get_logger()
