@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from assayd.egress.idle import idle_after
 from assayd.egress.refusal import NotServed
+from assayd.egress.upstream import idle_after
 
 
 async def test_byte_that_meets_the_end_of_the_time_changes_nothing() -> None:

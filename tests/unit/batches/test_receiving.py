@@ -2,7 +2,7 @@ import hashlib
 
 import pytest
 
-from assayd.batches.lines import LineCutter, RawLine
+from assayd.batches.receiving import LineCutter, RawLine
 
 
 def cut(*pieces: bytes, most_bytes: int = 100) -> list[RawLine]:

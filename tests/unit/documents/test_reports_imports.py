@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assayd.documents.base import plain
-from assayd.documents.import_violations import list_violations
+from assayd.documents.reports import list_violations
 from assayd.model.finding import Finding, Layer, Severity
 from assayd.model.run import PolicyEvent
 

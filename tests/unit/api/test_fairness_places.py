@@ -1,6 +1,6 @@
 """Who finds a place when others hold many."""
 
-from assayd.api.places import Places
+from assayd.api.fairness import Places
 
 
 def take_all(places: Places, user: int) -> int:

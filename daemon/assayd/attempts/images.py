@@ -1,4 +1,4 @@
-"""Tries an image that a policy names before anything submitted runs in it.
+"""The images that policies name: tried before anything submitted runs in them, and suggested in hints.
 
 Such an image is held to what a kind's own is: the probes of the isolation check must be held in it, and
 samples of the kind must get the verdicts that they state. Each is done once for an image, by its digest, at
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -20,12 +20,15 @@ from assayd.attempts.selftest import SelfTest
 from assayd.documents import canonical
 from assayd.errors import EngineError
 from assayd.kind import Kind
+from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy
+from assayd.model.report import Judgement
 from assayd.model.run import Limits, Program, RunSpec
 from assayd.model.submission import Sample
+from assayd.model.text_limits import shorten
 from assayd.policies import PolicySet
 from assayd.ports.engine import ImageFacts
-from assayd.sandbox.images import LABEL_OFFER, PREFIX, runs_python
+from assayd.sandbox.images import LABEL_OFFER, PREFIX, Images, modules_of, runs_python
 from assayd.sandbox.sandbox import Sandbox
 
 log = structlog.get_logger()
@@ -116,3 +119,48 @@ def _plan_of(validator: Kind, sample: Sample, policy: ExecutionPolicy, limits: L
 def _runs_programs(spec: RunSpec | None) -> bool:
     """Return whether nothing but programs of the image is run, which needs no Python."""
     return spec is not None and all(unit.program is Program.EXEC for unit in spec.units)
+
+
+_MISSING = "sandbox.module_missing"
+
+
+class ImageHints:
+    """The images that profiles name, as hints know them."""
+
+    def __init__(self, images: Images, named: Callable[[], Mapping[str, Sequence[str]]]) -> None:
+        self._images = images
+        self._named = named
+
+    async def add(self, validator: Kind, judgement: Judgement) -> Judgement:
+        """Return the judgement with what helps against modules that are missing."""
+        found = [one for findings in judgement.stage_findings.values() for one in findings]
+        if not validator.any_image or all(finding.rule != _MISSING for finding in found):
+            return judgement
+        known = await self._modules()
+        stages = {
+            stage: tuple(_hinted(finding, known) for finding in findings)
+            for stage, findings in judgement.stage_findings.items()
+        }
+        return replace(judgement, stage_findings=stages)
+
+    async def _modules(self) -> Mapping[str, str]:
+        """Return a sentence for each module that an image has which is built; the first image's counts."""
+        known: dict[str, str] = {}
+        for name, profiles in sorted(self._named().items()):
+            try:
+                modules = modules_of(await self._images.get(name))
+            except EngineError:  # not built, or the engine is away: no hint
+                continue
+            for module, version in modules.items():
+                known.setdefault(
+                    module, f"{module} {version} is in image {name}: use policy {' or '.join(profiles)}."
+                )
+        return known
+
+
+def _hinted(finding: Finding, known: Mapping[str, str]) -> Finding:
+    parts = finding.message.split("'")
+    hint = known.get(parts[1]) if finding.rule == _MISSING and len(parts) > 1 else None
+    if hint is None:
+        return finding
+    return replace(finding, suggestion=shorten(f"{hint} {finding.suggestion or ''}".rstrip()))

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from assayd.attempts.image_trials import ImageTrials
+from assayd.attempts.images import ImageTrials
 from assayd.attempts.selftest import SelfTest
 from assayd.errors import EngineError
 from assayd.kind import Kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.findings.network_troubles import with_network_words
+from assayd.findings.network_errors import with_network_words
 from assayd.findings.runs import cause_finding, raised_finding
 from assayd.guest_results.record import Raised
 from assayd.model.finding import Finding

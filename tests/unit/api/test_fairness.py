@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from assayd.api.turns import PIECES, TURN_S, Turns
+from assayd.api.fairness import PIECES, TURN_S, Turns
 
 
 async def test_work_that_comes_alone_is_done_at_once() -> None:
