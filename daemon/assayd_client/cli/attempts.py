@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from collections.abc import Iterator
@@ -43,6 +42,8 @@ def read_logs(client: PlainClient, attempt: Document, stream: str) -> bytes:
 
 
 def _write(client: PlainClient, attempt_id: str, artifact: Document, folder: Path) -> Path:
+    import hashlib
+
     target = folder / safe_name(artifact["name"])
     content = client.artifact(attempt_id, artifact["name"])
     if hashlib.sha256(content).hexdigest() != artifact["sha256"]:

@@ -12,7 +12,6 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from secrets import token_hex
 from typing import Annotated, Any, TextIO
 
 import typer
@@ -241,6 +240,8 @@ BATCH_HEADS = ("name", "state", "done", "total", "validated", "failed", "error",
 
 def make_up_name(file: Path) -> str:
     """Name a batch after its file and the time."""
+    from secrets import token_hex
+
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip(".-_")[:40] or "batch"
     return f"{stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{token_hex(2)}"
 

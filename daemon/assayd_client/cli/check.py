@@ -6,7 +6,6 @@ import json
 import os
 import stat
 import sys
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -87,6 +86,8 @@ def find_project(path: Path) -> Project | None:
 def read_project(path: Path) -> Project:
     """Return what a `.assay.toml` says. Raises: RequestError ``project``."""
     _require_trusted(path)
+    import tomllib
+
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
