@@ -15,8 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from assayd.api.bounded_http import BoundedHttpTools
 from assayd.api.errors import error_response
-from assayd.api.places import Places
-from assayd.api.turns import Turns
+from assayd.api.fairness import Places, Turns
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch
@@ -87,7 +86,7 @@ class PeerGate:
         if scope["type"] == "http":
             caller = scope.get("state", {}).get("caller")
             if not isinstance(caller, Caller) or not self._access.admits(caller):
-                refusal = RequestError("peer.not_allowed", "this user may not use the daemon")
+                refusal = RequestError("peer.not_allowed", "this user isn't allowed to use the daemon")
                 await error_response(refusal)(scope, receive, send)
                 return
         await self._app(scope, receive, send)

@@ -31,38 +31,38 @@ class AttemptDocument(BaseDocument):
     """One submission on its way from accepted to a verdict."""
 
     id: str = Field(description="ULID.")
-    kind: str = Field(description="Which validator.")
+    kind: str = Field(description="Kind of the submission.")
     policy: str = Field(description="Profile name.")
-    state: State = Field(description="Where it is.")
-    verdict: Verdict | None = Field(description="What it came to; null until finished.")
+    state: State = Field(description="State of the attempt.")
+    verdict: Verdict | None = Field(description="Result; null until finished.")
     created_at: Timestamp = Field(description="When it was accepted.")
     started_at: Timestamp | None = Field(description="When it left the queue.")
     finished_at: Timestamp | None = Field(description="When it got its verdict.")
-    peer: Peer = Field(description="Who sent it.")
+    peer: Peer = Field(description="The submitter.")
     batch_id: str | None = Field(description="The batch that it belongs to.")
     parent_id: str | None = Field(description="The attempt that it follows.")
     replay_of: str | None = Field(description="The attempt that it repeats.")
-    intent: str | None = Field(None, description="What was asked for, in words; in lists its beginning.")
-    webhook: str | None = Field(None, description="The URL that is told of the verdict.")
+    intent: str | None = Field(None, description="The purpose in words; in lists its beginning.")
+    webhook: str | None = Field(None, description="The URL that receives the verdict.")
     attempt_number: int = Field(description="Its place in a chain of repairs, from 1.")
-    run_number: int = Field(
-        description="How many runs it has had; a second one only after an internal error."
-    )
-    labels: dict[str, str] = Field(description="Marks of the sender.")
+    run_number: int = Field(description="Number of runs; a second one only after an internal error.")
+    labels: dict[str, str] = Field(description="Labels of the submission.")
     input_digest: str = Field(description="SHA-256 of kind and payload.")
-    timings_ms: TimingsDocument = Field(description="Where the time went.")
-    warm: bool | None = Field(description="Whether a warm container served it; null when none did.")
-    cause: str | None = Field(description="How its run ended; null when nothing was run.")
-    rules: list[str] = Field(description="The rules of its errors, each once; the first 50.")
-    report: ReportDocument | None = Field(description="The report, once finished; left out of lists.")
-    execution: ExecutionDocument | None = Field(description="What the container did; null when none ran.")
-    replay_diff: ReplayDiffDocument | None = Field(
-        description="How a replay differs from what it repeats; null for others, and when that is gone."
+    timings_ms: TimingsDocument = Field(description="Duration of each step.")
+    warm: bool | None = Field(
+        description="Whether its container was started in advance; null without a container."
     )
-    bundle: str | None = Field(description="Where its files are, below the artifact root.")
+    cause: str | None = Field(description="How its run ended; null if nothing ran.")
+    rules: list[str] = Field(description="The rules of its errors, each once; the first 50.")
+    report: ReportDocument | None = Field(description="The report of a finished attempt; omitted in lists.")
+    execution: ExecutionDocument | None = Field(description="Record of the run; null if nothing ran.")
+    replay_diff: ReplayDiffDocument | None = Field(
+        description="Differences of a replay; null for other attempts, and if the original is gone."
+    )
+    bundle: str | None = Field(description="Folder of its files, below the artifact root.")
     bundle_path: str | None = Field(
         default=None,
-        description="That folder on the daemon's machine, which its user can read; null in lists.",
+        description="That folder on the daemon's host, readable by its user; null in lists.",
     )
     artifacts: list[Artifact] = Field(description="Its files.")
     error: Failure | None = Field(description="The internal error, with verdict `error`.")
@@ -72,7 +72,7 @@ class AttemptPageDocument(BaseDocument):
     """A page of attempts, newest first."""
 
     attempts: list[AttemptDocument] = Field(description="The attempts, without reports.")
-    next_cursor: str | None = Field(description="Where the next page begins; null on the last.")
+    next_cursor: str | None = Field(description="Start of the next page; null on the last page.")
 
 
 class ArtifactListDocument(BaseDocument):

@@ -18,12 +18,12 @@ class CountsDocument(BaseDocument):
     """How many items of a batch came to what."""
 
     total: int = Field(description="All items.")
-    waiting: int = Field(description="Items without a verdict, those under way included.")
-    running: int = Field(description="Of these, attempts under way.")
+    waiting: int = Field(description="Items without a verdict, including running ones.")
+    running: int = Field(description="Running attempts among these.")
     validated: int = Field(description="Items with this verdict.")
     failed: int = Field(description="Items with this verdict.")
-    error: int = Field(description="Items with this verdict, malformed lines included.")
-    cancelled: int = Field(description="Items that were stopped, or never started because the batch was.")
+    error: int = Field(description="Items with this verdict, including malformed lines.")
+    cancelled: int = Field(description="Items that were cancelled, also before they started.")
     malformed: int = Field(description="Lines that could not be submitted.")
 
 
@@ -32,24 +32,24 @@ class BatchDocument(BaseDocument):
 
     id: str = Field(description="ULID.")
     name: str = Field(description="Unique among its user's batches.")
-    state: BatchState = Field(description="Where it is.")
+    state: BatchState = Field(description="State of the batch.")
     created_at: Timestamp = Field(description="When it was opened.")
-    cancelled_at: Timestamp | None = Field(description="When somebody stopped it.")
+    cancelled_at: Timestamp | None = Field(description="When a user cancelled it.")
     finished_at: Timestamp | None = Field(description="When the last item got its verdict.")
-    peer: Peer = Field(description="Who opened it.")
-    concurrency: int = Field(description="How many of its attempts may be unfinished at once.")
-    dedupe: bool = Field(description="Whether lines that would run the same are one attempt.")
+    peer: Peer = Field(description="The user who opened it.")
+    concurrency: int = Field(description="Maximum number of unfinished attempts.")
+    dedupe: bool = Field(description="Whether equal lines share one attempt.")
     complete: bool = Field(description="Whether a sender has reached the end of its lines.")
-    webhook: str | None = Field(None, description="The URL that is told of its end.")
-    counts: CountsDocument = Field(description="What its items came to.")
-    received: ReceivedLines | None = Field(description="What became of lines just sent; else null.")
+    webhook: str | None = Field(None, description="The URL that receives its end.")
+    counts: CountsDocument = Field(description="Items by verdict.")
+    received: ReceivedLines | None = Field(description="Counts of the lines in this request; otherwise null.")
 
 
 class BatchPageDocument(BaseDocument):
     """A page of batches, newest first."""
 
     batches: list[BatchDocument] = Field(description="The batches.")
-    next_cursor: str | None = Field(description="Where the next page begins; null on the last.")
+    next_cursor: str | None = Field(description="Start of the next page; null on the last page.")
 
 
 class ItemDocument(BaseDocument):
@@ -57,11 +57,11 @@ class ItemDocument(BaseDocument):
 
     line: int = Field(description="Its number, from 1.")
     input_digest: str = Field(description="SHA-256 of kind and payload; of the line, when malformed.")
-    attempt_id: str | None = Field(description="Its attempt; there may be none yet. Null when malformed.")
-    verdict: Verdict | None = Field(description="What it came to; null until then.")
-    cause: str | None = Field(description="How its run ended; null when nothing was run.")
+    attempt_id: str | None = Field(description="Its attempt; null if it has none yet or is malformed.")
+    verdict: Verdict | None = Field(description="Verdict; null until finished.")
+    cause: str | None = Field(description="How its run ended; null if nothing ran.")
     rules: list[str] = Field(description="The rules of its errors, each once.")
-    error: Failure | None = Field(description="Why the line could not be submitted.")
+    error: Failure | None = Field(description="Why the line couldn't be submitted.")
 
 
 class ItemPageDocument(BaseDocument):
@@ -82,7 +82,7 @@ class BatchEventDocument(BaseDocument):
 
     id: str = Field(description="Its time, in microseconds.")
     batch_id: str = Field(description="The batch.")
-    kind: str = Field(description="`progress`, at last `finished`.")
+    kind: str = Field(description="`progress`, finally `finished`.")
     at: Timestamp = Field(description="When.")
     body: dict[str, Any] = Field(description="The batch's state, and its counts.")
 

@@ -80,10 +80,12 @@ class ReceivedLines:
 
     __pydantic_config__ = DOCUMENT
 
-    lines: int = field(default=0, metadata=about("Lines that were not blank."))
-    added: int = field(default=0, metadata=about("Items that are new."))
-    known: int = field(default=0, metadata=about("Lines that were items already."))
-    malformed: int = field(default=0, metadata=about("Lines that cannot be submitted; their items say why."))
+    lines: int = field(default=0, metadata=about("Lines that weren't empty."))
+    added: int = field(default=0, metadata=about("New items."))
+    known: int = field(default=0, metadata=about("Lines that already were items."))
+    malformed: int = field(
+        default=0, metadata=about("Lines that can't be submitted; their items have the reason.")
+    )
     conflicting: tuple[int, ...] = field(
         default=(),
         metadata=about("Lines known with another policy, overrides or labels, which stay; at most 100."),

@@ -37,9 +37,9 @@ class Rule:
     __pydantic_config__ = DOCUMENT
 
     id: str = field(metadata=about("Name in findings."))
-    title: str = field(metadata=about("What it is about."))
+    title: str = field(metadata=about("The fault in a few words."))
     severity: Severity = field(default=Severity.ERROR, metadata=about("Severity of its findings."))
-    help: str = field(default="", metadata=about("What is wrong, and what would be right."))
+    help: str = field(default="", metadata=about("A wrong and a right example."))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +88,8 @@ class FixHint:
     __pydantic_config__ = DOCUMENT
 
     category: str = field(metadata=about("Group of rules."))
-    message: str = field(metadata=about("What is wrong."))
-    context: str | None = field(metadata=about("Where: source, or what was run."))
+    message: str = field(metadata=about("The fault."))
+    context: str | None = field(metadata=about("Place: source, or the unit that ran."))
     suggestion: str = field(metadata=about("What to do."))
     file: str | None = field(
         default=None, metadata=about("Which submitted file; null if there is only one text.")

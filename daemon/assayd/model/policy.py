@@ -260,8 +260,8 @@ class Clamp:
     __pydantic_config__ = DOCUMENT
 
     field: str = dataclasses.field(metadata=about("The profile's field."))
-    requested: float = dataclasses.field(metadata=about("What it asked for."))
-    effective: float = dataclasses.field(metadata=about("What it got."))
+    requested: float = dataclasses.field(metadata=about("Requested value."))
+    effective: float = dataclasses.field(metadata=about("Effective value."))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ def serve(
         ),
     ] = None,
 ) -> None:
-    """Serve pages for a browser on a loopback port, and print the link that logs in."""
+    """Serve the web console on a loopback port, and print its login link."""
     try:
         from assayd_console.serving import serve as serve_console
     except ModuleNotFoundError as missing:
