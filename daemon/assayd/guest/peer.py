@@ -37,7 +37,7 @@ class PeerGone(Exception):
 
 
 class PeerFault(Exception):
-    """The other side sent what is not a message of the conversation, or a value can't cross."""
+    """The other side sent something else than a message of the conversation, or a value can't cross."""
 
 
 class RemoteRaised(Exception):

@@ -209,7 +209,7 @@ class Incoming:
     def _changed(self, number: object, tag: object) -> object:
         """Return a container that was numbered before, and is of the kind that a change of it has."""
         if type(number) is not int or number < 0 or _tag_of(self.objects[number], self._classes) != tag:
-            raise ValueError("a change of what isn't there")
+            raise ValueError("a change of an unknown container")
         return self.objects[number]
 
     def _empty(self, node: Form) -> object:

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from assayd.errors import AssaydError, RequestError
+from assayd.static.submitted_file import text_of
 from assayd_client import Document, PlainClient, Target
 from assayd_client.cli.exits import OF_VERDICT, VALIDATED, exit_code
 from assayd_client.cli.kinds import ShownAttempt, form_of
@@ -287,6 +288,14 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         Path | None,
         typer.Option(metavar="F.json", help="Test cases (inputs and expected results), as a JSON array."),
     ] = None,
+    tests: Annotated[
+        Path | None,
+        typer.Option(metavar="F.py", help="Hidden tests that score a solution, as a Python file."),
+    ] = None,
+    entry: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The function or class of a solution that its tests call."),
+    ] = None,
     intent: Annotated[
         str | None, typer.Option(metavar="TEXT|@FILE", help="The request that the code answers, in words.")
     ] = None,
@@ -340,7 +349,12 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         policy=policy,
         settings=setting or (),
         labels=label or (),
-        options=[*(option or ()), "sample_rows=true"] if sample_rows else option or (),
+        options=[
+            *(option or ()),
+            *(["sample_rows=true"] if sample_rows else []),
+            *([f"tests={text_of(tests.name, tests.read_bytes())}"] if tests is not None else []),
+            *([f"entry={entry}"] if entry is not None else []),
+        ],
         cases=cases,
         intent=intent,
         webhook=webhook,
@@ -358,7 +372,7 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     if not watch:
         raise typer.Exit(validate_once(daemon, request, repair, shown, written))
 
-    watched = [*request.files, *(path for path in (input_file, cases) if path is not None)]
+    watched = [*request.files, *(path for path in (input_file, cases, tests) if path is not None)]
     code = watch_files(
         lambda: validate_once(daemon, request, repair, shown, written), watched, clear=sys.stdout.isatty()
     )

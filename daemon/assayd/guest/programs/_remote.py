@@ -105,7 +105,7 @@ class Solution:
         return f"{_shown(args)} {how} {value if how == 'raised' else _shown(value)}"
 
     def refuse(self, what: str) -> SolutionFault:
-        """Return the exception for what is never asked of the solution."""
+        """Return the exception for an operation that the solution must not decide."""
         return self._note(
             "trust",
             f"{what}: the solution would decide the outcome; compare plain values, or set trust_objects",
@@ -251,7 +251,7 @@ class RemoteObject:
         return _ask(self, "special", "__next__")
 
     def __contains__(self, value: object) -> bool:
-        # Item by item, here: the solution must not learn what is looked for.
+        # Item by item, here: the solution must not learn the value.
         return any(item is value or item == value for item in self)
 
     def __iter__(self) -> Iterator[object]:

@@ -142,7 +142,7 @@ class _TestRun:
         exec(code, names)  # noqa: S102 - this is what the container is for
 
     def _assertion(self, text: str, names: Names) -> None:
-        """Run what is not an assertion up to the one that is meant, and then that one."""
+        """Run the other statements up to the chosen assertion, and then the assertion."""
         tree = compile(text, TEXT, "exec", _ONLY_TREE, dont_inherit=True)
         left = int(str(self._own["index"]))
         body = []

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
 from assayd.kinds.solution.payload import MOST_TESTS, HiddenTest, SolutionPayload
-from assayd.static.python.mentioned import mentioned
+from assayd.static.python.source import mentioned
 
 CHECK = "check"
 _CASE_CLASS = "TestCase"

@@ -47,7 +47,7 @@ Fields = Mapping[str, JsonValue]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestOutcome:
-    """One test as it went; `finding` says what is wrong, `broken` that the solution can't be imported."""
+    """The outcome of a test; `finding` names the fault; if `broken`, the solution can't be imported."""
 
     case: Case
     finding: Finding | None = None
@@ -253,7 +253,7 @@ _REMEDIES = {
 def _findings(
     outcomes: list[TestOutcome], payload: PreparedSolution, passed: int, counted: int
 ) -> Iterator[Finding]:
-    """Return what is wrong, as far as it may be shown."""
+    """Return the faults, as far as the request reveals them."""
     failed = [one for one in outcomes if one.case.status not in {CaseStatus.PASSED, CaseStatus.SKIPPED}]
     if not failed:
         return

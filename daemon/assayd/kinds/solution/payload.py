@@ -82,7 +82,7 @@ class HiddenTest(BaseModel):
 
 
 class PreparedSolution(SolutionPayload):
-    """The payload with the code that an answer means, and what was read out of its tests.
+    """The payload with the code that an answer means, and the tests by name.
 
     `names` are those that the tests use and don't define, `modules` those that they import the solution from,
     `needed` the modules to load before anything is forked.

@@ -26,8 +26,8 @@ from assayd.model.prompting import Document, Passage, RepairContext, Surrounding
 from assayd.model.report import Judgement
 from assayd.model.run import Limits, Paired, Program, RunResult, RunSpec, Unit
 from assayd.static.python import model_answer
-from assayd.static.python import normal_form as python_normal
 from assayd.static.python import source as python_source
+from assayd.static.python.source import normal_form as python_normal_form
 
 _SHOWN_CHARS = 8000
 _HEADLINES: Mapping[str, str] = {
@@ -161,13 +161,13 @@ class Solution(Kind[SolutionPayload, PreparedSolution]):
     def context(
         self, payload: SolutionPayload, report: Document, policy: ExecutionPolicy | None = None
     ) -> RepairContext:
-        """Return what is to be fixed; how cases compare is told only if they are."""
+        """Return the passage to fix; comparison rules are included only if cases are revealed."""
         shown = payload if payload.reveal is Reveal.ALL else payload.model_copy(update={"cases": ()})
         return super().context(shown, report, policy)
 
     def normal_form(self, payload: SolutionPayload) -> bytes:
         """Return the syntax tree of the code."""
-        return python_normal.normal_form(model_answer.clean(payload.code).text)
+        return python_normal_form(model_answer.clean(payload.code).text)
 
 
 def _pair(payload: PreparedSolution) -> Paired:
