@@ -52,7 +52,7 @@ _READ_BYTES = 64 * 1024
 
 _exit = os._exit
 leave = os._exit
-"""As it was before guest code could replace it."""
+"""The original, which guest code can replace only in `os`."""
 _set_recursion_limit = sys.setrecursionlimit
 
 

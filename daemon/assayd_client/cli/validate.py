@@ -13,7 +13,6 @@ from typing import Annotated, Any
 import typer
 
 from assayd.errors import AssaydError, RequestError
-from assayd.static.submitted_file import text_of
 from assayd_client import Document, PlainClient, Target
 from assayd_client.cli.exits import OF_VERDICT, VALIDATED, exit_code
 from assayd_client.cli.kinds import ShownAttempt, form_of
@@ -290,11 +289,11 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     ] = None,
     tests: Annotated[
         Path | None,
-        typer.Option(metavar="F.py", help="Hidden tests that score a solution, as a Python file."),
+        typer.Option(metavar="F.py", help="Hidden tests that score a solution: Python."),
     ] = None,
     entry: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The function or class of a solution that its tests call."),
+        typer.Option(metavar="NAME", help="Function or class of a solution that tests call."),
     ] = None,
     intent: Annotated[
         str | None, typer.Option(metavar="TEXT|@FILE", help="The request that the code answers, in words.")
@@ -352,7 +351,7 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         options=[
             *(option or ()),
             *(["sample_rows=true"] if sample_rows else []),
-            *([f"tests={text_of(tests.name, tests.read_bytes())}"] if tests is not None else []),
+            *([f"tests={_text_of(tests)}"] if tests is not None else []),
             *([f"entry={entry}"] if entry is not None else []),
         ],
         cases=cases,
@@ -437,3 +436,10 @@ def put(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise RequestError("file.unwritable", f"{path}: {error.strerror}") from error
+
+
+def _text_of(file: Path) -> str:
+    """Return the text of a file. Raises: RequestError ``request.files``."""
+    from assayd.static.submitted_file import text_of  # needs more than most command lines
+
+    return text_of(file.name, file.read_bytes())
