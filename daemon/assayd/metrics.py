@@ -73,7 +73,7 @@ class Metrics:
         self.denied_imports = self._counter("denied_imports", "Imports refused at run time.", "kind")
         self.denied_connections = self._counter("denied_connections", "Connections refused.", "kind")
         self.webhook_tries = self._counter(
-            "webhook_tries", "Tries to deliver a message to a webhook, by what came of it.", "outcome"
+            "webhook_tries", "Tries to deliver a webhook message, by result.", "outcome"
         )
         self.repairs = self._counter("repairs", "Repairs that ended.", "kind", "provider", "outcome")
         self.repair_fixes = self._counter(
@@ -99,7 +99,7 @@ class Metrics:
             "engine_errors", "Calls of the container engine that failed.", "call", "code"
         )
         self.egress_accesses = self._counter(
-            "egress_accesses", "Hosts that submitted code asked for, by what came of it.", "rule"
+            "egress_accesses", "Hosts that submitted code requested, by result.", "rule"
         )
         self.egress_bytes = self._counter(
             "egress_bytes", "Bytes of submitted code's connections.", "direction"

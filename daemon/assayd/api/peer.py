@@ -87,7 +87,7 @@ class PeerGate:
         if scope["type"] == "http":
             caller = scope.get("state", {}).get("caller")
             if not isinstance(caller, Caller) or not self._access.admits(caller):
-                refusal = RequestError("peer.not_allowed", "this user may not use the daemon")
+                refusal = RequestError("peer.not_allowed", "this user isn't allowed to use the daemon")
                 await error_response(refusal)(scope, receive, send)
                 return
         await self._app(scope, receive, send)

@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from assayd.api import answers
 from assayd.api.call import LARGE_BODY_BYTES, Call, CallDep, json_response, read_body
 from assayd.api.events import EventStream, of_attempt
-from assayd.documents import artifact_document, attempt_document, read_event_id, read_submission
+from assayd.documents import attempt_document, read_event_id, read_submission
 from assayd.documents.attempts import ArtifactListDocument, AttemptPageDocument
 from assayd.errors import RequestError
 from assayd.model.attempt import Artifact, Attempt, State
@@ -169,8 +169,7 @@ async def follow_attempt(
 async def list_artifacts(call: CallDep, attempt_id: Id) -> Response:
     """List the files of an attempt's bundle."""
     attempt = await call.attempt(attempt_id)
-    artifacts = [artifact_document(artifact) for artifact in attempt.artifacts]
-    return json_response(ArtifactListDocument.model_construct(artifacts=artifacts))
+    return json_response(ArtifactListDocument.model_construct(artifacts=list(attempt.artifacts)))
 
 
 @router.get("/{id}/artifacts/{name:path}", responses=answers.ARTIFACT, response_class=Response)
@@ -234,7 +233,7 @@ async def _read(body: bytes, call: Call) -> Submission:
     if submission.parent_id is not None:
         parent = await call.service.get(submission.parent_id)
         if parent is None or not call.sees(parent):
-            raise RequestError("invalid", "there is no such attempt", field="parent_id")
+            raise RequestError("invalid", "no such attempt", field="parent_id")
     return submission
 
 

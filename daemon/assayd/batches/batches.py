@@ -21,7 +21,7 @@ from assayd.batches.results import ReadDocuments, results
 from assayd.errors import RequestError, StoreError
 from assayd.kind import Kind
 from assayd.model.attempt import Attempt
-from assayd.model.batch import Batch, BatchPage, BatchRequest, BatchState, Item, Progress, Received
+from assayd.model.batch import Batch, BatchPage, BatchRequest, BatchState, Item, Progress, ReceivedLines
 from assayd.model.submission import Peer
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.driving import ALONE, Driven, Driving, Leads, leads_alone
@@ -227,7 +227,7 @@ class DaemonBatches:
 
     async def receive(
         self, batch: Batch, body: AsyncIterator[bytes], *, sees: Callable[[Attempt], bool]
-    ) -> Received:
+    ) -> ReceivedLines:
         """Take lines in as they come. What was taken in stays, also when the sender goes away.
 
         Args:
@@ -237,7 +237,7 @@ class DaemonBatches:
 
         Raises: RequestError ``quota.full`` or ``not_ready`` (retryable).
         """
-        total = Received()
+        total = ReceivedLines()
         receiver = Receiver(
             batch,
             store=self._store,

@@ -15,7 +15,7 @@ from assayd.documents import PayloadCaps, digest, read_submission
 from assayd.errors import AssaydError, RequestError
 from assayd.kind import Kind
 from assayd.model.attempt import Attempt, Failure
-from assayd.model.batch import Batch, Line, Received
+from assayd.model.batch import Batch, Line, ReceivedLines
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.submission import Submission
 from assayd.ports.clock import Ids
@@ -67,7 +67,7 @@ class Receiver:
         self._sees = sees
         self._images: dict[str, str] = {}
 
-    async def take(self, body: AsyncIterator[bytes]) -> AsyncIterator[Received]:
+    async def take(self, body: AsyncIterator[bytes]) -> AsyncIterator[ReceivedLines]:
         """Return what became of the lines, group by group; each is on record when it is given."""
         cutter = LineCutter(self._caps.line_bytes)
         with self._budget.growing(self._batch.peer.uid) as held:
@@ -79,7 +79,7 @@ class Receiver:
             async for received in self._record(list(cutter.end())):
                 yield received
 
-    async def _record(self, raw: Sequence[RawLine]) -> AsyncIterator[Received]:
+    async def _record(self, raw: Sequence[RawLine]) -> AsyncIterator[ReceivedLines]:
         for first in range(0, len(raw), AT_ONCE):
             group = raw[first : first + AT_ONCE]
             if group[-1].number > self._caps.lines:

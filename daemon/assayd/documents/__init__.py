@@ -4,7 +4,7 @@ Decides what a request may look like and how results are written; milliseconds e
 a model: it writes the JSON, describes it for the reference at `/openapi.json`, and types the client.
 """
 
-from assayd.documents.attempts import artifact_document, attempt_body, attempt_document
+from assayd.documents.attempts import attempt_body, attempt_document
 from assayd.documents.base import BaseDocument, plain, timestamp
 from assayd.documents.batches import batch_document, item_document, progress_document
 from assayd.documents.changes import submission_diff
@@ -31,7 +31,6 @@ __all__ = [
     "BaseDocument",
     "PayloadCaps",
     "SubmissionBody",
-    "artifact_document",
     "attempt_body",
     "attempt_document",
     "batch_document",

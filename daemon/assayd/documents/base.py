@@ -1,5 +1,7 @@
 """What every document of the contract is: a frozen model that writes the JSON and describes it.
 
+A value of the model whose fields are the document's is its own document (`model.document`).
+
 Inside, a document is made from the model's values with `from_value`, unchecked: they are our own, and what
 a guest wrote among them may hold lone surrogates, which pydantic refuses. Clients read documents, checked.
 """
@@ -10,6 +12,8 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, WithJsonSchema
+
+from assayd.documents.strict_json import members_of
 
 Timestamp = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
 """A time as RFC 3339 in UTC, to the microsecond."""
@@ -53,6 +57,6 @@ def milliseconds(seconds: float) -> float:
 
 def plain(value: Any) -> Any:  # JSON has no narrower type
     """Return a document as dictionaries and lists; all else is left as it is."""
-    if isinstance(value, BaseModel):
-        return {name: plain(part) for name, part in vars(value).items()}
-    return [plain(part) for part in value] if isinstance(value, list) else value
+    if (members := members_of(value)) is not None:
+        return {name: plain(part) for name, part in members.items()}
+    return [plain(part) for part in value] if isinstance(value, list | tuple) else value

@@ -1,4 +1,4 @@
-"""Errors: the answer that is not a success, and the internal error that an attempt ended with."""
+"""Errors: the answer that is not a success."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pydantic import Field
 
 from assayd.documents.base import BaseDocument
 from assayd.errors import AssaydError
-from assayd.model.attempt import Failure
 
 
 class ErrorDetail(BaseDocument):
@@ -24,18 +23,6 @@ class ErrorDocument(BaseDocument):
     error: ErrorDetail = Field(description="Why.")
 
 
-class FailureDocument(BaseDocument):
-    """An internal error, not the code's."""
-
-    code: str = Field(description="Stable name of the trouble.")
-    message: str = Field(description="One sentence for a person.")
-
-
 def error_document(error: AssaydError) -> ErrorDocument:
     """Return the answer for an error."""
     return ErrorDocument.model_construct(error=ErrorDetail.from_value(error))
-
-
-def failure_document(failure: Failure | None) -> FailureDocument | None:
-    """Return the failure of an attempt or of a line, where there is one."""
-    return None if failure is None else FailureDocument.from_value(failure)

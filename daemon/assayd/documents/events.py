@@ -26,9 +26,9 @@ class EventDocument(BaseDocument):
 
     id: str = Field(description="What `Last-Event-ID` sends back.")
     attempt_id: str = Field(description="The attempt.")
-    run_number: int = Field(description="Which of its runs.")
+    run_number: int = Field(description="Number of the run.")
     seq: int = Field(description="Its place in that run, from 1.")
-    kind: str = Field(description="What happened.")
+    kind: str = Field(description="Kind of the event.")
     at: Timestamp = Field(description="When.")
     body: dict[str, Any] = Field(description="More of it, by its kind.")
 

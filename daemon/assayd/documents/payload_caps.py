@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from assayd.documents.strict_json import canonical
 from assayd.errors import RequestError
-from assayd.kind import Cap, Kind
+
+if TYPE_CHECKING:  # the client reads documents without these
+    from assayd.kind import Cap, Kind
 
 MAX_SOURCE_BYTES = 2**20
 """The size of one source text; analysis is bounded by it."""
@@ -35,6 +37,8 @@ def refuse_large_parts(validator: Kind, payload: Mapping[str, object], caps: Pay
 
     Raises: RequestError ``too_large``, with the part's path.
     """
+    from assayd.kind import Cap
+
     if validator.bounded is not None:
         bounded = validator.bounded.items()
         parts = [(part, cap) for path, cap in bounded for part in _parts(("payload", payload), path)]
@@ -48,6 +52,8 @@ def refuse_large_parts(validator: Kind, payload: Mapping[str, object], caps: Pay
 
 def _excess(value: object, cap: Cap, most: int) -> str:
     """Return what is too much; empty for what is not, or has another form, which the model will refuse."""
+    from assayd.kind import Cap
+
     match cap:
         case Cap.SOURCE:
             large = isinstance(value, str) and (len(value) > most or len(value.encode()) > most)

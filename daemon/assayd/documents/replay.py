@@ -8,7 +8,6 @@ from typing import Any
 from pydantic import Field
 
 from assayd.documents.base import BaseDocument, plain
-from assayd.documents.errors import failure_document
 from assayd.documents.strict_json import compact
 from assayd.model.attempt import Attempt
 from assayd.model.report import Verdict
@@ -72,7 +71,7 @@ class ReplayDiffDocument(BaseDocument):
     of: str = Field(description="The attempt that was repeated.")
     same: bool = Field(description="Whether nothing differs.")
     verdict: VerdictChangeDocument = Field(description="Both verdicts.")
-    differences: list[ChangeDocument] = Field(description="What differs; at most 100.")
+    differences: list[ChangeDocument] = Field(description="Differences; at most 100.")
     more: int = Field(description="How many more differences there are.")
 
 
@@ -104,7 +103,7 @@ def _summary(attempt: Attempt) -> dict[str, Json]:
     return {
         "verdict": attempt.verdict,
         "cause": attempt.cause,
-        "error": plain(failure_document(attempt.error)),
+        "error": plain(attempt.error),
     }
 
 

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated, NoReturn, get_args
+from typing import TYPE_CHECKING, Annotated, NoReturn, get_args
 
 from pydantic import (
     AfterValidator,
@@ -24,9 +24,11 @@ from assayd.documents.misfits import MOST_PLACE_CHARS, place_of, refuse_misfits
 from assayd.documents.payload_caps import PayloadCaps, refuse_large_parts
 from assayd.documents.strict_json import canonical, digest, read_json
 from assayd.errors import RequestError
-from assayd.kind import Kind
 from assayd.model.submission import JsonValue, RepairWish, Submission
 from assayd.model.webhook import MOST_CHARS
+
+if TYPE_CHECKING:  # the client reads documents without these
+    from assayd.kind import Kind
 
 LARGE_DOCUMENT_BYTES = 64 * 2**10
 """What is larger is read in a thread, and waits in the store."""
@@ -46,7 +48,7 @@ def _few_words(text: str) -> str:
     if len(text.encode()) > INTENT_BYTES:
         raise ValueError(f"is larger than {INTENT_BYTES} bytes; say it in fewer words")
     if not text.strip():
-        raise ValueError("says nothing; leave it out")
+        raise ValueError("is empty; omit it")
     return text
 
 
@@ -61,7 +63,9 @@ class Resources(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     timeout_s: float | None = Field(None, gt=0, description="Seconds for the whole attempt.")
-    unit_timeout_s: float | None = Field(None, gt=0, description="Seconds for one path, step, test or node.")
+    unit_timeout_s: float | None = Field(
+        None, gt=0, description="Seconds for one path, step, test or code node."
+    )
     memory_mb: int | None = Field(None, gt=0, description="Memory for the code, in MiB.")
     max_processes: int | None = Field(None, gt=0, description="Processes and threads of the code.")
 
@@ -72,20 +76,20 @@ class Overrides(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     resources: Resources | None = Field(None, description="Tighter limits.")
-    network: dict[str, object] | None = Field(None, description="A network that is more closed.")
-    imports: dict[str, object] | None = Field(None, description="Fewer imports, or stricter ones.")
+    network: dict[str, object] | None = Field(None, description="A more restrictive network.")
+    imports: dict[str, object] | None = Field(None, description="Fewer or stricter imports.")
     commands: dict[str, object] | None = Field(None, description="Fewer commands for bash steps.")
     sql: dict[str, object] | None = Field(None, description="Less SQL in a step, fewer rows kept.")
 
 
 class RepairRequest(BaseModel):
-    """A repair loop to start when the attempt fails."""
+    """A repair to start if the attempt fails."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     provider: str = Field(description="Name of a configured provider.")
     max_attempts: int | None = Field(
-        None, ge=1, le=10, description="Fixes that are tried at most; null: `repair.max_attempts`."
+        None, ge=1, le=10, description="Maximum number of fixes; null: `repair.max_attempts`."
     )
 
 
@@ -94,22 +98,20 @@ class SubmissionBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    kind: str = Field(description="Which validator; `GET /v1/kinds` lists them.")
-    payload: dict[str, object] = Field(description="The code and its inputs, as the kind's schema says.")
-    policy: str | None = Field(None, description="Profile name; null takes the kind's own.")
+    kind: str = Field(description="Kind of the submission; `GET /v1/kinds` lists them.")
+    payload: dict[str, object] = Field(description="The code and its inputs, in the kind's schema.")
+    policy: str | None = Field(None, description="Profile name; null: the kind's default.")
     overrides: Overrides = Field(default_factory=Overrides, description="Limits that tighten the profile.")
     labels: dict[LabelText, FreeLabelText] = Field(
         default_factory=dict,
         max_length=32,
-        description="Free marks; `category` and `platform` name the bundle's folder.",
+        description="Any labels; `category` and `platform` name the bundle's folder.",
     )
-    intent: IntentText | None = Field(
-        None, description="What was asked for, in words; at most 16 KiB. Whoever repairs it is told."
-    )
-    repair: RepairRequest | None = Field(None, description="A repair loop to start when the attempt fails.")
+    intent: IntentText | None = Field(None, description="The purpose in words, for repairs; at most 16 KiB.")
+    repair: RepairRequest | None = Field(None, description="A repair to start if the attempt fails.")
     parent_id: Ulid | None = Field(None, description="The attempt that this one follows.")
     webhook: WebhookText | None = Field(
-        None, description="A URL, of those that an operator lists, that is told of the verdict."
+        None, description="A URL that the operator lists, which receives the verdict."
     )
 
     @field_validator("labels")

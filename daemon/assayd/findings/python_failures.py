@@ -6,7 +6,7 @@ not the interpreter's own (a NameError raised by hand) is shown as it is.
     total = sum(prices)               sandbox.name_undefined   'prices' is not defined
     def f(): n += 1                   sandbox.name_unbound     'n' is read before it has a value
     import pandas                     sandbox.module_missing   the image has no module 'pandas'
-    from json import loadz            sandbox.import_missing   'json' is there, and has no 'loadz'
+    from json import loadz            sandbox.import_missing   'json' has no 'loadz'
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ RULES = (
     RAISED_RULE,
     Rule(
         id="sandbox.name_undefined",
-        title="A name that nothing defines",
+        title="A name that isn't defined",
         help="Bad: total = sum(prices), with no prices. Good: define, import or pass prices first.",
     ),
     Rule(
         id="sandbox.name_unbound",
-        title="A local variable that is read before it has a value",
+        title="A local variable is read before assignment",
         help="Bad: def f(): n += 1. Good: n = 0 before it, or take n as an argument.",
     ),
     Rule(
         id="sandbox.module_missing",
-        title="A module that the image does not have",
+        title="A module that the image doesn't have",
         help="Bad: import pandas. Good: import csv, statistics.",
     ),
     Rule(
         id="sandbox.import_missing",
-        title="A name that an existing module does not have",
+        title="A name that the module doesn't have",
         help="Bad: from json import loadz. Good: from json import loads.",
     ),
 )
@@ -61,7 +61,7 @@ _NOT_IN_THE_IMAGE = frozenset(
 IMAGE_MODULES = frozenset(sys.stdlib_module_names - _NOT_IN_THE_IMAGE)
 """What the image `python` offers, by top name."""
 
-_NO_CLIENT = "data that is given as an input; there is no network"
+_NO_CLIENT = "an input for the data; there is no network"
 _INSTEAD: Mapping[str, str] = {
     "aiohttp": _NO_CLIENT,
     "arrow": "datetime and zoneinfo",
@@ -90,7 +90,7 @@ _MODULES: Mapping[str, str] = {
     "pyyaml": "yaml",
     "scikit_learn": "sklearn",
 }
-"""Modules whose distributions are called otherwise."""
+"""Modules whose distributions have another name."""
 _USUAL_ALIASES: Mapping[str, str] = {"np": "numpy", "pd": "pandas", "plt": "matplotlib"}
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _SCANNED_CHARS = 100_000
@@ -102,7 +102,7 @@ _HOMES: Mapping[str, Collection[str]] = {
     "math": ["gcd", "isclose", "lcm"],
     "typing": typing.__all__,
 }
-"""Where names are that are looked for elsewhere: from collections import Mapping."""
+"""Modules of names that code imports from elsewhere: from collections import Mapping."""
 _BUILTINS = frozenset(vars(builtins))
 _TYPING = frozenset(typing.__all__)
 
@@ -137,11 +137,11 @@ def failure_finding(record: Raised, around: ExceptionContext) -> Finding:
 def _undefined(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
     name = found[1]
     if name in around.awaited:
-        message = f"'{name}' is declared as an input, and no value was given for it."
+        message = f"'{name}' is declared as an input, but has no value."
         return (
             "sandbox.name_undefined",
             message,
-            f"Give '{name}' among the inputs, or assign it before its use.",
+            f"Pass '{name}' in the inputs, or assign it before this line.",
         )
     return "sandbox.name_undefined", f"'{name}' is not defined.", _definition_of(name, around.text)
 
@@ -163,7 +163,7 @@ def _definition_of(name: str, text: str) -> str:
 def _unbound(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
     name = found[1]
     message = f"The local variable '{name}' is read before it has a value."
-    remedy = f"Give '{name}' a value on every way to its use, or take it as an argument."
+    remedy = f"Assign '{name}' on every code path that reaches this line, or make it a parameter."
     return "sandbox.name_unbound", message, remedy
 
 
@@ -177,16 +177,18 @@ def _no_module(found: re.Match[str], around: ExceptionContext) -> tuple[str, str
     module = found[1]
     top = module.partition(".")[0]
     if top in IMAGE_MODULES and top != module:
-        message = f"'{top}' is there, and has no module '{module}'."
+        message = f"'{top}' has no module '{module}'."
         return (
             "sandbox.import_missing",
             message,
-            f"Look up what '{top}' has; import the name from where it is.",
+            f"Look up the modules of '{top}', and import the name from the right one.",
         )
-    asked = "it is in requires" if top in map(module_of, around.required) else "it is not in requires either"
+    asked = (
+        "listed in requires" if top in map(module_of, around.required) else "not listed in requires either"
+    )
     known = f" ({asked})" if around.required else ""
     message = f"The image has no module '{top}'{known}; it offers {around.offer}."
-    return "sandbox.module_missing", message, f"Do without '{top}': use {instead_of(top)}."
+    return "sandbox.module_missing", message, f"Use {instead_of(top)} instead of '{top}'."
 
 
 def module_of(distribution: str) -> str:
@@ -201,12 +203,12 @@ def instead_of(module: str) -> str:
         return _INSTEAD[module]
     public = sorted(name for name in IMAGE_MODULES if not name.startswith("_"))
     close = close_names(module, public)
-    return f"'{close[0]}', if that was meant" if close else "what the standard library has for it"
+    return f"'{close[0]}', if you meant that," if close else "an equivalent in the standard library"
 
 
 def _no_such_name(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
     name, module = found[1], found[2]
-    message = f"The module '{module}' is there, and has no '{name}'."
+    message = f"The module '{module}' has no '{name}'."
     home = _home_of(name)
     remedy = (
         f"Write: from {home} import {name}"

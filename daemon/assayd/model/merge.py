@@ -130,7 +130,7 @@ def _general_findings(ran: Ran) -> list[Finding]:
                 rule="sandbox.limit_met",
                 category="resource",
                 severity=Severity.WARNING,
-                message="A limit was met beside a complete result (memory, processes or disk).",
+                message="The code reached a memory, process, or disk limit, but its result is complete.",
                 layer=Layer.RUNTIME,
             )
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from assayd.model.document import DOCUMENT, about
 from assayd.model.finding import Finding, FixHint, fix_hints
 from assayd.model.policy import Clamp
 from assayd.model.run import Cause, PolicyEvent
@@ -58,9 +59,11 @@ class CaseStatus(StrEnum):
 class StaticResult:
     """One static check that ran."""
 
-    check: str
-    passed: bool
-    details: str
+    __pydantic_config__ = DOCUMENT
+
+    check: str = field(metadata=about("Name of the check."))
+    passed: bool = field(metadata=about("Whether it found no error."))
+    details: str = field(metadata=about("What it found, in short."))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

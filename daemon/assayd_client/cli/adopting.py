@@ -110,7 +110,7 @@ def _require_same(recipe: Path, where: str, tag: str | None) -> None:
         return
     table, extends = read_own(recipe.parent, recipe.stem)
     if extends is not None or (table.text("from"), table.text("tag")) != (where, tag):
-        message = f"{recipe} is there, and says another thing; take it away, or adopt under another name"
+        message = f"{recipe} exists with other content; remove it, or adopt under another name"
         raise RequestError("usage", message)
 
 

@@ -120,7 +120,13 @@ def start(
     token_file: Annotated[str | None, _address_option("--token-file")] = None,
     ca_file: Annotated[str | None, _address_option("--ca-file")] = None,
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version",
+            is_eager=True,
+            callback=_print_version,
+            help="Print the versions of client and daemon.",
+        ),
     ] = False,
 ) -> None:
     """Validate untrusted code in throwaway containers."""

@@ -15,21 +15,31 @@ from assayd_client.cli.terminal import out, plain, print_json
 
 def list_attempts(  # noqa: PLR0913, PLR0917  (one parameter per option)
     context: typer.Context,
-    state: Annotated[str | None, typer.Option(metavar="TEXT", help="Only in this state.")] = None,
-    verdict: Annotated[str | None, typer.Option(metavar="TEXT", help="Only with this verdict.")] = None,
-    kind: Annotated[str | None, typer.Option(metavar="TEXT", help="Only of this kind.")] = None,
-    label: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Only with this label.")] = None,
+    state: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Show only attempts in this state.")
+    ] = None,
+    verdict: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Show only attempts with this verdict.")
+    ] = None,
+    kind: Annotated[str | None, typer.Option(metavar="TEXT", help="Show only attempts of this kind.")] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="K=V", help="Show only attempts with this label.")
+    ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only from this time on (RFC 3339).")
+        str | None, typer.Option(metavar="TIME", help="Show only attempts since this time (RFC 3339).")
     ] = None,
     cause: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Only if the run ended with this cause.")
+        str | None, typer.Option(metavar="TEXT", help="Show only attempts with this cause.")
     ] = None,
     rule: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Only if an error of this rule was found.")
+        str | None, typer.Option(metavar="TEXT", help="Show only attempts with an error of this rule.")
     ] = None,
-    uid: Annotated[int | None, typer.Option(metavar="N", help="Only of this user (operators).")] = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, max=500, help="How many to list.")] = 50,
+    uid: Annotated[
+        int | None, typer.Option(metavar="N", help="Show only attempts of this user (operators).")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=1, max=500, help="Show at most this many attempts.")
+    ] = 50,
     wide: Annotated[
         bool, typer.Option("--wide", help="Show all labels and the rules of all errors.")
     ] = False,
@@ -69,12 +79,14 @@ def show(  # noqa: PLR0913, PLR0917  (one parameter per option)
     form: Annotated[
         str | None, typer.Option(metavar="NAME", help="Show it in this form, if its kind has the form.")
     ] = None,
-    steps: Annotated[bool, typer.Option("--steps", help="Short for --form steps.")] = False,
+    steps: Annotated[
+        bool, typer.Option("--steps", help="Print the steps: the same as --form steps.")
+    ] = False,
     code: Annotated[bool, typer.Option("--code", help="Print only the submitted code.")] = False,
     as_json: Json = False,
     fields: Fields = None,
 ) -> None:
-    """Show an attempt and its report, and the repair that it belongs to, attempt by attempt."""
+    """Show an attempt, its report, and the chain of its repair."""
     from assayd_client.cli.ids import attempt_id as find
     from assayd_client.cli.kinds import ShownAttempt, form_of
     from assayd_client.cli.validate import print_attempt
@@ -104,7 +116,7 @@ def logs(
         str, typer.Option(metavar="stdout|stderr|both", help="Print only this output.")
     ] = "both",
 ) -> None:
-    """Print what the code wrote; of an attempt that runs, as it is written."""
+    """Print the code's output; follow it while the attempt runs."""
     from assayd_client.cli.artifacts import logs as read_logs
     from assayd_client.cli.ids import attempt_id as find
 
@@ -134,7 +146,7 @@ def events(
     follow: Annotated[bool, typer.Option("--follow", help="Follow all attempts, as without an ID.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Follow what happens to an attempt, up to its verdict; or to all attempts."""
+    """Follow the events of one attempt until its verdict, or of all attempts."""
     from assayd_client.cli.ids import attempt_id as find
     from assayd_client.cli.listing import print_events
 
@@ -146,7 +158,7 @@ def events(
 
 
 def cancel(context: typer.Context, attempt_id: AttemptId) -> None:
-    """Stop an attempt."""
+    """Cancel an attempt."""
     from assayd_client.cli.ids import attempt_id as find
 
     with open_client(context) as client:

@@ -15,7 +15,6 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from assayd.errors import ConfigError, RequestError
-from assayd.settings import load_settings
 from assayd_client import DaemonUnreachable, PlainClient
 
 DATABASE = "assayd.db"
@@ -33,6 +32,8 @@ def find_state(client: PlainClient) -> Path:
     try:
         daemon = client.daemon()
     except DaemonUnreachable:
+        from assayd.settings import load_settings
+
         settings = load_settings()
         place, with_database = settings.state_dir, settings.database_url is None
     else:

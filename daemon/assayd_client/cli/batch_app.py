@@ -16,16 +16,19 @@ if TYPE_CHECKING:
 batch_app = typer.Typer(help="Validate many submissions, one per line of a file.", no_args_is_help=True)
 
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="The batch: its name, its id, the beginning of that, or `last`.")
+    str, typer.Argument(metavar="NAME", help="Batch: name, id, unique beginning of the id, or `last`.")
 ]
 File = Annotated[
-    Path, typer.Argument(metavar="FILE.jsonl", help="One submission per line, as JSON; - is standard input.")
+    Path,
+    typer.Argument(
+        metavar="FILE.jsonl", help="File with one submission per line, as JSON; - is standard input."
+    ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Concurrency = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Unfinished attempts of this batch at once.")
+    int | None, typer.Option(metavar="N", min=1, help="Run at most this many attempts at once.")
 ]
-Webhook = Annotated[str | None, typer.Option(metavar="URL", help="Have this URL told of the end.")]
+Webhook = Annotated[str | None, typer.Option(metavar="URL", help="Send a message to this URL at the end.")]
 Out = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Write results.jsonl and summary.json into this folder.")
 ]
@@ -37,7 +40,9 @@ Sarif = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the find
 def run_batch(  # noqa: PLR0913, PLR0917  (one parameter per option)
     context: typer.Context,
     file: File,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="What to call it; else made up.")] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name the batch. Default: a generated name.")
+    ] = None,
     concurrency: Concurrency = None,
     dedupe: Annotated[
         bool, typer.Option("--dedupe", help="Run lines with the same input, policy and image once.")
@@ -103,7 +108,7 @@ def show_batch(context: typer.Context, name: Name, as_json: Json = False) -> Non
 @batch_app.command("list")
 def list_batches(
     context: typer.Context,
-    limit: Annotated[int, typer.Option(min=1, max=100, help="How many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=100, help="Show at most this many batches.")] = 20,
     as_json: Json = False,
 ) -> None:
     """List batches, newest first."""
@@ -124,9 +129,7 @@ def list_batches(
 def print_results(
     context: typer.Context,
     name: Name,
-    failed: Annotated[
-        bool, typer.Option("--failed", help="Print only lines that are not validated.")
-    ] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Print only lines that aren't validated.")] = False,
 ) -> None:
     """Print a line of JSON per line of the file, with the attempt and its report."""
     import json

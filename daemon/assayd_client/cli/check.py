@@ -40,7 +40,7 @@ def check(
         bool, typer.Option("--verbose", help="Show the reports of validated files as well.")
     ] = False,
 ) -> None:
-    """Validate files, or all, as the project's .assay.toml says; for hooks and build servers."""
+    """Validate a project's files as declared in its .assay.toml, for hooks and CI."""
     files = files or []
     reports = ReportFiles(sarif=sarif, junit=junit)
     reports.require_one_on_stdout()

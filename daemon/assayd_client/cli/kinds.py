@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
@@ -66,14 +67,6 @@ def from_files_of(kind: str) -> FromFiles:
     if reference:
         return cast("FromFiles", registry.resolve(reference))
     return partial(submitted_file.code_from_files, field=find_kind(kind).code_field)
-
-
-def single_sources(kind: str) -> list[str]:
-    """Return the fields of a kind's payload that are one source text each. Raises: as `find_kind`."""
-    from assayd.kind import Cap
-
-    bounded = find_kind(kind).bounded or {}
-    return [path for path, cap in bounded.items() if cap is Cap.SOURCE and "." not in path]
 
 
 def command_line_of(kind: str) -> CommandLine:
@@ -171,6 +164,8 @@ def _type_of(field: Mapping[str, object]) -> str:
 
 
 def _enabled() -> tuple[str, ...]:
+    if find_spec("assayd.settings") is None:  # the client alone
+        return ()
     from assayd.settings import load_settings
 
     return load_settings().validators

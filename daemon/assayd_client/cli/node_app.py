@@ -11,14 +11,15 @@ from assayd_client.cli.gateway import gateway_client
 
 node_app = typer.Typer(help="Drain or resume a node of a cluster; for operators.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The node, as `assay nodes` calls it.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Node name, as in `assay nodes`.")]
 HEADS = ("", "node", "in hand", "version", "engine", "beaten", "why")
 
 
 def list_nodes(
-    context: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """List the nodes of a cluster; for operators."""
+    """List the nodes of a cluster (operators)."""
     from assayd_client.cli.listing import print_table
     from assayd_client.cli.terminal import out, print_json
 

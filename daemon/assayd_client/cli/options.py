@@ -18,7 +18,7 @@ Fields = Annotated[
         "--fields", metavar="A,B.C", help="Print only these fields as JSON, e.g. verdict,report.findings."
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Junit = Annotated[
     Path | None,
     typer.Option("--junit", metavar="FILE", help="Write a JUnit report; - is standard output."),

@@ -34,7 +34,7 @@ def _target(url: str, method: str) -> Target | NoTarget:
     try:
         parts = urlsplit(url)
     except ValueError as problem:
-        raise RequestError("usage", f"{url!r} is no URL: {problem}") from problem
+        raise RequestError("usage", f"{url!r} isn't a URL: {problem}") from problem
     if parts.scheme == "http":
         return read_target(method, url.partition("#")[0])
     if parts.scheme == "https":

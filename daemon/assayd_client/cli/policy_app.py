@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 policy_app = typer.Typer(help="Show profiles, and check files of them.", no_args_is_help=True)
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 @policy_app.command("list")
@@ -48,10 +48,11 @@ def show_policy(context: typer.Context, name: str, as_json: Json = False) -> Non
 def check_policy(
     context: typer.Context,
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="A profile, as TOML; else all that are in use.")
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="Profile file in TOML. Default: all profiles in use."),
     ] = None,
     local: Annotated[
-        bool, typer.Option("--local", help="By the settings and profiles of this machine, without a daemon.")
+        bool, typer.Option("--local", help="Use the settings and profiles of this machine, without a daemon.")
     ] = False,
 ) -> None:
     """Check a profile, or all of them: problems with lines, else what is clamped and allowed."""
@@ -78,9 +79,9 @@ def check_policy(
 @policy_app.command("explain")
 def explain_policy(
     context: typer.Context,
-    profile: Annotated[str, typer.Argument(metavar="PROFILE", help="Name of a profile.")],
-    url: Annotated[str, typer.Argument(metavar="URL", help="What submitted code would ask for.")],
-    method: Annotated[str, typer.Option(metavar="M", help="The request's method.")] = "GET",
+    profile: Annotated[str, typer.Argument(metavar="PROFILE", help="Name of the profile to use.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="URL that submitted code would request.")],
+    method: Annotated[str, typer.Option(metavar="M", help="Use this request method.")] = "GET",
 ) -> None:
     """Print whether a profile of the daemon lets code reach a URL, by which rule, and what to do if not."""
     from assayd_client.cli.exits import FAILED

@@ -19,27 +19,29 @@ token_app = typer.Typer(
     help="Create, list and revoke tokens of a gateway; for operators.", no_args_is_help=True
 )
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 HEADS = ("id", "name", "tenant", "scopes", "node", "created", "last used", "revoked")
 
 
 @token_app.command("create")
 def create(
     context: typer.Context,
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="What it is for, in lists and logs.")],
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the token in lists and logs.")],
     tenant: Annotated[
-        str | None, typer.Option("--tenant", metavar="T", help="Whose it is; made where it is new.")
+        str | None,
+        typer.Option("--tenant", metavar="T", help="Owner of the token; created if it doesn't exist."),
     ] = None,
     scopes: Annotated[
         list[str] | None,
-        typer.Option("--scope", metavar="S", help="read, submit (the default; reads too) or operate."),
+        typer.Option("--scope", metavar="S", help="Grant read, submit (default, includes read) or operate."),
     ] = None,
     node: Annotated[
         str | None,
-        typer.Option("--node", metavar="NAME", help="For the node of that name, and nothing else."),
+        typer.Option("--node", metavar="NAME", help="Create a token for the node with this name only."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write it to a new file, mode 0600.")
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write the token to a new file with mode 0600."),
     ] = None,
 ) -> None:
     """Make a token, and print it this once."""
@@ -70,7 +72,9 @@ def list_tokens(context: typer.Context, as_json: Json = False) -> None:
 @token_app.command("revoke")
 def revoke(
     context: typer.Context,
-    token: Annotated[str, typer.Argument(metavar="TOKEN", help="Its id, the beginning of it, or its name.")],
+    token: Annotated[
+        str, typer.Argument(metavar="TOKEN", help="Token: id, unique beginning of the id, or name.")
+    ],
 ) -> None:
     """End a token, within seconds at every gateway."""
     with gateway_client(context) as client:

@@ -16,7 +16,7 @@ from assayd_client.cli.terminal import out, print_json
 
 
 def doctor(context: typer.Context, as_json: Json = False) -> None:
-    """Examine the daemon: engine, images, limits, canary, permissions."""
+    """Examine the daemon: engine, images, limits, isolation, permissions."""
     from assayd_client.cli.listing import CHECK_HEADS, check_lines, check_row
     from assayd_client.cli.table import print_table
 
@@ -39,7 +39,7 @@ def collect_garbage(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove finished attempts and bundles that are too old or too many; for operators."""
+    """Delete finished attempts and bundles beyond the retention limits (operators)."""
     from assayd_client.cli.amounts import count
 
     with open_client(context) as client:
@@ -64,7 +64,7 @@ def backup(
         typer.Option(metavar="DIR", help="The daemon's state directory. Default: ask the daemon."),
     ] = None,
 ) -> None:
-    """Copy the daemon's database and bundles while it runs; as root or the daemon's user."""
+    """Back up the database and bundles of a running daemon, as root or its user."""
     from assayd_client.cli.amounts import count
     from assayd_client.cli.backup import back_up, find_state
 
@@ -93,7 +93,7 @@ def top(
         bool, typer.Option("--once", help="Print one snapshot and exit; rates are since startup.")
     ] = False,
 ) -> None:
-    """Show what the daemon does at the moment: rates, queue, containers, running attempts."""
+    """Show the daemon's activity: rates, queue, containers, running attempts."""
     from rich.console import Console
 
     from assayd_client.cli.top import Watch, render, watch
@@ -107,7 +107,7 @@ def top(
 
 
 def version() -> None:
-    """Print the version."""
+    """Print the versions of client and daemon."""
     from assayd import __version__
 
     print(f"assay {__version__}")

@@ -76,13 +76,14 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     kind: Annotated[str, typer.Argument(metavar="KIND", help="The kind of submission, e.g. extractor.")],
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE]…", help="Files or folders; - is standard input."),
+        typer.Argument(metavar="[FILE]…", help="Files or folders to submit; - is standard input."),
     ] = None,
     input_file: Annotated[
-        Path | None, typer.Option("--input", metavar="F.json", help="Inputs, as a JSON object.")
+        Path | None,
+        typer.Option("--input", metavar="F.json", help="Read the inputs from this file, a JSON object."),
     ] = None,
     sample_path: Annotated[
-        list[str] | None, typer.Option(metavar="P", help="A path to try the code on.")
+        list[str] | None, typer.Option(metavar="P", help="Try the code on this path (repeatable).")
     ] = None,
     policy: Annotated[
         str | None, typer.Option(metavar="NAME", help="Profile. Default: the kind's own.")
@@ -150,7 +151,7 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     form: Annotated[
         str | None, typer.Option(metavar="NAME", help="Print the report in this form of the kind.")
     ] = None,
-    as_yaml: Annotated[bool, typer.Option("--yaml", help="Short for --form yaml.")] = False,
+    as_yaml: Annotated[bool, typer.Option("--yaml", help="Print YAML: the same as --form yaml.")] = False,
 ) -> None:
     """Validate files and show the report."""
     request = ValidateRequest(

@@ -52,7 +52,7 @@ def test_what_is_allowed_or_no_import_is_not_listed() -> None:
 
 
 def test_module_that_is_computed_has_no_name() -> None:
-    message = "A module is imported by a name that is computed."
+    message = "A module is imported by a computed name."
     computed = Finding(rule="import.not_allowed", category="import", message=message)
     [violation] = list_violations([computed], [])
     assert violation.module is None

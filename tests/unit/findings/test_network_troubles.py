@@ -39,9 +39,9 @@ LATE = cause_finding(Cause.TIMEOUT, "The code")
     ("met", "words"),
     [
         (event(finished=False), "api.example.com:443 had not answered to its end when the time was up."),
-        (event("network.idle"), "api.example.com:443: nothing was sent for too long."),
-        (event("network.timed_out"), "api.example.com:443: the host did not answer in time."),
-        (event("network.relay_full"), "neither the code nor the host is at fault"),
+        (event("network.idle"), "api.example.com:443: the connection was idle for too long."),
+        (event("network.timed_out"), "api.example.com:443: the host didn't answer in time."),
+        (event("network.relay_full"), "the daemon's relay is full for this user"),
     ],
 )
 def test_host_that_hangs_is_named_and_not_a_loop(met: NetworkEvent, words: str) -> None:
@@ -63,7 +63,7 @@ def raised() -> Finding:
 
 def test_exception_of_the_network_is_explained_by_what_the_host_did() -> None:
     said = suggestion(raised(), Cause.EXITED_NONZERO, event("network.unreachable"))
-    assert said == "api.example.com:443: the host refused the connection, or cannot be reached."
+    assert said == "api.example.com:443: the host refused the connection, or can't be reached."
 
 
 def test_exception_of_the_network_is_not_told_to_do_without_network() -> None:

@@ -43,17 +43,35 @@ def explain(error_type: str, message: str, **around: object) -> tuple[str, str, 
             "cannot access local variable 'n' where it is not associated with a value",
             "name_unbound",
             "The local variable 'n'",
-            "on every way",
+            "on every code path",
         ),
-        ("ModuleNotFoundError", "No module named 'yaml'", "module_missing", "no module 'yaml'", "use json"),
-        ("ModuleNotFoundError", "No module named 'jsonn'", "module_missing", "'jsonn'", "'json', if that"),
-        ("ModuleNotFoundError", "No module named 'tkinter'", "module_missing", "'tkinter'", "has for it"),
-        ("ModuleNotFoundError", "No module named 'os.pth'", "import_missing", "'os' is there", "Look up"),
+        ("ModuleNotFoundError", "No module named 'yaml'", "module_missing", "no module 'yaml'", "Use json"),
+        (
+            "ModuleNotFoundError",
+            "No module named 'jsonn'",
+            "module_missing",
+            "'jsonn'",
+            "'json', if you meant that",
+        ),
+        (
+            "ModuleNotFoundError",
+            "No module named 'tkinter'",
+            "module_missing",
+            "'tkinter'",
+            "an equivalent in the standard library",
+        ),
+        (
+            "ModuleNotFoundError",
+            "No module named 'os.pth'",
+            "import_missing",
+            "'os' has no module",
+            "Look up",
+        ),
         (
             "ModuleNotFoundError",
             "No module named 'json.x.y'; 'json.x' is not a package",
             "import_missing",
-            "'json' is there",
+            "'json' has no module",
             "Look up",
         ),
         (
@@ -100,16 +118,16 @@ def test_messages_that_are_not_the_interpreters_are_shown_as_they_are(error_type
 
 def test_name_that_was_to_be_given_is_said_to_be_missing_among_the_inputs() -> None:
     _, words, _ = explain("NameError", "name 'price' is not defined", awaited=("price",))
-    assert words == "'price' is declared as an input, and no value was given for it."
+    assert words == "'price' is declared as an input, but has no value."
 
 
 def test_missing_module_is_held_against_what_was_required() -> None:
     message = "No module named 'numpy'"
-    assert "it is in requires" in explain("ModuleNotFoundError", message, required=("numpy",))[1]
-    assert "not in requires either" in explain("ModuleNotFoundError", message, required=("json",))[1]
+    assert "listed in requires" in explain("ModuleNotFoundError", message, required=("numpy",))[1]
+    assert "not listed in requires either" in explain("ModuleNotFoundError", message, required=("json",))[1]
     assert "requires" not in explain("ModuleNotFoundError", message)[1]
 
 
 def test_distribution_that_is_called_otherwise_is_known_as_required() -> None:
     _, words, _ = explain("ModuleNotFoundError", "No module named 'yaml'", required=("PyYAML",))
-    assert "it is in requires" in words
+    assert "listed in requires" in words

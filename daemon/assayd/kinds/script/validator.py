@@ -44,10 +44,10 @@ FILENAME = "script.py"
 _ENVIRONMENT = {"HOME": "/sandbox", "TMPDIR": "/sandbox"}
 """What programs look for, beside PATH and LANG of the image: /sandbox is all that can be written to."""
 
-_HEADLINES = {"syntax": "The script cannot be run:", "sandbox": "The script ran and failed:"}
+_HEADLINES = {"syntax": "The script can't run:", "sandbox": "The script failed:"}
 _REMINDERS = (
-    "Write one file of Python; it ends well when it ends by itself with exit code 0.",
-    "The directory that it starts in is the only place to write; end every process that is started.",
+    "Write one Python file; it passes if it ends by itself with exit code 0.",
+    "Write only below the start directory; wait for every process that the script starts.",
 )
 
 _RULES = (
@@ -63,10 +63,10 @@ _RULES = (
     exec_unit.NOT_EXECUTED_RULE,
     Rule(
         id="collect.missing",
-        title="A declared output that is not there",
+        title="A declared output is missing",
         help="Bad: collect ['out.csv'], and nothing writes it.",
     ),
-    Rule(id="collect.cut", title="A declared output that is too large to be kept whole"),
+    Rule(id="collect.cut", title="A declared output is too large"),
     *expected_results.RULES,
 )
 
@@ -101,8 +101,8 @@ class Script(Kind[ScriptPayload]):
         """
         if payload.argv and policy.imports.mode is ImportMode.ENFORCE:
             message = (
-                f"policy {policy.name!r} judges imports, which nothing can do inside another program; "
-                "send the script as code, or use a policy that only records them"
+                f"policy {policy.name!r} enforces imports, which isn't possible inside another program; "
+                "submit the script as code, or use a policy that only records them"
             )
             raise RequestError("policy.unenforceable", message, field="policy")
         return policy
@@ -143,10 +143,10 @@ class Script(Kind[ScriptPayload]):
         around = []
         if payload.collect:
             wanted = "\n".join(payload.collect)
-            around.append(Surrounding(title="files that must be there at the end", text=wanted))
+            around.append(Surrounding(title="files that must exist at the end", text=wanted))
         if payload.cases:
             told = cases_told((case, case.stdin, case.expected) for case in payload.cases)
-            around.append(Surrounding(title="cases that have to pass: standard input -> output", text=told))
+            around.append(Surrounding(title="cases that must pass: standard input -> output", text=told))
         return around
 
     def context(

@@ -28,19 +28,19 @@ def check_name(view: View, site: NodeSite) -> Iterator[Finding]:
         yield view.dunder_name(node, node.id)
     if not loaded and site.scope.kind is ScopeKind.CLASS and INTERNALS.fullmatch(node.id):
         # As a field of a class it could be taken by a pattern without being named.
-        message = f"{node.id!r} leads to the internals of running code."
+        message = f"{node.id!r} exposes the internals of running code."
         yield view.error(node, "attribute.internal", message, "Choose another name.")
     found = resolve(node.id, site.scope)
     if not loaded or not found.may_be_builtin or (found.shadowed and not is_dunder(node.id)):
         return
     if node.id in BUILTINS:
-        message = f"{node.id!r} may not be used: {BUILTINS[node.id]}."
+        message = f"{node.id!r} isn't allowed: {BUILTINS[node.id]}."
         yield view.error(node, "builtin.not_allowed", message, _instead_of(node.id))
     elif node.id == "vars" and not _asks_for_one(view, node):
-        message = "'vars' may only be asked for the fields of one object."
-        yield view.error(node, "builtin.not_allowed", message, "Write vars(x), or build the dict itself.")
+        message = "'vars' is allowed only for the fields of one object."
+        yield view.error(node, "builtin.not_allowed", message, "Write vars(x), or build the dict.")
     elif node.id == "type" and not _type_asks(view, node):
-        message = "'type' may only be asked for the type of one value; it makes classes, too."
+        message = "'type' is allowed only with one argument; with more it creates classes."
         yield view.error(node, "builtin.not_allowed", message, "Write type(x), or a class statement.")
 
 
@@ -52,18 +52,18 @@ def check_type_call(view: View, site: NodeSite) -> Iterator[Finding]:
         case _:
             return
     if makes:
-        message = "A class is made by calling a type."
+        message = "A class is created by calling a type."
         yield view.error(node, "builtin.not_allowed", message, "Write a class statement.")
 
 
 def _instead_of(builtin: str) -> str:
     if builtin == "open":
-        return "The code gets its input as arguments; there are no files to open."
+        return "Use the arguments: no files can be opened."
     if builtin == "compile":
-        return "For patterns write re.compile(…); do without it otherwise."
+        return "Use re.compile(…) for patterns; otherwise remove it."
     if builtin in {"globals", "locals"}:
-        return "Build a dict of your own with what is needed."
-    return f"Do without it; for a variable choose another name than {builtin}."
+        return "Build a dict with the needed values."
+    return f"Remove it, or rename your variable {builtin}."
 
 
 def _may_be(name: str, loaded: bool) -> bool:

@@ -54,13 +54,11 @@ RULES = (
         title="A module is used as a value",
         help="Bad: f(re). Good: f(re.match).",
     ),
-    Rule(id="module.modified", title="A module is changed", help="Bad: os.path.join = f."),
-    Rule(
-        id="builtin.not_allowed", title="A builtin that submitted code may not use", help="Bad: eval(text)."
-    ),
+    Rule(id="module.modified", title="A module is modified", help="Bad: os.path.join = f."),
+    Rule(id="builtin.not_allowed", title="A builtin that isn't allowed", help="Bad: eval(text)."),
     Rule(
         id="attribute.dynamic",
-        title="An attribute whose name is computed",
+        title="An attribute with a computed name",
         help='Bad: operator.attrgetter(name). Good: operator.attrgetter("year").',
     ),
     Rule(
@@ -68,27 +66,27 @@ RULES = (
         title="A special attribute",
         help="Bad: x.__dict__. Good: vars(x).",
     ),
-    Rule(id="attribute.internal", title="An attribute that leads to frames or code"),
+    Rule(id="attribute.internal", title="An attribute that exposes frames or code"),
     Rule(
         id="attribute.file_access",
-        title="A method that touches files",
+        title="A method that accesses files",
         help="Bad: Path(p).exists(). Good: Path(p).name.",
     ),
     Rule(
         id="attribute.environment",
-        title="A function of paths that asks for the folder or the home it runs in",
+        title="A path function reads the current folder or home",
         severity=Severity.WARNING,
         help="Bad: os.path.abspath(path). Good: os.path.normpath(path).",
     ),
     Rule(id="name.dunder", title="A special name", help="Bad: __builtins__. Good: __name__."),
-    Rule(id="format.attribute", title="A format text that follows special attributes"),
+    Rule(id="format.attribute", title="A format string that follows special attributes"),
     Rule(
         id="format.dynamic_template",
-        title="A format text that cannot be read beforehand",
+        title="A format string that is unknown before the run",
         severity=Severity.WARNING,
         help='Bad: template.format(x). Good: f"{x}".',
     ),
-    Rule(id="node.not_allowed", title="Syntax that is not known to be harmless"),
+    Rule(id="node.not_allowed", title="Syntax that isn't known to be harmless"),
 )
 
 _NODE_NAMES = """
@@ -117,7 +115,7 @@ def scan(source: PythonSource, policy: ImportPolicy) -> tuple[Finding, ...]:
 def _check(view: View, site: NodeSite) -> Iterator[Finding]:
     kind = type(site.node)
     if kind.__name__ not in _NODES:
-        message = f"{kind.__name__} is syntax that may not be used here."
+        message = f"{kind.__name__} is syntax that isn't allowed."
         yield view.error(site.node, "node.not_allowed", message, "Use syntax of Python 3.11.")
     for check in _CHECKS.get(kind, ()):
         yield from check(view, site)

@@ -9,7 +9,7 @@ from assayd_client.cli.options import daemon_of
 
 
 def serve(context: typer.Context) -> None:
-    """Serve an editor as a language server: findings as diagnostics, certain edits as fixes."""
+    """Run a language server for editors: diagnostics and quick fixes."""
     try:
         import pygls  # noqa: F401
     except ModuleNotFoundError as missing:

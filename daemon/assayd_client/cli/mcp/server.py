@@ -122,7 +122,7 @@ def read_arguments(model: type[BaseModel], arguments: dict[str, Any]) -> BaseMod
         more = f" (and {len(others)} more)" if others else ""
         raise RequestError("invalid", f"{field}: {first['msg']}{more}", field=field) from error
     except ValueError as error:
-        raise RequestError("malformed", "NaN and infinity are no JSON; leave them out") from error
+        raise RequestError("malformed", "NaN and infinity aren't valid JSON; omit them") from error
 
 
 def _refused(error: AssaydError) -> CallToolResult:

@@ -24,7 +24,7 @@ def serve(
     http: Annotated[
         str | None,
         typer.Option(
-            metavar="[HOST:]PORT", help="Serve HTTP on this loopback address instead; needs --token-file."
+            metavar="[HOST:]PORT", help="Serve HTTP on this loopback address instead; requires --token-file."
         ),
     ] = None,
     token_file: Annotated[
@@ -34,9 +34,9 @@ def serve(
         ),
     ] = None,
 ) -> None:
-    """Serve coding agents by the Model Context Protocol, over standard input and output or HTTP."""
+    """Run an MCP server for coding agents, over standard input and output or HTTP."""
     if (http is None) != (token_file is None):
-        raise RequestError("usage", "--http and --token-file go together: whoever has the token may ask")
+        raise RequestError("usage", "--http and --token-file must be used together")
     try:
         import anyio
         import mcp  # noqa: F401

@@ -95,8 +95,8 @@ TOOLS = (
         name="repair",
         title="Repair a failed attempt",
         description=(
-            "Have a failed attempt fixed and validated again, until it is validated or it is no use: by the "
-            "provider `rules` (certain edits, no model), or one that the operator has configured."
+            "Repair a failed attempt until it passes or further attempts would not help: with the provider "
+            "`rules` (certain edits, no model), or one that the operator has configured."
         ),
         takes=arguments.RepairArguments,
         gives=(answers.ChainAnswer,),
@@ -121,7 +121,7 @@ TOOLS = (
     ),
     AgentTool(
         name="policy",
-        title="What is allowed",
+        title="Allowed imports and hosts",
         description="List the profiles, or show what one allows now: imports, network, commands, limits.",
         takes=arguments.PolicyArguments,
         gives=(answers.PolicyAnswer,),

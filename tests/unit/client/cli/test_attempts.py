@@ -199,13 +199,13 @@ def test_without_a_daemon_it_says_which_socket_and_what_to_do(tmp_path, capsys) 
     assert main(["--socket", str(tmp_path / "none"), "list"]) == 4
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert f"{tmp_path}/none (--socket): there is no such socket; start it with `assayd`" in said
+    assert f"{tmp_path}/none (--socket): the socket doesn't exist; start it with `assayd`" in said
 
 
 def test_a_user_who_is_not_admitted_is_refused(tmp_path, capsys, monkeypatch) -> None:
     with serving(FakeService(), tmp_path / "s", access=NobodyAccess()) as path:
         assert main(["--socket", str(path), "list"]) == 2
-    assert capsys.readouterr().err == "assay: this user may not use the daemon\n"
+    assert capsys.readouterr().err == "assay: this user isn't allowed to use the daemon\n"
 
 
 class NobodyAccess(SocketAccess):

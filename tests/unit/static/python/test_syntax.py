@@ -22,10 +22,10 @@ BROKEN = [
     ("for x in y\n    pass\n", "missing_colon", 1, "colon"),
     ("while x\n    pass\n", "missing_colon", 1, "colon"),
     ("try\n    pass\nexcept E: pass", "missing_colon", 1, "colon"),
-    ("  x = 1\n", "indentation", 1, "align"),
-    ("x = 1\n    y = 2\n", "indentation", 2, "align"),
-    ("def f():\nreturn 1\n", "indentation", 2, "body of the function definition of line 1"),
-    ("if x:\ny = 1\n", "indentation", 2, "'if' statement of line 1"),
+    ("  x = 1\n", "indentation", 1, "Align line"),
+    ("x = 1\n    y = 2\n", "indentation", 2, "Align line"),
+    ("def f():\nreturn 1\n", "indentation", 2, "body of the function definition on line 1"),
+    ("if x:\ny = 1\n", "indentation", 2, "'if' statement on line 1"),
     ("def f():\n        x = 1\n    y = 2\n", "indentation", 3, "Align line 3"),
     ("if 1:\n\tx = 1\n        y = 2\n", "tabs", 3, "spaces only"),
     ('print "x"\n', "print_statement", 1, "print("),
@@ -36,7 +36,7 @@ BROKEN = [
     ("1 = x\n", "assignment", 1, "=="),
     ("f() = 1\n", "assignment", 1, "=="),
     ("del f()\n", "assignment", 1, "="),
-    ('f"{a b}"\n', "f_string", 1, "before it"),
+    ('f"{a b}"\n', "f_string", 1, "compute the value first"),
     ('f"{}"\n', "f_string", 1, "{{"),
     ("x = “abc”\n", "invalid_character", 1, "ASCII"),
     ("x =\u00a01\n", "invalid_character", 1, "ordinary space"),
@@ -141,7 +141,7 @@ def test_escapes_that_are_not_valid_are_one_finding_with_their_lines() -> None:
     source = parse('a = "\\d"\nb = 1\nc = "\\w"\nd = "\\d \\s"\n')
     [finding] = source.findings
     assert (finding.rule, finding.line) == ("syntax.invalid_escape", 1)
-    assert finding.message.endswith("; the like in lines 1, 3, 4")
+    assert finding.message.endswith("; also in lines 1, 3, 4")
 
 
 def test_single_escape_that_is_not_valid_names_no_other_line() -> None:

@@ -112,7 +112,7 @@ async def test_wrong_call_is_an_error_that_names_what_is_wrong(agent, name, argu
 
 
 def test_arguments_that_are_no_json_are_refused() -> None:
-    with pytest.raises(RequestError, match="NaN and infinity are no JSON"):
+    with pytest.raises(RequestError, match="NaN and infinity aren't valid JSON"):
         read_arguments(ValidateArguments, {**GOOD, "payload": {"code": float("inf")}})
 
 
