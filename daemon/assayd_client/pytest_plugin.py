@@ -8,8 +8,8 @@
         from generated import total
         assert total([1, 2]) == 3
 
-A marked test runs alone, by the pytest of the container: with its module and the files that the marker names, and
-without this project's conftest files. Its result is the result here.
+A marked test runs alone, by the pytest of the container: with its module and the files that the marker names,
+without conftest files. Its result is the result here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WAIT_S = 600.0
 
 
 class FailedInContainer(Exception):
-    """A marked test that did not pass; shown with what pytest in the container printed, without a traceback."""
+    """A marked test that did not pass; shown with the output of its container, without a traceback."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,11 +50,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> None:
     if marker is not None and isinstance(item, pytest.Function):
         item.fixturenames.clear()
         item.runtest = lambda: run_in_container(item, **marker.kwargs)  # type: ignore[method-assign]
-        item.repr_failure = lambda failure: str(failure.value)  # type: ignore[method-assign]
+        item.repr_failure = lambda failure: str(failure.value)  # type: ignore[method-assign,assignment]
 
 
 def run_in_container(
-    item: pytest.Function, files: tuple[str, ...] = (), policy: str = "testing", timeout_s: float | None = None
+    item: pytest.Function,
+    files: tuple[str, ...] = (),
+    policy: str = "testing",
+    timeout_s: float | None = None,
 ) -> None:
     """Run one test in a container. Raises: FailedInContainer; ClientError."""
     from assayd_client import PlainClient
