@@ -21,10 +21,8 @@ from pydantic import BaseModel
 from typing_extensions import TypeVar
 
 from assayd.errors import ConfigError
-from assayd.findings.allowances import allowances
-from assayd.findings.briefing import answer_schema
-from assayd.findings.repair_context import context_of, without_layout
-from assayd.findings.retry_context import retry_context
+from assayd.findings.briefing import allowances, answer_schema
+from assayd.findings.retry_context import context_of, retry_context, without_layout
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.prompting import (

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from assayd.findings.call_unit import Tried, case_of
-from assayd.findings.last_lines import quoted_end
-from assayd.findings.runs import cause_finding
+from assayd.findings.runs import cause_finding, quoted_end
 from assayd.findings.timeout import timeout_finding
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import NotExecuted, read_record

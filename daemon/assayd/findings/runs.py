@@ -18,6 +18,22 @@ from assayd.model.finding import Finding, Layer, Rule, Severity
 from assayd.model.run import Cause, PolicyEvent, RunResult, UnitResult
 from assayd.model.text_limits import shorten
 
+_LINES = 5
+_LINE_CHARS = 200
+
+
+def last_lines(text: str) -> str | None:
+    """Return the last lines of a text that are not blank, each cut to a fair length; or None."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()][-_LINES:]
+    return "\n".join(shorten(line, _LINE_CHARS) for line in lines) or None
+
+
+def quoted_end(text: str) -> str | None:
+    """Return a sentence with the last lines of standard error; None when it is empty."""
+    lines = last_lines(text)
+    return None if lines is None else f"standard error ended with:\n{lines}"
+
+
 _CAUSES: Mapping[Cause, tuple[str, str]] = {
     Cause.EXITED_NONZERO: ("ended with a nonzero exit code", "Let the code end with exit code 0."),
     Cause.TIMEOUT: ("ran out of time", "Look for a loop that never ends, or a pattern that backtracks."),
@@ -53,9 +69,9 @@ CAUSE_RULES = tuple(
     for cause, (words, hint) in _CAUSES.items()
 )
 POLICY_RULES = (
-    Rule(id="policy.import", title="An import that the policy refuses, seen at run time"),
-    Rule(id="policy.network", title="A network access that the policy refuses, seen at run time"),
-    Rule(id="policy.operation", title="An operation that the policy refuses, seen at run time"),
+    Rule(id="policy.import", title="An import refused at run time"),
+    Rule(id="policy.network", title="A network access refused at run time"),
+    Rule(id="policy.operation", title="An operation refused at run time"),
 )
 LIMIT_RULE = Rule(
     id="sandbox.limit_met", title="A limit was reached, with a complete result", severity=Severity.WARNING

@@ -37,11 +37,10 @@ from assayd.model.text_limits import FINDINGS
 from assayd.policies import tighten
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import model_answer
-from assayd.static.python import normal_form as python_normal
 from assayd.static.python import source as python_source
 from assayd.static.python.inferred_names import check_meant
-from assayd.static.python.mentioned import mentioned
-from assayd.static.python.source import PythonSource
+from assayd.static.python.source import PythonSource, mentioned
+from assayd.static.python.source import normal_form as python_normal_form
 
 FILENAME = "node.py"
 _TIMEOUT = "payload.timeout_s"
@@ -177,7 +176,7 @@ class Code(Kind[CodePayload, PreparedCode]):
 
     def normal_form(self, payload: CodePayload) -> bytes:
         """Return the syntax tree of the code."""
-        return python_normal.normal_form(model_answer.clean(payload.code).text)
+        return python_normal_form(model_answer.clean(payload.code).text)
 
     def around(self, context: CodeContext) -> Sequence[Surrounding]:
         """Return the inputs and cases of the request."""

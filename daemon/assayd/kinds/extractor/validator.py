@@ -31,16 +31,15 @@ from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, U
 from assayd.model.submission import JsonValue
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import model_answer
-from assayd.static.python import normal_form as python_normal
 from assayd.static.python import security as python_security
 from assayd.static.python import signature as python_signature
 from assayd.static.python import source as python_source
 from assayd.static.python.import_edits import MAIN_RULE, PACKAGE_RULE, with_import_edits
 from assayd.static.python.inferred_names import check_meant
-from assayd.static.python.mentioned import mentioned
 from assayd.static.python.names import BUILTINS, PACKAGE_NAMES
 from assayd.static.python.signature import ExpectedFunction, check_signature
-from assayd.static.python.source import PythonSource
+from assayd.static.python.source import PythonSource, mentioned
+from assayd.static.python.source import normal_form as python_normal_form
 
 FILENAME = "extractor.py"
 
@@ -186,7 +185,7 @@ class Extractor(Kind[ExtractorPayload]):
 
     def normal_form(self, payload: ExtractorPayload) -> bytes:
         """Return the syntax tree of the code."""
-        return python_normal.normal_form(_source(payload).text)
+        return python_normal_form(_source(payload).text)
 
     def around(self, context: ExtractorContext) -> Sequence[Surrounding]:
         """Return the sample paths and cases of the request."""

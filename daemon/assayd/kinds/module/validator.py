@@ -15,7 +15,7 @@ from itertools import islice
 from types import MappingProxyType
 
 from assayd.findings import runs as run_findings
-from assayd.findings.repair_context import context_of, errors_of
+from assayd.findings.retry_context import context_of, errors_of
 from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.kinds.module import adapter_unit, generating, pytest_unit
 from assayd.kinds.module import blame as module_blame
@@ -39,9 +39,9 @@ from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit, UnitResu
 from assayd.model.text_limits import FINDINGS
 from assayd.static.python import imports as python_imports
 from assayd.static.python import inferred_names as python_meant
-from assayd.static.python import normal_form as python_normal
 from assayd.static.python import source as python_source
 from assayd.static.python.scopes import scoped
+from assayd.static.python.source import normal_form as python_normal_form
 
 CONTRACT_UNIT = "contract"
 
@@ -221,7 +221,7 @@ class Module(Kind[ModulePayload, PreparedModule]):
     def normal_form(self, payload: ModulePayload) -> bytes:
         """Return the syntax trees of all files."""
         texts = sorted(_texts(payload).items())
-        return b"\n".join(name.encode() + b"\t" + python_normal.normal_form(text) for name, text in texts)
+        return b"\n".join(name.encode() + b"\t" + python_normal_form(text) for name, text in texts)
 
     def brief(self, context: ModuleContext, policy: ExecutionPolicy) -> Briefing:
         """Return what a model is told before it writes."""

@@ -16,10 +16,10 @@ from assayd.errors import RequestError
 from assayd.findings import exec_unit, python_failures
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
-from assayd.findings.allowances import allowances
+from assayd.findings.briefing import allowances
 from assayd.findings.expected import TEXTS_COMPARED, cases_told
 from assayd.findings.python_failures import IMAGE_MODULES
-from assayd.findings.repair_context import without_layout
+from assayd.findings.retry_context import without_layout
 from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.kinds.script import generating
 from assayd.kinds.script.generating import ScriptContext
@@ -34,9 +34,9 @@ from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
 from assayd.static import work_paths
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import model_answer
-from assayd.static.python import normal_form as python_normal
 from assayd.static.python import source as python_source
 from assayd.static.python.inferred_names import check_meant
+from assayd.static.python.source import normal_form as python_normal_form
 from assayd.static.work_files import content_of
 from assayd.static.work_paths import check_paths
 
@@ -168,7 +168,7 @@ class Script(Kind[ScriptPayload]):
     def normal_form(self, payload: ScriptPayload) -> bytes:
         """Return the syntax tree of Python, else the words of the text."""
         _, text = _main_text(payload)
-        return python_normal.normal_form(text) if _is_python(payload) else without_layout(text, "#")
+        return python_normal_form(text) if _is_python(payload) else without_layout(text, "#")
 
     def around(self, context: ScriptContext) -> Sequence[Surrounding]:
         """Return the files, the standard input and the cases of the request."""

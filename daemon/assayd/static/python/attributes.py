@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
+from string import Formatter
 
 from assayd.findings.source_text import line_at
 from assayd.guest.near import nearest
 from assayd.model.finding import Edit, Finding, Severity
-from assayd.static.python import format as python_format
 from assayd.static.python.imports import finding_at, name_suggestion
 from assayd.static.python.names import (
     BY_NAME,
@@ -29,6 +29,39 @@ from assayd.static.python.names import (
 from assayd.static.python.own import is_path, names_its_fields
 from assayd.static.python.scopes import NodeSite
 from assayd.static.python.view import View
+
+FORMAT_METHODS = frozenset({"format", "format_map", "vformat"})
+_ATTRIBUTE = re.compile(r"\.([^.\[\]]+)")
+_MAX_DEPTH = 3
+
+
+def format_template(node: ast.Attribute, parent: ast.AST | None, constants: Mapping[str, str]) -> str | None:
+    """Return the template of ``….format``, when it is a literal or a name bound once to one."""
+    value: ast.expr = node.value
+    if isinstance(value, ast.Name) and value.id == "str":
+        if not isinstance(parent, ast.Call) or parent.func is not node or not parent.args:
+            return None
+        value = parent.args[0]
+    match value:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.Name(id=name):
+            return constants.get(name)
+        case _:
+            return None
+
+
+def template_attributes(text: str, depth: int = 0) -> Iterator[str]:
+    """Return the attributes that a template follows, those in nested format specs included."""
+    try:
+        fields = list(Formatter().parse(text))
+    except ValueError:
+        return  # str.format refuses it as well, when it runs
+    for _, field, spec, _ in fields:
+        yield from _ATTRIBUTE.findall(field or "")
+        if spec and depth < _MAX_DEPTH:
+            yield from template_attributes(spec, depth + 1)
+
 
 _KEPT = frozenset({"__class__", "__match_args__"})
 """Special attributes that may be read, and not changed."""
@@ -107,7 +140,7 @@ def _method(view: View, node: ast.Attribute, site: NodeSite, of_path: bool) -> I
     elif node.attr == "replace" and view.uses_paths and _replaces_file(view, node, site):
         message = "'replace' with one argument moves a file if called on a path."
         yield view.error(node, "attribute.file_access", message, "Write text.replace(old, new).")
-    elif node.attr in python_format.METHODS:
+    elif node.attr in FORMAT_METHODS:
         yield from _format(view, node, site)
 
 
@@ -219,7 +252,7 @@ def _named(view: View, node: ast.AST, name: str) -> Iterator[Finding]:
     elif view.uses_paths and normal(name) == "replace":
         message = "'replace' moves a file if called on a path."
         yield view.error(node, "attribute.file_access", message, "Write text.replace(old, new).")
-    elif normal(name) in python_format.METHODS:
+    elif normal(name) in FORMAT_METHODS:
         message = f"{name!r} of a string follows the attributes that the string names."
         yield view.error(node, "format.attribute", message, 'Use an f-string: f"{value}".')
 
@@ -270,7 +303,7 @@ _PLAIN_TEMPLATE = "Use a literal or constant template with plain fields: {0}, {n
 
 def _format(view: View, node: ast.Attribute, site: NodeSite) -> Iterator[Finding]:
     """``"{0.__class__}".format(x)`` -> format.attribute."""
-    template = python_format.template(node, site.parent, view.constants)
+    template = format_template(node, site.parent, view.constants)
     if template is None:
         message = f"The template of .{node.attr}() is unknown before the run."
         yield finding_at(
@@ -282,7 +315,7 @@ def _format(view: View, node: ast.Attribute, site: NodeSite) -> Iterator[Finding
             severity=Severity.WARNING,
         )
         return
-    for name in python_format.attributes(template):
+    for name in template_attributes(template):
         if refused_attribute(name, view.uses_paths) is not None:
             message = f"The format string follows the attribute {name!r}."
             literal = isinstance(node.value, ast.Constant)

@@ -14,8 +14,9 @@ decided in `python_syntax`; what Python may do is decided in `python_security`.
 from __future__ import annotations
 
 import ast
+import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -164,3 +165,21 @@ _SUGGESTIONS = {
     "source.empty": "Submit Python code.",
     "source.too_complex": "Submit smaller source; keep large tables out of the code.",
 }
+
+
+def normal_form(text: str) -> bytes:
+    """Return the syntax tree without places; for a text that is none, its words."""
+    try:
+        tree = ast.dump(ast.parse(text))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = " ".join(re.findall(r"\S+", text))
+    return tree.encode("utf-8", "surrogatepass")
+
+
+_NO_WORD = re.compile(r"\W+")
+
+
+def mentioned(modules: Iterable[str], text: str) -> tuple[str, ...]:
+    """Return those of some modules whose dotted names have all their parts among the words of a text."""
+    words = frozenset(_NO_WORD.split(text))
+    return tuple(module for module in modules if words.issuperset(module.split(".")))

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from assayd.findings.near_names import Near, nearest_name
+from assayd.findings.python_failures import Near, nearest_name
 from assayd.findings.source_text import column_of, line_at, snippet
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.static.python.module_scope import bound_names
