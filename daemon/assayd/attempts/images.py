@@ -27,6 +27,7 @@ from assayd.model.run import Limits, Program, RunSpec
 from assayd.model.submission import Sample
 from assayd.model.text_limits import shorten
 from assayd.policies import PolicySet
+from assayd.ports.clock import Clock
 from assayd.ports.engine import ImageFacts
 from assayd.sandbox.images import LABEL_OFFER, PREFIX, Images, modules_of, runs_python
 from assayd.sandbox.sandbox import Sandbox
@@ -36,6 +37,8 @@ log = structlog.get_logger()
 SAMPLES_TRIED = 4
 """Samples of a kind that are run in an image; the isolation check takes as long as these."""
 _SHOWN = 5
+AGAIN_S = 60.0
+"""How long a failed trial counts: a machine that is too busy fails one that would pass."""
 
 CheckImage = Callable[[Sandbox, str], Awaitable[Sequence[str]]]
 """Tries the isolation of an image's containers; returns a sentence for each part that does not hold."""
@@ -45,14 +48,23 @@ class ImageTrials:
     """What is known of the images that policies name."""
 
     def __init__(
-        self, sandbox: Sandbox, selftest: SelfTest, check: CheckImage, *, policies: PolicySet, caps: Limits
+        self,
+        sandbox: Sandbox,
+        selftest: SelfTest,
+        check: CheckImage,
+        *,
+        policies: PolicySet,
+        caps: Limits,
+        clock: Clock,
     ) -> None:
         self._sandbox = sandbox
         self._selftest = selftest
         self._check = check
         self._policies = policies
         self._caps = caps
+        self._clock = clock
         self._complaints: dict[tuple[str, str], Sequence[str]] = {}
+        self._failed_at: dict[str, float] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def require(self, validator: Kind, policy: ExecutionPolicy, spec: RunSpec) -> None:
@@ -85,6 +97,12 @@ class ImageTrials:
             )
 
     def _known(self, digest: str, validator: Kind) -> Sequence[str] | None:
+        """Return the complaints about an image; None if it must be tried, also some time after a failure."""
+        failed_at = self._failed_at.get(digest)
+        if failed_at is not None and self._clock.monotonic() - failed_at >= AGAIN_S:
+            del self._failed_at[digest]
+            for key in [key for key, found in self._complaints.items() if key[0] == digest and found]:
+                del self._complaints[key]
         return self._complaints.get((digest, "")) or self._complaints.get((digest, validator.name))
 
     async def _try(self, facts: ImageFacts, validator: Kind) -> Sequence[str]:
@@ -95,6 +113,8 @@ class ImageTrials:
             name, validator, python=runs_python(facts)
         )
         self._complaints[digest, validator.name] = complaints
+        if complaints:
+            self._failed_at[digest] = self._clock.monotonic()
         log.info("image.tried", image=name, kind=validator.name, complaints=len(complaints))
         return complaints
 

@@ -66,7 +66,12 @@ async def local_execution(basics: Basics, stack: AsyncExitStack) -> Execution:
     sandbox = readiness.sandbox
     selftest = SelfTest(basics.analyst, sandbox)
     trials = ImageTrials(
-        sandbox, selftest, check_isolation, policies=basics.policies, caps=basics.limits.attempt
+        sandbox,
+        selftest,
+        check_isolation,
+        policies=basics.policies,
+        caps=basics.limits.attempt,
+        clock=basics.clock,
     )
     verdicts = Verdicts(
         jobs=basics.jobs,

@@ -10,9 +10,10 @@ from typing import cast
 
 import pytest
 
-from assayd.attempts.images import ImageTrials
+from assayd.attempts.images import AGAIN_S, ImageTrials
 from assayd.attempts.selftest import SelfTest
 from assayd.errors import EngineError
+from assayd.ids import SystemClock
 from assayd.kind import Kind
 from assayd.kinds import registry
 from assayd.model.policy import ExecutionPolicy
@@ -40,11 +41,21 @@ class Images:
         return ImageFacts(name=f"assayd/{name}", digest=self.digest, size_bytes=1, labels=self.labels)
 
 
+class SteppedClock(SystemClock):
+    """A clock whose seconds a test moves."""
+
+    seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
 class Machine:
     """Stands for sandbox, isolation check and self-test; counts what is asked of it."""
 
     def __init__(self, leaks: Sequence[str] = (), wrong: Sequence[str] = ()) -> None:
         self.images = Images()
+        self.clock = SteppedClock()
         self.leaks, self.wrong = leaks, wrong
         self.checked: list[str] = []
         self.tried: list[tuple[str, str | None]] = []
@@ -64,7 +75,7 @@ class Machine:
 
     def trials(self) -> ImageTrials:
         sandbox, selftest = cast("Sandbox", self), cast("SelfTest", self)
-        return ImageTrials(sandbox, selftest, self.check, policies=POLICIES, caps=CAPS)
+        return ImageTrials(sandbox, selftest, self.check, policies=POLICIES, caps=CAPS, clock=self.clock)
 
 
 async def test_image_is_tried_once_for_all_who_come_at_the_same_time() -> None:
@@ -97,6 +108,21 @@ async def test_image_that_was_built_anew_is_tried_anew() -> None:
     await trials.require(code, SCIENCE, SPEC)
 
     machine.images.digest = "sha256:2"
+    await trials.require(code, SCIENCE, SPEC)
+
+    assert machine.checked == ["science", "science"]
+
+
+async def test_image_that_failed_is_tried_again_after_a_minute() -> None:
+    machine = Machine(leaks=["memory: ended as timeout"])
+    trials, code = machine.trials(), registry.find("code")
+    with pytest.raises(EngineError):
+        await trials.require(code, SCIENCE, SPEC)
+    machine.leaks = ()
+    with pytest.raises(EngineError):
+        await trials.require(code, SCIENCE, SPEC)
+
+    machine.clock.seconds += AGAIN_S
     await trials.require(code, SCIENCE, SPEC)
 
     assert machine.checked == ["science", "science"]
