@@ -143,10 +143,11 @@ requirements: setup ## lock the packages of pyproject.toml anew: those of a chec
 		$(LOCK) --extra $$extra --constraint requirements/dev.txt -o requirements/$$extra.txt pyproject.toml; done
 	@$(LOCK) -o requirements/generator.txt requirements/generator.in
 	@$(LOCK) -o requirements/moto.txt requirements/moto.in
+	@$(LOCK) -o requirements/agents.txt requirements/agents.in
 
 WHEEL = rm -f dist/assayd-*.whl; $(BIN)/python -m build --wheel --no-isolation --outdir dist . >/dev/null
 client: setup ## the client's wheel below dist/: the library and `assay` without the daemon
-	@$(BIN)/python -m build --wheel --no-isolation --outdir dist client >/dev/null
+	@for part in client client/console; do $(BIN)/python -m build --wheel --no-isolation --outdir dist $$part >/dev/null; done
 
 deb: setup ## a Debian package below dist/, with everything that the daemon needs but Python and an engine
 	@$(WHEEL)

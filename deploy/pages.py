@@ -31,45 +31,45 @@ Setting = tuple[str, str, str, str]
 """Name, variable, default and description."""
 
 EXITS = (
-    (exits.VALIDATED, "Done; of an attempt: validated. Of a batch: every item was."),
-    (exits.FAILED, "The submitted code failed; of a batch: some items did. A check found something wrong."),
+    (exits.VALIDATED, "Done; the attempt, or every item of the batch, is validated."),
+    (exits.FAILED, "The submitted code, or some items of the batch, failed. A check found a fault."),
     (exits.REFUSED, "Wrong usage, or the daemon refused the request."),
-    (exits.TROUBLE, "Trouble of the daemon's own: nothing is known of the code."),
-    (exits.UNREACHABLE, "The daemon does not answer."),
+    (exits.TROUBLE, "An internal error: the code wasn't judged."),
+    (exits.UNREACHABLE, "The daemon doesn't answer."),
     (exits.CANCELLED, "The attempt was cancelled."),
     (exits.INTERRUPTED, "Interrupted by the keyboard, with nothing to cancel."),
-    (exits.READER_GONE, "Nobody reads the output any more, as after `| head`."),
+    (exits.READER_GONE, "The reader of the output is gone, as after `| head`."),
 )
 CLIENT_ENVIRONMENT = (
     ("ASSAY_SOCKET", "The daemon's socket, unless --socket names one."),
     ("ASSAY_SERVER", "A gateway's address, https://HOST[:PORT], unless --server names one."),
     ("ASSAY_TOKEN_FILE", "The file of the token for it, unless --token-file names one; mode 0600."),
-    ("ASSAY_CA_FILE", "Certificates to believe instead of the system's, unless --ca-file names some."),
-    ("XDG_RUNTIME_DIR", "Where the socket of an ordinary user's daemon is: assayd/assayd.sock below it."),
-    ("DOCKER_HOST", "The container engine that `assay images` speaks to, unless the settings name one."),
+    ("ASSAY_CA_FILE", "Trusted certificates instead of the system's, unless --ca-file names some."),
+    ("XDG_RUNTIME_DIR", "Directory of the socket of an ordinary user's daemon: assayd/assayd.sock."),
+    ("DOCKER_HOST", "The container engine for `assay images`, unless the settings name one."),
 )
 DAEMON_ENVIRONMENT = (
     ("ASSAYD_CONFIG", "The settings file, instead of /etc/assayd/assayd.toml."),
-    ("ASSAYD_*", "Settings; they win over the file. See SETTINGS."),
+    ("ASSAYD_*", "Settings; they override the file. See SETTINGS."),
     ("DOCKER_HOST", "The container engine, unless engine.url is set."),
-    ("LISTEN_FDS, LISTEN_PID", "The API's socket, handed over by a socket unit (sd_listen_fds(3))."),
-    ("NOTIFY_SOCKET, WATCHDOG_USEC", "Where and how often to show signs of life (sd_notify(3))."),
+    ("LISTEN_FDS, LISTEN_PID", "The API's socket, passed by a socket unit (sd_listen_fds(3))."),
+    ("NOTIFY_SOCKET, WATCHDOG_USEC", "Where and how often to report that the daemon runs (sd_notify(3))."),
     ("STATE_DIRECTORY", "The state directory, unless state_dir is set (systemd.exec(5))."),
-    ("JOURNAL_STREAM", "When it names standard error, lines begin with their priority (systemd.exec(5))."),
+    ("JOURNAL_STREAM", "If it names standard error, lines start with their priority (systemd.exec(5))."),
 )
 SIGNALS = (
     (
         "SIGTERM, SIGINT",
-        "Refuse new work, let what is under way end for a while, then stop. A second one: at once.",
+        "Refuse new work, give running attempts 30 seconds, then stop. A second signal: stop at once.",
     ),
-    ("SIGHUP", "Read the policies anew; when one of them is wrong, all stay as they were."),
+    ("SIGHUP", "Reload the policies; if one has an error, the previous ones stay."),
 )
-ENDS = (("0", "Stopped as asked."), ("2", "Settings or usage are wrong."), ("3", "Other trouble."))
-CLUSTER_GUIDE = "How a cluster is set up is in /usr/share/doc/assayd/operating/cluster.md."
+ENDS = (("0", "Stopped normally."), ("2", "Settings or usage are wrong."), ("3", "Another error."))
+CLUSTER_GUIDE = "To set up a cluster, see /usr/share/doc/assayd/operating/cluster.md."
 FILES = (
     ("/etc/assayd/assayd.toml", "Settings. `assayd --sample-config` prints a file that documents each."),
     ("/run/assayd/assayd.sock", "The API's socket."),
-    ("/var/lib/assayd", "Database and artifacts."),
+    ("/var/lib/assayd", "Directory of the database and artifacts."),
 )
 
 

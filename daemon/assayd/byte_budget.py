@@ -10,9 +10,11 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from itertools import count
 
 from assayd import memory
 from assayd.errors import RequestError
+from assayd.fair_queue import FairSemaphore
 
 LARGE_BYTES = 2**20
 """What is larger is read by itself: read, it takes many times its size."""
@@ -34,6 +36,8 @@ class ByteBudget:
         self._said_to_be: set[int] = set()
         self._held: Counter[int] = Counter()
         self._reading = asyncio.Semaphore(1)
+        self._parsing = FairSemaphore(1)
+        self._numbers = count()
 
     @property
     def held(self) -> int:
@@ -87,6 +91,16 @@ class ByteBudget:
                 yield
             finally:
                 await asyncio.to_thread(memory.give_back)
+
+    @asynccontextmanager
+    async def parsing(self, uid: int) -> AsyncIterator[None]:
+        """Wait until no other thread parses, users in turn.
+
+        Threads that parse compete with the event loop for the interpreter: with several at once, everything
+        else waits for each of them whenever it wants to go on.
+        """
+        async with self._parsing.hold(uid, "", str(next(self._numbers))):
+            yield
 
 
 class Growing:

@@ -17,11 +17,9 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import (
-    AbstractContextManager,
     AsyncExitStack,
     closing,
     contextmanager,
-    nullcontext,
     suppress,
 )
 from pathlib import Path
@@ -31,6 +29,7 @@ import uvicorn
 import uvloop
 
 from assayd import __version__, memory
+from assayd.api import ApiServer
 from assayd.errors import ConfigError
 from assayd.log import configure
 from assayd.model.attempt import State
@@ -264,11 +263,3 @@ class Daemon:
             log.info("policies.reloaded", names=list(self._parts.policies.names))
         if published:
             self._notifier.ready()
-
-
-class ApiServer(uvicorn.Server):
-    """uvicorn without signal handlers of its own."""
-
-    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
-        """Leave signals to the daemon."""
-        return nullcontext()

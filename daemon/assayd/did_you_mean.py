@@ -1,7 +1,7 @@
 """Finds the known names that a misspelled name may have been meant to be, for every "did you mean".
 
 Decides how close two names must be. Callers decide which names are known and word the sentence. Certain
-edits need the number of wrong letters instead: `assayd.findings.near_names` counts those.
+edits need the number of wrong letters instead: `assayd.findings.python_failures` counts those.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import time
 from datetime import UTC, datetime
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_PAIRS = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
 _RANDOM_BITS = 80
 
 
@@ -40,4 +41,4 @@ class Ulids:
 
 def encode(value: int) -> str:
     """Write a 128-bit number as 26 characters."""
-    return "".join(_ALPHABET[value >> shift & 31] for shift in range(125, -1, -5))
+    return "".join([_PAIRS[value >> shift & 1023] for shift in range(120, -1, -10)])

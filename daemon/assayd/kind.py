@@ -21,10 +21,8 @@ from pydantic import BaseModel
 from typing_extensions import TypeVar
 
 from assayd.errors import ConfigError
-from assayd.findings.allowances import allowances
-from assayd.findings.briefing import answer_schema
-from assayd.findings.repair_context import context_of, without_layout
-from assayd.findings.retry_context import retry_context
+from assayd.findings.briefing import allowances, answer_schema
+from assayd.findings.retry_context import context_of, retry_context, without_layout
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.prompting import (
@@ -187,7 +185,14 @@ class Kind(ABC, Generic[P, Q]):
     def rate(self, payload: P, findings: Sequence[Finding]) -> Rating | None:
         """Rate a submission that was validated or failed, by all findings of its report; None for no rating.
 
-        `payload` is as it was submitted: nothing of it is parsed here.
+        `payload` is the submitted one: nothing of it is parsed here.
+        """
+        return None
+
+    def integrity(self, payload: P) -> str | None:
+        """Return what the score of a submission rests on; None for a kind without scores.
+
+        `payload` is the submitted one: nothing of it is parsed here.
         """
         return None
 

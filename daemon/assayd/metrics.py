@@ -7,6 +7,8 @@ submission cannot make a new time series.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -23,6 +25,16 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """Of what `render` gives."""
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1)
+
+
+_Metric = TypeVar("_Metric", Counter, Histogram)
+_MOST_LABELLED = 4096
+
+
+@lru_cache(_MOST_LABELLED)
+def labelled(metric: _Metric, *labels: str) -> _Metric:
+    """Return a metric's time series of these labels, looked up once: that takes as long as counting."""
+    return metric.labels(*labels)
 
 
 class Metrics:
@@ -61,7 +73,7 @@ class Metrics:
         self.denied_imports = self._counter("denied_imports", "Imports refused at run time.", "kind")
         self.denied_connections = self._counter("denied_connections", "Connections refused.", "kind")
         self.webhook_tries = self._counter(
-            "webhook_tries", "Tries to deliver a message to a webhook, by what came of it.", "outcome"
+            "webhook_tries", "Tries to deliver a webhook message, by result.", "outcome"
         )
         self.repairs = self._counter("repairs", "Repairs that ended.", "kind", "provider", "outcome")
         self.repair_fixes = self._counter(
@@ -87,7 +99,7 @@ class Metrics:
             "engine_errors", "Calls of the container engine that failed.", "call", "code"
         )
         self.egress_accesses = self._counter(
-            "egress_accesses", "Hosts that submitted code asked for, by what came of it.", "rule"
+            "egress_accesses", "Hosts that submitted code requested, by result.", "rule"
         )
         self.egress_bytes = self._counter(
             "egress_bytes", "Bytes of submitted code's connections.", "direction"

@@ -15,7 +15,8 @@ from pathlib import Path
 from assayd.errors import ConfigError
 
 FIRST_PASSED_FD = 3
-BACKLOG = 1024
+BACKLOG = 4096
+"""Connections that wait to be accepted; a client that finds all taken can't connect."""
 
 
 def listen(path: Path, *, mode: int, group: str | None) -> socket.socket:

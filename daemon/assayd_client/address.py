@@ -128,9 +128,9 @@ def _read_url(url: str, source: str) -> tuple[str, int]:
         parts = urlsplit(url)
         host, port = parts.hostname, HTTPS_PORT if parts.port is None else parts.port
     except ValueError as error:
-        raise RequestError("usage", f"{source} is no URL: {error}; write https://HOST[:PORT]") from error
+        raise RequestError("usage", f"{source} isn't a URL: {error}; write https://HOST[:PORT]") from error
     if parts.scheme != "https":
-        scheme = parts.scheme if parts.scheme in {"http", "ws", "ftp"} else "no scheme of ours"
+        scheme = parts.scheme if parts.scheme in {"http", "ws", "ftp"} else "unsupported scheme"
         message = f"{source} has {scheme}; a token is sent over https only: write https://HOST[:PORT]"
         raise RequestError("usage", message)
     more = parts.username is not None or parts.path not in {"", "/"} or parts.query or parts.fragment

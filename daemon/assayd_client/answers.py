@@ -111,7 +111,7 @@ def require_socket(address: Address) -> None:
         raise lost(address, error) from error
     if not exists:
         raise _unreachable(
-            address, "there is no such socket", "start it with `assayd`, or name its socket with --socket"
+            address, "the socket doesn't exist", "start it with `assayd`, or name its socket with --socket"
         )
 
 
@@ -120,7 +120,7 @@ def lost(address: Address, error: Exception) -> DaemonUnreachable:
     if isinstance(address, ServerChoice):
         return _server_lost(address, error)
     if not os.access(address.path, os.W_OK):
-        return _unreachable(address, "you may not open it", "join the group that owns it")
+        return _unreachable(address, "you aren't allowed to open it", "join the group that owns it")
     return _unreachable(address, _why(error), "look at its log, or start it with `assayd`")
 
 

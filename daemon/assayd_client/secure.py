@@ -49,7 +49,7 @@ def _require_private(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise RequestError("usage", f"token file {path}: it is not a regular file")
     if found.st_uid != os.geteuid():
-        raise RequestError("usage", f"token file {path}: it belongs to somebody else; name one of your own")
+        raise RequestError("usage", f"token file {path}: it belongs to another user; name your own file")
     if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         mode = stat.S_IMODE(found.st_mode)
         raise RequestError("usage", f"token file {path}: its mode is {mode:04o}; chmod 600 {path}")

@@ -15,8 +15,7 @@ from types import MappingProxyType
 from assayd.findings import exec_unit
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
-from assayd.findings.repair_context import without_layout
-from assayd.findings.retry_context import retry_context
+from assayd.findings.retry_context import retry_context, without_layout
 from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy

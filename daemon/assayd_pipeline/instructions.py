@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from assayd.findings.allowances import allowances
+from assayd.findings.briefing import allowances
 from assayd.model.policy import ExecutionPolicy
 from assayd_pipeline.errors import ErrorSource as Writer
 

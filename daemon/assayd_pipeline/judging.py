@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 
 from assayd.findings.call_unit import case_of
 from assayd.findings.exec_unit import exit_code, judge_exec
-from assayd.findings.last_lines import quoted_end
-from assayd.findings.runs import cause_finding, details_of
+from assayd.findings.runs import cause_finding, details_of, quoted_end
 from assayd.findings.source_text import snippet
 from assayd.findings.timeout import COMPUTING, timeout_finding
 from assayd.guest_results.json_reader import GuestJsonError

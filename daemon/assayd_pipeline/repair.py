@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from assayd.findings.briefing import file_head
-from assayd.findings.repair_context import errors_of, without_layout
+from assayd.findings.retry_context import errors_of, without_layout
 from assayd.model.prompting import Surrounding
 from assayd.static.work_files import content_of
 from assayd_pipeline.errors import ErrorSource as Writer

@@ -16,8 +16,7 @@ from types import MappingProxyType
 
 from assayd.findings import exec_unit
 from assayd.findings import runs as run_findings
-from assayd.findings.repair_context import context_of
-from assayd.findings.retry_context import retry_context
+from assayd.findings.retry_context import context_of, retry_context
 from assayd.findings.runs import cause_finding
 from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.model.finding import Finding, Rule

@@ -35,22 +35,25 @@ def names_of(project: Path) -> set[str]:
     return {modules.get(name, name.replace("-", "_")) for name in names}
 
 
+MOST_LINES = 18_000
+NEEDS_DAEMON = {
+    "assayd_client.cli.policy",
+    "assayd_client.cli.own_user",
+}
+"""Modules of commands that work only where the daemon, or the console, is installed as well."""
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel and unpack it, as an installation would."""
-    folder = tmp_path_factory.mktemp("client")
-    command = [
-        sys.executable,
-        "-m",
-        "build",
-        "--wheel",
-        "--no-isolation",
-        "--outdir",
-        folder,
-        ROOT / "client",
-    ]
-    built = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert built.returncode == 0, built.stdout + built.stderr
+    """Build the client's wheel and unpack it, as an installation would."""
+    return built("client", tmp_path_factory.mktemp("client"))
+
+
+def built(project: str, folder: Path) -> Path:
+    """Build the wheel of a folder, and return where it is unpacked."""
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT / project]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
     (wheel,) = folder.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(folder / "site")
     return folder / "site"
@@ -58,7 +61,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(site: Path, program: str) -> subprocess.CompletedProcess[str]:
     daemons = names_of(ROOT / "pyproject.toml") - names_of(ROOT / "client/pyproject.toml")
-    daemons -= {"h11"}  # which httpx brings
     code = f"REFUSED = {sorted(daemons | {'starlette'})!r}\n{ALONE}\n{program}"
     environment = {**os.environ, "PYTHONPATH": str(site)}
     command = [sys.executable, "-c", code]
@@ -111,9 +113,78 @@ def test_command_of_the_daemon_says_that_it_is_not_here(installed: Path, line: l
     )
 
 
-def test_every_kind_builds_payloads_without_the_daemon(installed: Path) -> None:
-    program = "from assayd.kinds.registry import load; print(*load(()))"
+@pytest.mark.parametrize(
+    ("kind", "files", "options"),
+    [
+        ("code", {"n.py": b"result = 1"}, "input={}"),
+        ("extractor", {"x.py": b"x = 1"}, "sample_paths=('/a',)"),
+        ("fifth", {"p.fs": b": x ;"}, ""),
+        ("module", {"manifest.json": b"{}", "adapter.py": b"x = 1"}, ""),
+        ("pipeline", {"a.sh": b"true"}, ""),
+        ("script", {"s.py": b"x = 1"}, ""),
+    ],
+)
+def test_every_kind_builds_payloads_without_the_daemon(
+    installed: Path, kind: str, files: dict[str, bytes], options: str
+) -> None:
+    program = f"""
+from assayd.ports.command_line import FileOptions
+from assayd_client.cli.kinds import from_files_of
+print(*from_files_of({kind!r})({files!r}, FileOptions({options})))
+"""
 
     done = run(installed, program)
 
-    assert done.stdout.split() == ["code", "extractor", "fifth", "module", "pipeline", "script"], done.stderr
+    assert done.stdout.split(), done.stderr
+
+
+def test_help_of_every_command_is_printed_without_the_daemon(installed: Path) -> None:
+    program = """
+from assayd_client.cli import main
+from assayd_client.cli.app import COMMANDS
+for name in (*COMMANDS, "pipeline"):
+    assert main([name, "--help"]) == 0, name
+raise SystemExit(main(["--help"]))
+"""
+
+    done = run(installed, program)
+
+    assert done.returncode == 0, done.stderr
+    assert "  pipeline " in done.stdout
+
+
+def test_unknown_kind_is_refused_with_those_that_are_known(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text("x = 1")
+    line = ["validate", "nothing", str(tmp_path / "x.py")]
+
+    done = run(installed, f"from assayd_client.cli import main; raise SystemExit(main({line!r}))")
+
+    assert (done.returncode, "there are code, extractor" in done.stderr) == (2, True), done.stderr
+
+
+def test_every_module_but_those_that_need_the_daemon_is_imported(installed: Path) -> None:
+    """A module that is missing in the wheel is found here, also if only a function imports it."""
+    modules = [
+        ".".join(path.relative_to(installed).with_suffix("").parts).removesuffix(".__init__")
+        for path in installed.rglob("*.py")
+    ]
+    optional = ("assayd_client.cli.lsp", "assayd_client.cli.mcp")
+    wanted = sorted(m for m in modules if m not in NEEDS_DAEMON and not m.startswith(optional))
+    program = f"from importlib import import_module\nfor name in {wanted!r}: import_module(name)"
+
+    done = run(installed, program)
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_wheel_holds_little_beside_the_client(installed: Path) -> None:
+    lines = sum(len(path.read_text().splitlines()) for path in installed.rglob("*.py"))
+
+    assert lines <= MOST_LINES
+
+
+def test_console_has_a_wheel_of_its_own(tmp_path: Path, installed: Path) -> None:
+    console = built("client/console", tmp_path)
+
+    assert (console / "assayd_console/serving.py").exists()
+    assert not (installed / "assayd_console").exists()

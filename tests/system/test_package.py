@@ -46,7 +46,7 @@ def test_members_of_the_group_are_served_and_others_are_not(machine: Machine) ->
     refused = machine.run("assay", "list", user="bob", check=False)
 
     assert refused.returncode == 4
-    assert "you may not open it; join the group that owns it" in refused.stderr
+    assert "you aren't allowed to open it; join the group that owns it" in refused.stderr
 
 
 def test_report_is_shown_to_a_user_who_cannot_enter_the_daemons_state(machine: Machine) -> None:

@@ -74,3 +74,18 @@ async def test_large_texts_are_read_one_at_a_time_and_small_ones_beside_them() -
         assert not second.done()
     await second
     assert second.done()
+
+
+async def test_one_thread_parses_at_a_time_and_users_are_served_in_turn() -> None:
+    budget, order = ByteBudget(100), list[int]()
+
+    async def parse(uid: int) -> None:
+        async with budget.parsing(uid):
+            order.append(uid)
+            await asyncio.sleep(0)
+            assert order[-1] == uid
+
+    async with asyncio.TaskGroup() as tasks:
+        for uid in (1, 1, 1, 1, 2):
+            tasks.create_task(parse(uid))
+    assert order.index(2) <= 2

@@ -1,8 +1,17 @@
 """The daemon's HTTP interface on its Unix socket: who may ask, what is asked, how it is answered."""
 
+from assayd.api.accepting import ApiServer
 from assayd.api.app import create_app, server_config
 from assayd.api.call import ApiLimits
 from assayd.api.loopback import loopback_config
 from assayd.api.peer import Caller, SocketAccess
 
-__all__ = ["SocketAccess", "ApiLimits", "Caller", "create_app", "loopback_config", "server_config"]
+__all__ = [
+    "ApiLimits",
+    "ApiServer",
+    "Caller",
+    "SocketAccess",
+    "create_app",
+    "loopback_config",
+    "server_config",
+]

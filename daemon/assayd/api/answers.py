@@ -7,9 +7,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from assayd.documents.attempts import ArtifactListDocument, AttemptDocument, AttemptPageDocument
+from assayd.documents.base import ErrorDocument
 from assayd.documents.batches import BatchDocument, BatchPageDocument, ItemPageDocument
 from assayd.documents.discovery import KindDocument, KindListDocument, PolicyCheckDocument, PolicyListDocument
-from assayd.documents.errors import ErrorDocument
 from assayd.documents.generations import (
     ApproveBody,
     GenerationBody,
@@ -46,7 +46,7 @@ ERRORS: Responses = {
     for status, description in {
         400: "Malformed request",
         403: "Peer not allowed",
-        404: "Not found, or somebody else's",
+        404: "Not found, or another user's",
         422: "Invalid value",
         500: "An internal error",
     }.items()
@@ -89,8 +89,8 @@ EVENTS = _events(
 ALL_EVENTS = _events("Events `state`, `stage`, `unit`, `finished` of all attempts, and `gap`")
 BATCH_EVENTS = _events("Events `progress` with the counts as they are then, and `finished`")
 BATCH_RECEIVED: Responses = {
-    202: {**_json(BatchDocument, "What was taken in; it is being run"), **_LOCATED},
-    408: _json(ErrorDocument, "The body does not come; what has come stays"),
+    202: {**_json(BatchDocument, "Accepted; it runs"), **_LOCATED},
+    408: _json(ErrorDocument, "The body doesn't arrive; lines that arrived stay"),
     413: _json(ErrorDocument, "Too many lines; those before stay"),
     429: _json(ErrorDocument, "Too many unfinished batches; see Retry-After"),
     503: _json(ErrorDocument, "Not ready; see Retry-After"),
@@ -108,7 +108,7 @@ RESULTS: Responses = {
         "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
     }
 }
-GARBAGE: Responses = {200: _json(GarbageDocument, "What was removed, or would be")}
+GARBAGE: Responses = {200: _json(GarbageDocument, "Removed attempts and bundles, or a preview")}
 ARTIFACT_LIST: Responses = {200: _json(ArtifactListDocument, "The files of the bundle")}
 ARTIFACT: Responses = {200: _raw("application/octet-stream", "The file")}
 BUNDLE: Responses = {200: _raw("application/x-tar", "All files")}
@@ -118,16 +118,16 @@ POLICY_CHECK: Responses = {
     200: _json(PolicyCheckDocument, "What the profile would come to"),
     408: _json(ErrorDocument, "The body does not come"),
     413: _json(ErrorDocument, "Body too large"),
-    429: _json(ErrorDocument, "Too much is held of others' bodies; see Retry-After"),
+    429: _json(ErrorDocument, "Bodies of other users take too much memory; see Retry-After"),
 }
 POLICY_LIST: Responses = {200: _json(PolicyListDocument, "The profiles")}
 POLICY: Responses = {
     200: {"description": "The profile", "content": {"application/json": {"schema": {"type": "object"}}}}
 }
 EXAMINATION: Responses = {
-    200: _json(ExaminationDocument, "What was found"),
+    200: _json(ExaminationDocument, "Results of the checks"),
     403: _json(ErrorDocument, "For operators, until one of them has asked"),
-    429: _json(ErrorDocument, "Somebody is being told already; see Retry-After"),
+    429: _json(ErrorDocument, "An examination is already being sent; see Retry-After"),
 }
 DAEMON: Responses = {
     200: _json(DaemonDocument, "The daemon"),
@@ -193,7 +193,7 @@ FALLBACK_ACCEPTED: Responses = {
     409: _json(ErrorDocument, "It offers nothing"),
 }
 RULES: Responses = {200: _raw("application/yaml", "The rules")}
-REPAIR_EVENTS = _events("Events `repair`, each with the whole repair as it is then, and `finished`")
+REPAIR_EVENTS = _events("Events `repair`, each with the current repair, and `finished`")
 REPAIR_BODY: dict[str, Any] = {
     "requestBody": {
         "required": False,
@@ -201,7 +201,7 @@ REPAIR_BODY: dict[str, Any] = {
     }
 }
 
-_LINES = "One SubmissionBody per line; blank lines count."
+_LINES = "One SubmissionBody per line; empty lines count."
 BATCH_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,11 +20,11 @@ from assayd.api import repairs as repair_routes
 from assayd.api import summary as summary_routes
 from assayd.api.call import ApiLimits, raw_json
 from assayd.api.errors import install_errors
+from assayd.api.fairness import Places
 from assayd.api.few_at_once import FewAtOnce
 from assayd.api.kept_answers import KeptAnswers
 from assayd.api.large_answers import LargeAnswers
 from assayd.api.peer import PeerGate, SocketAccess, protocol_for
-from assayd.api.places import Places
 from assayd.api.reference import name_operations, reference
 from assayd.api.requests import RequestIds
 from assayd.batches.batches import DaemonBatches
@@ -113,7 +114,11 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
 
 async def _reference(request: Request) -> Response:
     app: Api = request.app
-    return raw_json(app.state.kept.get("reference", lambda: compact(app.openapi()), changes=False))
+    # In a thread the first time: half a second of processor time.
+    text = await asyncio.to_thread(
+        app.state.kept.get, "reference", lambda: compact(app.openapi()), changes=False
+    )
+    return raw_json(text)
 
 
 def server_config(

@@ -31,7 +31,7 @@ async def submit_batch(
     request: Request,
     call: CallDep,
     name: Annotated[
-        str | None, Query(pattern=NAME, description="Unique among the caller's batches; else the id.")
+        str | None, Query(pattern=NAME, description="Unique among the caller's batches; default: the id.")
     ] = None,
     concurrency: Annotated[
         int | None, Query(ge=1, description="Unfinished attempts of this batch at once.")
@@ -43,7 +43,7 @@ async def submit_batch(
         str | None,
         Query(
             max_length=MOST_CHARS,
-            description="A URL, of those that an operator lists, that is told of the end.",
+            description="A URL that the operator lists, which receives the end.",
         ),
     ] = None,
 ) -> Response:

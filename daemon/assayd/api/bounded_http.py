@@ -17,8 +17,8 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from assayd.api.fairness import Turns
 from assayd.api.joined_answer import JoinedAnswer
-from assayd.api.turns import Turns
 
 MAX_HEAD_BYTES = 64 * 2**10
 """Request line and headers together; trailers after a body as well."""
@@ -76,6 +76,7 @@ class BoundedHttpTools(HttpToolsProtocol):
         self.user: int = 0
         self.task: asyncio.Task[None] | None = None
         self.is_lost = False
+        self.has_left = False
         self._key = str(id(self))
         self._held = bytearray()
         self._reading_paused = False
@@ -120,7 +121,7 @@ class BoundedHttpTools(HttpToolsProtocol):
 
     def _work(self) -> None:
         """Start a request, or parse a piece and start the request in it."""
-        if self.parser is None or self.transport.is_closing():
+        if self.parser is None or self.has_left or self.transport.is_closing():
             return
         if self._next is None:
             size = max(PIECE_BYTES, min(BODY_PIECE_BYTES, self._body_left))
@@ -238,9 +239,13 @@ class BoundedHttpTools(HttpToolsProtocol):
         self._stop_waiting()
         super().resume_writing()
 
+    def eof_received(self) -> None:
+        """Start nothing more for a client that has left; the transport closes now."""
+        self.has_left = True
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop at once: the client has gone."""
-        self.is_lost = True
+        self.is_lost = self.has_left = True
         self._stop_expecting()
         self._stop_waiting()
         self.turns.forget(self._key)

@@ -123,7 +123,7 @@ async def get_daemon(call: CallDep) -> Response:
 def _last_examination(examined: tuple[float, ExaminationDocument] | None) -> Response:
     """Return what an operator was told last. Raises: RequestError ``peer.not_operator``, where none asked."""
     if examined is None:
-        message = "nobody has examined this daemon since its start; an operator can, with `assay doctor`"
+        message = "this daemon wasn't examined since its start; an operator can run `assay doctor`"
         raise RequestError("peer.not_operator", message)
     at, document = examined
     age_ms = round((time.monotonic() - at) * 1000)

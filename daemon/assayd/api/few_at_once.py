@@ -38,6 +38,9 @@ class FewAtOnce:
             return
         user = caller.peer.uid
         await self._enter(user)
+        if scope["state"].get("has_left", _stays)():
+            self._leave(user)  # nobody waits for the answer: the work isn't begun
+            return
         loop = asyncio.get_running_loop()
         counted = True
 
@@ -88,3 +91,7 @@ class FewAtOnce:
             self._waiting.pop(user, None)
         if not self._counted[user]:
             del self._counted[user]
+
+
+def _stays() -> bool:
+    return False

@@ -130,7 +130,8 @@ async def read_model(request: Request, call: Call, model: type[B]) -> B:
         body = await read_body(request, call, held, max_bytes=call.limits.body_bytes)
         async with call.budget.reading(len(body)):
             if len(body) > LARGE_BODY_BYTES:
-                return await asyncio.to_thread(_read_model, body, model)
+                async with call.budget.parsing(call.caller.peer.uid):
+                    return await asyncio.to_thread(_read_model, body, model)
             return _read_model(body, model)
 
 

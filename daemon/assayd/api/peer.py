@@ -15,8 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from assayd.api.bounded_http import BoundedHttpTools
 from assayd.api.errors import error_response
-from assayd.api.places import Places
-from assayd.api.turns import Turns
+from assayd.api.fairness import Places, Turns
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch
@@ -24,7 +23,7 @@ from assayd.model.submission import Peer
 
 SO_PEERGROUPS = 59
 """Supplementary groups of the peer; Linux, not named by the socket module."""
-_TOO_MANY = (
+TOO_MANY = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
 )
 
@@ -87,21 +86,18 @@ class PeerGate:
         if scope["type"] == "http":
             caller = scope.get("state", {}).get("caller")
             if not isinstance(caller, Caller) or not self._access.admits(caller):
-                refusal = RequestError("peer.not_allowed", "this user may not use the daemon")
+                refusal = RequestError("peer.not_allowed", "this user isn't allowed to use the daemon")
                 await error_response(refusal)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
 
-def read_caller(transport: asyncio.BaseTransport) -> Caller | None:
-    """Ask the kernel who opened a connection; None when it is not a Unix socket."""
-    connection = transport.get_extra_info("socket")
-    if connection is None or connection.family != socket.AF_UNIX:
+def read_caller(connected: socket.socket) -> Caller | None:
+    """Return who opened a connection, as the kernel says; None if it isn't a Unix socket."""
+    if connected.family != socket.AF_UNIX:
         return None
-    # A duplicate, because an event loop hands out only a view of its socket.
-    with socket.fromfd(connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as own:
-        pid, uid, gid = struct.unpack("3i", own.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        return Caller(peer=Peer(uid=uid, gid=gid, pid=pid), groups=_groups(own) | {gid})
+    pid, uid, gid = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return Caller(peer=Peer(uid=uid, gid=gid, pid=pid), groups=_groups(connected) | {gid})
 
 
 def unread_bytes(transport: asyncio.BaseTransport) -> int:
@@ -134,32 +130,36 @@ class PeerHttpTools(BoundedHttpTools):
     refused: Callable[[], None] | None = None
     """Called for each connection that was turned away."""
 
-    _holds_place = False
+    caller: Caller | None = None
+    """Who is at the other end; None if it isn't known."""
+    holds_place = False
+    """Whether this connection is counted in `places`, which whoever accepted it did."""
+
+    @classmethod
+    def admits(cls, caller: Caller | None, user: int) -> bool:
+        """Take a place for a connection, and return whether there was one."""
+        if cls.places is None:
+            return True
+        is_operator = caller is not None and cls.access is not None and cls.access.is_operator(caller)
+        is_admitted = cls.places.take(user, is_operator=is_operator)
+        if not is_admitted and cls.refused is not None:
+            cls.refused()
+        return is_admitted
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Note the caller in the state of every request of this connection."""
         super().connection_made(transport)
-        caller = read_caller(transport)
         self.app_state = {
             **self.app_state,
-            "caller": caller,
+            "caller": self.caller,
             "unread_bytes": partial(unread_bytes, transport),
+            "has_left": lambda: self.has_left,
         }
-        self.user = caller.peer.uid if caller else hash(self.client and self.client[0])
-        if self.places is None:
-            return
-        is_operator = caller is not None and self.access is not None and self.access.is_operator(caller)
-        self._holds_place = self.places.take(self.user, is_operator=is_operator)
-        if not self._holds_place:
-            if self.refused is not None:
-                self.refused()
-            transport.write(_TOO_MANY)
-            transport.close()
 
     def ended(self) -> None:
         """Give the place back when the connection has gone and its last request has ended."""
-        if self.is_lost and self.task is None and self._holds_place and self.places is not None:
-            self._holds_place = False
+        if self.is_lost and self.task is None and self.holds_place and self.places is not None:
+            self.holds_place = False
             self.places.give_back(self.user)
 
 

@@ -108,7 +108,7 @@ async def get_repair_rules(call: CallDep, repair_id: Id) -> Response:
 async def get_repair_step(
     call: CallDep,
     repair_id: Id,
-    number: Annotated[int, Path(ge=1, le=1000, description="The fix that came of it, from 1.")],
+    number: Annotated[int, Path(ge=1, le=1000, description="Number of the fix, from 1.")],
 ) -> Response:
     """Return the prompt of one fix and the answer to it, whole."""
     step = await call.repairs.step(await call.repair(repair_id), number)

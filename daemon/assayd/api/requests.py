@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from assayd.ids import Ulids
 from assayd.log import REQUEST_ID
-from assayd.metrics import Metrics
+from assayd.metrics import Metrics, labelled
 
 log = structlog.get_logger()
 
@@ -49,7 +49,8 @@ class RequestIds:
 
     def _tell(self, scope: Scope, status: int, took_ms: float) -> None:
         route, method = _route(scope), scope["method"]
-        self._metrics.requests.labels(method if method in _METHODS else "other", route, str(status)).inc()
+        known = method if method in _METHODS else "other"
+        labelled(self._metrics.requests, known, route, str(status)).inc()
         log.debug("request.answered", method=method, route=route, status=status, took_ms=took_ms)
 
 

@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from assayd.api import answers
 from assayd.api.call import LARGE_BODY_BYTES, Call, CallDep, json_response, read_body
 from assayd.api.events import EventStream, of_attempt
-from assayd.documents import artifact_document, attempt_document, read_event_id, read_submission
+from assayd.documents import attempt_document, read_event_id, read_submission
 from assayd.documents.attempts import ArtifactListDocument, AttemptPageDocument
 from assayd.errors import RequestError
 from assayd.model.attempt import Artifact, Attempt, State
@@ -25,9 +25,8 @@ from assayd.model.records import Accepted
 from assayd.model.records import Query as AttemptQuery
 from assayd.model.report import Verdict
 from assayd.model.submission import Submission
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import MOST_WAIT_S, shorten
 
-MAX_WAIT_S = 600
 MAX_LABELS = 16
 """Label filters of one listing; each is a condition of its own for the database."""
 LISTED_CHARS = 200
@@ -42,7 +41,7 @@ router = APIRouter(prefix="/v1/attempts", tags=["attempts"], responses=answers.E
 Id = Annotated[str, Path(alias="id", description="The attempt's ULID.")]
 WaitS = Annotated[
     float,
-    Query(ge=0, le=MAX_WAIT_S, allow_inf_nan=False, description="Wait so many seconds for the verdict."),
+    Query(ge=0, le=MOST_WAIT_S, allow_inf_nan=False, description="Wait so many seconds for the verdict."),
 ]
 
 
@@ -169,8 +168,7 @@ async def follow_attempt(
 async def list_artifacts(call: CallDep, attempt_id: Id) -> Response:
     """List the files of an attempt's bundle."""
     attempt = await call.attempt(attempt_id)
-    artifacts = [artifact_document(artifact) for artifact in attempt.artifacts]
-    return json_response(ArtifactListDocument.model_construct(artifacts=artifacts))
+    return json_response(ArtifactListDocument.model_construct(artifacts=list(attempt.artifacts)))
 
 
 @router.get("/{id}/artifacts/{name:path}", responses=answers.ARTIFACT, response_class=Response)
@@ -226,11 +224,15 @@ async def _submit(
 
 async def _read(body: bytes, call: Call) -> Submission:
     read = partial(read_submission, body, call.service.kinds, caps=call.limits.payload)
-    submission = await asyncio.to_thread(read) if len(body) > LARGE_BODY_BYTES else read()
+    if len(body) > LARGE_BODY_BYTES:
+        async with call.budget.parsing(call.caller.peer.uid):
+            submission = await asyncio.to_thread(read)
+    else:
+        submission = read()
     if submission.parent_id is not None:
         parent = await call.service.get(submission.parent_id)
         if parent is None or not call.sees(parent):
-            raise RequestError("invalid", "there is no such attempt", field="parent_id")
+            raise RequestError("invalid", "no such attempt", field="parent_id")
     return submission
 
 

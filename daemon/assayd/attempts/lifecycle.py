@@ -23,7 +23,7 @@ from assayd.attempts.conclusion import Conclusion, is_large
 from assayd.attempts.verdicts import Verdicts
 from assayd.errors import AssaydError, EngineError
 from assayd.fair_queue import FairSemaphore
-from assayd.findings.network_troubles import with_network_words
+from assayd.findings.network_errors import with_network_words
 from assayd.kind import Kind
 from assayd.model.attempt import MAX_RUNS, Failure, State
 from assayd.model.merge import CANCELLED, Ran

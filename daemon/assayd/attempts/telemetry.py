@@ -12,7 +12,7 @@ from pathlib import Path
 
 from assayd.attempts.attempt_run import Facts, Finished
 from assayd.documents.base import milliseconds
-from assayd.metrics import Metrics
+from assayd.metrics import Metrics, labelled
 from assayd.model.finding import Severity
 from assayd.model.report import Report, StageStatus
 from assayd.model.run import Limits, RunResult, UnitResult
@@ -115,19 +115,19 @@ def count_attempt(metrics: Metrics, finished: Finished) -> None:
     """Count a finished attempt."""
     attempt, facts, kind = finished.attempt, finished.facts, finished.attempt.kind
     verdict = attempt.verdict.value if attempt.verdict else "none"
-    metrics.attempts.labels(kind, verdict, attempt.cause or "none").inc()
+    labelled(metrics.attempts, kind, verdict, attempt.cause or "none").inc()
     for rule in finished.static_misses:
-        metrics.static_misses.labels(kind, rule).inc()
+        labelled(metrics.static_misses, kind, rule).inc()
     if attempt.warm is not None:
-        metrics.leases.labels("warm" if attempt.warm else "cold").inc()
-    metrics.denied_imports.labels(kind).inc(facts.denied_imports)
-    metrics.denied_connections.labels(kind).inc(facts.denied_connections)
+        labelled(metrics.leases, "warm" if attempt.warm else "cold").inc()
+    labelled(metrics.denied_imports, kind).inc(facts.denied_imports)
+    labelled(metrics.denied_connections, kind).inc(facts.denied_connections)
     for step, took_s in attempt.timings_s.items():
-        metrics.attempt_duration.labels(step).observe(took_s)
+        labelled(metrics.attempt_duration, step).observe(took_s)
     for limit, share in facts.limit_shares:
-        metrics.limit_use.labels(limit).observe(share)
+        labelled(metrics.limit_use, limit).observe(share)
     for stage, took_s in facts.stages:
-        metrics.stage_duration.labels(kind, stage).observe(took_s)
+        labelled(metrics.stage_duration, kind, stage).observe(took_s)
 
 
 def watch_disk(metrics: Metrics, state_dir: Path) -> None:

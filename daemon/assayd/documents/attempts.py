@@ -7,21 +7,13 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from assayd.documents.base import BaseDocument, Timestamp, milliseconds
-from assayd.documents.errors import FailureDocument, failure_document
 from assayd.documents.execution import ExecutionDocument
 from assayd.documents.replay import ReplayDiffDocument
 from assayd.documents.reports import ReportDocument
 from assayd.documents.strict_json import compact, with_texts
-from assayd.model.attempt import Artifact, Attempt, State
+from assayd.model.attempt import Artifact, Attempt, Failure, State
 from assayd.model.report import Verdict
-
-
-class PeerDocument(BaseDocument):
-    """Who sent a submission, as the kernel says."""
-
-    uid: int = Field(description="User id.")
-    gid: int = Field(description="Primary group id.")
-    pid: int = Field(description="Process id when the connection was opened.")
+from assayd.model.submission import Peer
 
 
 class TimingsDocument(BaseDocument):
@@ -35,68 +27,58 @@ class TimingsDocument(BaseDocument):
     total: float | None = Field(description="From accepted to the verdict.")
 
 
-class ArtifactDocument(BaseDocument):
-    """One file of a bundle."""
-
-    name: str = Field(description="Name within the bundle.")
-    bytes: int = Field(description="Size.")
-    sha256: str = Field(description="Digest of the content.")
-    media_type: str = Field(description="What it is.")
-    truncated: bool = Field(description="Whether its content was cut.")
-
-
 class AttemptDocument(BaseDocument):
     """One submission on its way from accepted to a verdict."""
 
     id: str = Field(description="ULID.")
-    kind: str = Field(description="Which validator.")
+    kind: str = Field(description="Kind of the submission.")
     policy: str = Field(description="Profile name.")
-    state: State = Field(description="Where it is.")
-    verdict: Verdict | None = Field(description="What it came to; null until finished.")
+    state: State = Field(description="State of the attempt.")
+    verdict: Verdict | None = Field(description="Result; null until finished.")
     created_at: Timestamp = Field(description="When it was accepted.")
     started_at: Timestamp | None = Field(description="When it left the queue.")
     finished_at: Timestamp | None = Field(description="When it got its verdict.")
-    peer: PeerDocument = Field(description="Who sent it.")
+    peer: Peer = Field(description="The submitter.")
     batch_id: str | None = Field(description="The batch that it belongs to.")
     parent_id: str | None = Field(description="The attempt that it follows.")
     replay_of: str | None = Field(description="The attempt that it repeats.")
-    intent: str | None = Field(None, description="What was asked for, in words; in lists its beginning.")
-    webhook: str | None = Field(None, description="The URL that is told of the verdict.")
+    intent: str | None = Field(None, description="The purpose in words; in lists its beginning.")
+    webhook: str | None = Field(None, description="The URL that receives the verdict.")
     attempt_number: int = Field(description="Its place in a chain of repairs, from 1.")
-    run_number: int = Field(
-        description="How many runs it has had; a second one only after an internal error."
-    )
-    labels: dict[str, str] = Field(description="Marks of the sender.")
+    run_number: int = Field(description="Number of runs; a second one only after an internal error.")
+    labels: dict[str, str] = Field(description="Labels of the submission.")
     input_digest: str = Field(description="SHA-256 of kind and payload.")
-    timings_ms: TimingsDocument = Field(description="Where the time went.")
-    warm: bool | None = Field(description="Whether a warm container served it; null when none did.")
-    cause: str | None = Field(description="How its run ended; null when nothing was run.")
-    rules: list[str] = Field(description="The rules of its errors, each once; the first 50.")
-    report: ReportDocument | None = Field(description="The report, once finished; left out of lists.")
-    execution: ExecutionDocument | None = Field(description="What the container did; null when none ran.")
-    replay_diff: ReplayDiffDocument | None = Field(
-        description="How a replay differs from what it repeats; null for others, and when that is gone."
+    timings_ms: TimingsDocument = Field(description="Duration of each step.")
+    warm: bool | None = Field(
+        description="Whether its container was started in advance; null without a container."
     )
-    bundle: str | None = Field(description="Where its files are, below the artifact root.")
+    cause: str | None = Field(description="How its run ended; null if nothing ran.")
+    rules: list[str] = Field(description="The rules of its errors, each once; the first 50.")
+    report: ReportDocument | None = Field(description="The report of a finished attempt; omitted in lists.")
+    execution: ExecutionDocument | None = Field(description="Record of the run; null if nothing ran.")
+    replay_diff: ReplayDiffDocument | None = Field(
+        description="Differences of a replay; null for other attempts, and if the original is gone."
+    )
+    bundle: str | None = Field(description="Folder of its files, below the artifact root.")
     bundle_path: str | None = Field(
         default=None,
-        description="That folder on the daemon's machine, which its user can read; null in lists.",
+        description="That folder on the daemon's host, readable by its user; null in lists.",
     )
-    artifacts: list[ArtifactDocument] = Field(description="Its files.")
-    error: FailureDocument | None = Field(description="The internal error, with verdict `error`.")
+    artifacts: list[Artifact] = Field(description="Its files.")
+    error: Failure | None = Field(description="The internal error, with verdict `error`.")
 
 
 class AttemptPageDocument(BaseDocument):
     """A page of attempts, newest first."""
 
     attempts: list[AttemptDocument] = Field(description="The attempts, without reports.")
-    next_cursor: str | None = Field(description="Where the next page begins; null on the last.")
+    next_cursor: str | None = Field(description="Start of the next page; null on the last page.")
 
 
 class ArtifactListDocument(BaseDocument):
     """The files of a bundle."""
 
-    artifacts: list[ArtifactDocument] = Field(description="The files.")
+    artifacts: list[Artifact] = Field(description="The files.")
 
 
 def attempt_document(
@@ -119,7 +101,6 @@ def attempt_document(
     times = attempt.timings_s
     return AttemptDocument.from_value(
         attempt,
-        peer=PeerDocument.from_value(attempt.peer),
         labels=dict(attempt.labels),
         timings_ms=TimingsDocument.from_value(
             times,
@@ -132,8 +113,7 @@ def attempt_document(
         execution=execution,
         replay_diff=replay_diff,
         bundle_path=bundle_path,
-        artifacts=[artifact_document(artifact) for artifact in attempt.artifacts],
-        error=failure_document(attempt.error),
+        artifacts=list(attempt.artifacts),
     )
 
 
@@ -148,8 +128,3 @@ def attempt_body(
     """Return an attempt as JSON text, with documents that are JSON text already: they may be large."""
     written = {"report": report, "execution": execution, "replay_diff": compact(replay_diff)}
     return with_texts(attempt_document(attempt, bundle_path=bundle_path), written)
-
-
-def artifact_document(artifact: Artifact) -> ArtifactDocument:
-    """Return the document of one file of a bundle."""
-    return ArtifactDocument.from_value(artifact)

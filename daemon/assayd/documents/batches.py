@@ -6,36 +6,25 @@ from typing import Any
 
 from pydantic import Field
 
-from assayd.documents.attempts import AttemptDocument, PeerDocument
+from assayd.documents.attempts import AttemptDocument
 from assayd.documents.base import BaseDocument, Timestamp, written_time
-from assayd.documents.errors import FailureDocument, failure_document
-from assayd.model.batch import BatchState, Item, Progress, Received, Tally
+from assayd.model.attempt import Failure
+from assayd.model.batch import BatchState, Item, Progress, ReceivedLines, Tally
 from assayd.model.report import Verdict
+from assayd.model.submission import Peer
 
 
 class CountsDocument(BaseDocument):
     """How many items of a batch came to what."""
 
     total: int = Field(description="All items.")
-    waiting: int = Field(description="Items without a verdict, those under way included.")
-    running: int = Field(description="Of these, attempts under way.")
+    waiting: int = Field(description="Items without a verdict, including running ones.")
+    running: int = Field(description="Running attempts among these.")
     validated: int = Field(description="Items with this verdict.")
     failed: int = Field(description="Items with this verdict.")
-    error: int = Field(description="Items with this verdict, malformed lines included.")
-    cancelled: int = Field(description="Items that were stopped, or never started because the batch was.")
+    error: int = Field(description="Items with this verdict, including malformed lines.")
+    cancelled: int = Field(description="Items that were cancelled, also before they started.")
     malformed: int = Field(description="Lines that could not be submitted.")
-
-
-class ReceivedLinesDocument(BaseDocument):
-    """What became of lines that were sent."""
-
-    lines: int = Field(description="Lines that were not blank.")
-    added: int = Field(description="Items that are new.")
-    known: int = Field(description="Lines that were items already.")
-    malformed: int = Field(description="Lines that cannot be submitted; their items say why.")
-    conflicting: list[int] = Field(
-        description="Lines known with another policy, overrides or labels, which they keep; at most 100."
-    )
 
 
 class BatchDocument(BaseDocument):
@@ -43,24 +32,24 @@ class BatchDocument(BaseDocument):
 
     id: str = Field(description="ULID.")
     name: str = Field(description="Unique among its user's batches.")
-    state: BatchState = Field(description="Where it is.")
+    state: BatchState = Field(description="State of the batch.")
     created_at: Timestamp = Field(description="When it was opened.")
-    cancelled_at: Timestamp | None = Field(description="When somebody stopped it.")
+    cancelled_at: Timestamp | None = Field(description="When a user cancelled it.")
     finished_at: Timestamp | None = Field(description="When the last item got its verdict.")
-    peer: PeerDocument = Field(description="Who opened it.")
-    concurrency: int = Field(description="How many of its attempts may be unfinished at once.")
-    dedupe: bool = Field(description="Whether lines that would run the same are one attempt.")
+    peer: Peer = Field(description="The user who opened it.")
+    concurrency: int = Field(description="Maximum number of unfinished attempts.")
+    dedupe: bool = Field(description="Whether equal lines share one attempt.")
     complete: bool = Field(description="Whether a sender has reached the end of its lines.")
-    webhook: str | None = Field(None, description="The URL that is told of its end.")
-    counts: CountsDocument = Field(description="What its items came to.")
-    received: ReceivedLinesDocument | None = Field(description="What became of lines just sent; else null.")
+    webhook: str | None = Field(None, description="The URL that receives its end.")
+    counts: CountsDocument = Field(description="Items by verdict.")
+    received: ReceivedLines | None = Field(description="Counts of the lines in this request; otherwise null.")
 
 
 class BatchPageDocument(BaseDocument):
     """A page of batches, newest first."""
 
     batches: list[BatchDocument] = Field(description="The batches.")
-    next_cursor: str | None = Field(description="Where the next page begins; null on the last.")
+    next_cursor: str | None = Field(description="Start of the next page; null on the last page.")
 
 
 class ItemDocument(BaseDocument):
@@ -68,11 +57,11 @@ class ItemDocument(BaseDocument):
 
     line: int = Field(description="Its number, from 1.")
     input_digest: str = Field(description="SHA-256 of kind and payload; of the line, when malformed.")
-    attempt_id: str | None = Field(description="Its attempt; there may be none yet. Null when malformed.")
-    verdict: Verdict | None = Field(description="What it came to; null until then.")
-    cause: str | None = Field(description="How its run ended; null when nothing was run.")
+    attempt_id: str | None = Field(description="Its attempt; null if it has none yet or is malformed.")
+    verdict: Verdict | None = Field(description="Verdict; null until finished.")
+    cause: str | None = Field(description="How its run ended; null if nothing ran.")
     rules: list[str] = Field(description="The rules of its errors, each once.")
-    error: FailureDocument | None = Field(description="Why the line could not be submitted.")
+    error: Failure | None = Field(description="Why the line couldn't be submitted.")
 
 
 class ItemPageDocument(BaseDocument):
@@ -93,18 +82,17 @@ class BatchEventDocument(BaseDocument):
 
     id: str = Field(description="Its time, in microseconds.")
     batch_id: str = Field(description="The batch.")
-    kind: str = Field(description="`progress`, at last `finished`.")
+    kind: str = Field(description="`progress`, finally `finished`.")
     at: Timestamp = Field(description="When.")
     body: dict[str, Any] = Field(description="The batch's state, and its counts.")
 
 
-def batch_document(progress: Progress, received: Received | None = None) -> BatchDocument:
+def batch_document(progress: Progress, received: ReceivedLines | None = None) -> BatchDocument:
     """Return the document of a batch; `received` is what became of lines that were just sent."""
     return BatchDocument.from_value(
         progress.batch,
-        peer=PeerDocument.from_value(progress.batch.peer),
         counts=counts_document(progress.tally, progress.running),
-        received=received and ReceivedLinesDocument.from_value(received),
+        received=received,
     )
 
 
@@ -127,4 +115,4 @@ def progress_document(progress: Progress) -> BatchEventDocument:
 
 def item_document(item: Item) -> ItemDocument:
     """Return the document of an item."""
-    return ItemDocument.from_value(item, error=failure_document(item.error))
+    return ItemDocument.from_value(item)

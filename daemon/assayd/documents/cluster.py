@@ -19,9 +19,11 @@ class TokenBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: TokenName = Field(description="What it is for, in lists and logs.")
-    tenant: TokenName = Field("default", description="Whose it is; made where it is new.")
-    scopes: list[TokenScope] = Field(["submit"], min_length=1, max_length=4, description="What it may.")
+    name: TokenName = Field(description="Name of the token in lists and logs.")
+    tenant: TokenName = Field("default", description="Owner; created if it doesn't exist.")
+    scopes: list[TokenScope] = Field(
+        ["submit"], min_length=1, max_length=4, description="Scopes of the token."
+    )
     node: NodeName | None = Field(None, description="The node that it is bound to; with scope `node` alone.")
 
 
@@ -29,10 +31,10 @@ class TokenDocument(BaseDocument):
     """A token, without itself."""
 
     id: str = Field(description="Its id, by which it is revoked.")
-    name: str = Field(description="What it is for.")
-    tenant: str = Field(description="Whose it is.")
+    name: str = Field(description="Name of the token.")
+    tenant: str = Field(description="User id of the owner.")
     tenant_id: int = Field(description="The tenant's number; stands as `uid` in what is the tenant's.")
-    scopes: list[str] = Field(description="What it may.")
+    scopes: list[str] = Field(description="Scopes of the token.")
     node: str | None = Field(description="The node that it is bound to.")
     created_at: Timestamp = Field(description="When it was made.")
     revoked_at: Timestamp | None = Field(description="When it was revoked.")
@@ -60,7 +62,7 @@ class NodeDocument(BaseDocument):
     capacity: int = Field(description="How many attempts it takes at once.")
     in_hand: int = Field(description="How many it has.")
     version: str = Field(description="The version of its daemon.")
-    engine: str = Field(description="What its containers are made by.")
+    engine: str = Field(description="Engine of its containers.")
     beat_at: Timestamp = Field(description="When it last said so.")
     silent_s: float = Field(description="How long ago that was, by the database's clock.")
 

@@ -3,50 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from assayd.documents.base import BaseDocument
-from assayd.kind import Kind
-from assayd.model.finding import Severity
+from assayd.model.finding import Rule
 from assayd.ports.command_line import CommandLine
 
-
-class RuleDocument(BaseDocument):
-    """A rule that a validator applies."""
-
-    id: str = Field(description="Name in findings.")
-    title: str = Field(description="What it is about.")
-    severity: Severity = Field(description="What a finding of it weighs.")
-    help: str = Field(description="What is wrong, and what would be right.")
+if TYPE_CHECKING:  # the client reads documents without these
+    from assayd.kind import Kind
 
 
 class KindOptionDocument(BaseDocument):
     """An option of `assay validate`."""
 
     name: str = Field(description="Its name, as in `--option NAME=VALUE`.")
-    help: str = Field(description="What it says.")
+    help: str = Field(description="Meaning of the option.")
 
 
 class KindDocument(BaseDocument):
     """A kind of submission."""
 
     kind: str = Field(description="Its name.")
-    default_policy: str = Field(description="The profile that it takes unless told otherwise.")
+    default_policy: str = Field(description="The default profile.")
     image: str = Field(description="The image that it runs in.")
     stages: list[str] = Field(description="Its stages, in order.")
     payload_schema: dict[str, Any] = Field(description="JSON Schema of the payload.")
     context_schema: dict[str, Any] | None = Field(
-        description="JSON Schema of the `context` of a generation; null where none is written from words."
+        description="JSON Schema of a generation's `context`; null if the kind can't be generated."
     )
-    writers: list[str] = Field(description="Providers that can write it from a request in words.")
-    rules: list[RuleDocument] = Field(description="Its rules.")
-    options: list[KindOptionDocument] = Field(description="What `assay validate --option` may name.")
-    forms: list[str] = Field(description="Further forms of its reports, for `assay show --form`.")
-    example: dict[str, Any] | None = Field(
-        description="A payload that is validated; null where it shows none."
-    )
+    writers: list[str] = Field(description="Providers that can generate it.")
+    rules: list[Rule] = Field(description="Its rules.")
+    options: list[KindOptionDocument] = Field(description="Options of `assay validate --option`.")
+    forms: list[str] = Field(description="Additional report forms for `assay show --form`.")
+    example: dict[str, Any] | None = Field(description="A payload that passes; null if the kind has none.")
 
 
 class KindListDocument(BaseDocument):
@@ -64,15 +55,15 @@ class PolicyListDocument(BaseDocument):
 class PolicyProblemDocument(BaseDocument):
     """One thing that is wrong in a profile."""
 
-    line: int | None = Field(description="Line, from 1; null when no line shows it.")
+    line: int | None = Field(description="Line, from 1; null if unknown.")
     key: str = Field(description="Dotted key; empty for the whole file.")
-    message: str = Field(description="What is wrong.")
+    message: str = Field(description="The error.")
 
 
 class PolicyCheckDocument(BaseDocument):
     """What a profile would come to among those that are in use."""
 
-    problems: list[PolicyProblemDocument] = Field(description="What is wrong; empty when nothing is.")
+    problems: list[PolicyProblemDocument] = Field(description="Errors; empty if there are none.")
     policy: dict[str, Any] | None = Field(description="Its effective values; null with problems.")
 
 
@@ -91,7 +82,7 @@ def kind_document(validator: Kind, shown: CommandLine, writers: Sequence[str]) -
             None if validator.generation_context is None else validator.generation_context.model_json_schema()
         ),
         writers=list(writers) if validator.generation_context is not None else [],
-        rules=[RuleDocument.from_value(rule) for rule in validator.rules],
+        rules=list(validator.rules),
         options=[KindOptionDocument.from_value(option) for option in shown.options],
         forms=list(shown.forms),
         example=None if good is None else dict(good.payload),

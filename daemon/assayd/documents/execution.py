@@ -9,8 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from assayd.documents.base import BaseDocument, milliseconds
-from assayd.documents.import_violations import MAX_LISTED, ImportViolationDocument, runtime_violations
-from assayd.documents.reports import limits_document
+from assayd.documents.reports import MAX_LISTED, ImportViolationDocument, limits_document, runtime_violations
 from assayd.model.policy import NetworkPolicy
 from assayd.model.run import Captured, Cause, Limits, PolicyEvent, RunResult, UnitResult, Via
 
@@ -27,8 +26,8 @@ class ImportDocument(BaseDocument):
 class NetworkViolationDocument(BaseDocument):
     """One connection that the policy does not allow."""
 
-    host: str = Field(description="Host, address, or what was tried.")
-    port: int | None = Field(description="Port, where there is one.")
+    host: str = Field(description="Host, address, or the attempted operation.")
+    port: int | None = Field(description="Port, if known.")
     blocked: bool = Field(description="Whether it was prevented.")
     reason: str = Field(description="Why it is not allowed.")
     rule: str = Field(description="Id of the rule that decided.")
@@ -38,15 +37,15 @@ class NetworkAttemptDocument(BaseDocument):
     """One host that submitted code asked the relay for, allowed or not."""
 
     unit: int = Field(description="Which unit asked, counted from 0.")
-    host: str = Field(description="The host, as it was asked for; empty when that could not be read.")
+    host: str = Field(description="The requested host; empty if unreadable.")
     port: int | None = Field(description="The port.")
     via: Via = Field(description="By CONNECT for TLS, or in plain HTTP.")
     method: str = Field(description="The request's method.")
     allowed: bool = Field(description="Whether the profile allows it.")
     rule: str = Field(description="Id of the rule that decided.")
-    trouble: str | None = Field(description="What went wrong with what was allowed.")
+    trouble: str | None = Field(description="Error of an allowed access.")
     address: str | None = Field(description="The address that was connected to.")
-    bytes_up: int = Field(description="Bytes passed on to the host.")
+    bytes_up: int = Field(description="Bytes sent to the host.")
     bytes_down: int = Field(description="Bytes received from the host.")
     duration_ms: float = Field(description="From the request to its end.")
 
@@ -60,16 +59,16 @@ class ContainerDocument(BaseDocument):
     engine: str = Field(description="Engine and version.")
     runtime: str = Field(description="Runtime below the engine.")
     python: str | None = Field(description="Version of the image's Python.")
-    warm: bool = Field(description="Whether it was waiting already.")
+    warm: bool = Field(description="Whether it was started in advance.")
 
 
 class ExecutionDocument(BaseDocument):
     """What one container did, summed over its units."""
 
     cause: Cause = Field(description="How it ended.")
-    cause_evidence: dict[str, Any] = Field(description="What decided the cause.")
+    cause_evidence: dict[str, Any] = Field(description="Facts that decided the cause.")
     success: bool = Field(description="Whether every unit completed.")
-    exit_code: int | None = Field(description="Of the unit that decided.")
+    exit_code: int | None = Field(description="Exit code of the decisive unit.")
     signal: str | None = Field(description="Signal that ended that unit.")
     stdout: str = Field(description="Standard output of all units, head and tail.")
     stderr: str = Field(description="Standard error of all units, head and tail.")
@@ -77,18 +76,18 @@ class ExecutionDocument(BaseDocument):
     stderr_bytes: int = Field(description="Exact size of the standard error.")
     stdout_truncated: bool = Field(description="Whether some of it was dropped.")
     stderr_truncated: bool = Field(description="Whether some of it was dropped.")
-    execution_time_ms: float = Field(description="Wall-clock time of the run.")
+    execution_time_ms: float = Field(description="Elapsed time of the run.")
     cpu_ms: float = Field(description="Processor time of all units.")
-    peak_memory_bytes: int | None = Field(
-        description="Highest memory use of the container; null where it was not measured."
-    )
+    peak_memory_bytes: int | None = Field(description="Peak memory of the container; null if not measured.")
     resource_usage: dict[str, Any] = Field(description="Limits, network mode and counters.")
     imports: list[ImportDocument] = Field(description="Imports of submitted code, each once.")
-    import_violations: list[ImportViolationDocument] = Field(description="Imports that are not allowed.")
+    import_violations: list[ImportViolationDocument] = Field(description="Forbidden imports.")
     network_violations: list[NetworkViolationDocument] = Field(
         description="Connections that are not allowed."
     )
-    network_attempts: list[NetworkAttemptDocument] = Field(description="Hosts that the relay was asked for.")
+    network_attempts: list[NetworkAttemptDocument] = Field(
+        description="Hosts that code requested from the relay."
+    )
     container: ContainerDocument = Field(description="The container.")
 
 

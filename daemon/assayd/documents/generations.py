@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -13,7 +13,9 @@ from assayd.documents.repairs import FixDocument, fix_document
 from assayd.documents.strict_json import with_texts
 from assayd.documents.submission import FreeLabelText, IntentText, LabelText, Ulid, WebhookText
 from assayd.model.generation import Draft, LibraryEntry
-from assayd.ports.generations import GenerationView
+
+if TYPE_CHECKING:  # the client reads documents without these
+    from assayd.ports.generations import GenerationView
 
 LibraryName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 
@@ -23,25 +25,30 @@ class GenerationBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    kind: str = Field(description="What is to be written; `GET /v1/kinds` lists them.")
-    intent: IntentText = Field(description="What it is for, in words; at most 16 KiB.")
+    kind: str = Field(description="Kind to generate; `GET /v1/kinds` lists them.")
+    intent: IntentText = Field(description="The request in words; at most 16 KiB.")
     context: dict[str, object] = Field(
         default_factory=dict,
         description=(
-            "What comes with the words; each kind declares its own of sample_paths, inputs, cases, database, "
+            "Data for the request; each kind accepts some of sample_paths, inputs, cases, database, "
             "files, manifest, libraries, task_type, stdin, collect, execute."
         ),
     )
-    policy: str | None = Field(None, description="Profile name; null takes the kind's own.")
-    provider: str | None = Field(None, description="Who writes; null: the only one that is configured.")
+    policy: str | None = Field(None, description="Profile name; null: the kind's default.")
+    provider: str | None = Field(
+        None, description="Provider; null: the only configured one that writes code."
+    )
     max_attempts: int | None = Field(
-        None, ge=1, le=10, description="Answers at most, repairs included; null: `repair.max_attempts`."
+        None,
+        ge=1,
+        le=10,
+        description="Maximum number of answers, including repairs; null: `repair.max_attempts`.",
     )
     labels: dict[LabelText, FreeLabelText] = Field(
-        default_factory=dict, max_length=32, description="Marks of its attempts."
+        default_factory=dict, max_length=32, description="Labels of its attempts."
     )
     webhook: WebhookText | None = Field(
-        None, description="A URL, of those that an operator lists, that is told of its end."
+        None, description="A URL that the operator lists, which receives its end."
     )
 
 
@@ -50,9 +57,9 @@ class HintBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    hint: str = Field(min_length=1, max_length=4096, description="What to do better.")
+    hint: str = Field(min_length=1, max_length=4096, description="Advice for the next answer.")
     attempt_id: Ulid | None = Field(
-        None, description="The attempt to go on from, e.g. an edited one; null: the generation's last."
+        None, description="The attempt to continue from, e.g. an edited one; null: the generation's last."
     )
 
 
@@ -74,7 +81,7 @@ class ApprovedDocument(BaseDocument):
 class GrantDocument(BaseDocument):
     """A hint, which granted a full budget."""
 
-    uid: int = Field(description="Who gave it.")
+    uid: int = Field(description="The user who gave it.")
     at: Timestamp = Field(description="When.")
     hint: str = Field(description="The hint.")
 
@@ -83,40 +90,40 @@ class GenerationDocument(BaseDocument):
     """A request in words on its way to a submission that is validated."""
 
     id: str = Field(description="ULID.")
-    kind: str = Field(description="What is to be written.")
+    kind: str = Field(description="Kind to generate.")
     state: str = Field(description="`running` or `finished`.")
-    provider: str = Field(description="Who writes.")
+    provider: str = Field(description="Name of the provider.")
     policy: str = Field(description="Profile name.")
-    intent: str = Field(description="What was asked for, in words.")
-    context: dict[str, Any] = Field(description="What came with the words; left out of lists.")
-    labels: dict[str, str] = Field(description="Marks of its attempts.")
-    max_attempts: int = Field(description="Answers at most, since the last hint.")
+    intent: str = Field(description="The request in words.")
+    context: dict[str, Any] = Field(description="Data for the request; omitted in lists.")
+    labels: dict[str, str] = Field(description="Labels of its attempts.")
+    max_attempts: int = Field(description="Maximum number of answers since the last hint.")
     started_at: Timestamp = Field(description="When it began.")
     finished_at: Timestamp | None = Field(description="When it ended.")
-    hints: list[GrantDocument] = Field(description="What people had to say of it.")
+    hints: list[GrantDocument] = Field(description="Hints of users.")
     attempts: list[FixDocument] = Field(description="All answers in order, repairs included.")
     outcome: str | None = Field(
         description="validated, exhausted, stuck, timeout, provider_failed, terminal, cancelled; null before."
     )
-    detail: str | None = Field(description="More of the outcome.")
+    detail: str | None = Field(description="Details of the outcome.")
     attempt_id: str | None = Field(description="The last attempt that was run.")
     approved: ApprovedDocument | None = Field(description="Its newest entry in the library.")
-    webhook: str | None = Field(None, description="The URL that is told of its end.")
+    webhook: str | None = Field(None, description="The URL that receives its end.")
 
 
 class GenerationPageDocument(BaseDocument):
     """Generations, newest first."""
 
     generations: list[GenerationDocument] = Field(description="The generations, without contexts.")
-    next_cursor: str | None = Field(description="Where the next page begins.")
+    next_cursor: str | None = Field(description="Start of the next page.")
 
 
 class GenerationEventDocument(BaseDocument):
     """How a generation gets on."""
 
     id: str = Field(description="Its number, from 1.")
-    kind: str = Field(description="`state`, `attempt`, `stage`, `answer`, `fix`, at last `finished`.")
-    at: Timestamp = Field(description="When it was told.")
+    kind: str = Field(description="`state`, `attempt`, `stage`, `answer`, `fix`, finally `finished`.")
+    at: Timestamp = Field(description="Time of the event.")
     body: dict[str, Any] = Field(
         description=(
             "The generation as it is then; for `stage`, the attempt's stage; for `answer`, `text`: what came "
@@ -128,25 +135,25 @@ class GenerationEventDocument(BaseDocument):
 class LibraryEntryDocument(BaseDocument):
     """A validated submission that somebody approved under a name."""
 
-    uid: int = Field(description="Whose it is.")
+    uid: int = Field(description="User id of the owner.")
     name: str = Field(description="The name.")
     version: int = Field(description="The version, from 1.")
-    kind: str = Field(description="Which kind of submission.")
+    kind: str = Field(description="Kind of the submission.")
     attempt_id: str = Field(description="The attempt that validated it.")
     digest: str = Field(description="SHA-256 of kind and payload.")
-    intent: str | None = Field(description="What was asked for, in words.")
+    intent: str | None = Field(description="The request in words.")
     chain: list[str] = Field(description="The attempts that led to it, oldest first.")
     approved_by: int = Field(description="User who approved it.")
     approved_at: Timestamp = Field(description="When.")
-    bundle: str | None = Field(description="Where its files are; null once they were removed to make room.")
-    submission: dict[str, Any] | None = Field(description="What was submitted; null in lists.")
+    bundle: str | None = Field(description="Folder of its files; null after they were deleted to free space.")
+    submission: dict[str, Any] | None = Field(description="The submission; null in lists.")
 
 
 class LibraryPageDocument(BaseDocument):
     """Entries of the library."""
 
     entries: list[LibraryEntryDocument] = Field(description="The entries, without submissions.")
-    next_cursor: str | None = Field(description="Where the next page begins.")
+    next_cursor: str | None = Field(description="Start of the next page.")
 
 
 def generation_document(

@@ -13,24 +13,24 @@ from assayd.model.health import Health, HealthRow
 class CheckDocument(BaseDocument):
     """One check of the daemon's health."""
 
-    check: str = Field(description="What was looked at.")
-    status: Health = Field(description="What it came to.")
-    detail: str = Field(description="What was seen.")
-    remedy: str = Field(description="What to do; empty when nothing is.")
-    took_ms: float = Field(description="How long it took; 0 for what takes no time to speak of.")
+    check: str = Field(description="Name of the check.")
+    status: Health = Field(description="Result of the check.")
+    detail: str = Field(description="Details of the result.")
+    remedy: str = Field(description="What to do; empty if nothing.")
+    took_ms: float = Field(description="Duration; 0 if negligible.")
 
 
 class ExaminationDocument(BaseDocument):
     """The daemon's health."""
 
     checks: list[CheckDocument] = Field(description="The checks.")
-    age_ms: float = Field(description="How long ago it was; 0 for a fresh one.")
+    age_ms: float = Field(description="Age of the result; 0 if new.")
 
 
 class DaemonDocument(BaseDocument):
     """Who the daemon is, and where its state lies."""
 
-    daemon_id: str = Field(description="The id that its containers carry.")
+    daemon_id: str = Field(description="The id on its containers.")
     version: str = Field(description="The version of the program.")
     state_dir: str = Field(description="The directory of database and bundles, as the daemon sees it.")
     database_in_state: bool = Field(description="False when `database_url` names another database.")
@@ -47,8 +47,8 @@ class GarbageDocument(BaseDocument):
 
     dry_run: bool = Field(description="Whether nothing was removed.")
     attempts: int = Field(description="Finished attempts, with their bundles.")
-    bundles: int = Field(description="Bundles of lost runs, beside the one that counts.")
-    disk_bytes: int = Field(description="Room on the disk that the attempts took.")
+    bundles: int = Field(description="Bundles of lost runs.")
+    disk_bytes: int = Field(description="Disk space of these attempts.")
 
 
 def examination_document(rows: Sequence[HealthRow]) -> ExaminationDocument:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.documents.base import BaseDocument, Timestamp, milliseconds, written_time
 from assayd.model.repair import Fix, Repair
-from assayd.ports.llm import ProviderStep
+
+if TYPE_CHECKING:  # the client reads documents without these
+    from assayd.ports.llm import ProviderStep
 
 
 class RepairBody(BaseModel):
@@ -19,12 +22,12 @@ class RepairBody(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     provider: str | None = Field(
-        None, description="Who gives fixes; null: `rules`, or with a hint the one that is configured."
+        None, description="Provider; null: `rules`, or with a hint the only configured one."
     )
-    max_attempts: int | None = Field(None, ge=1, le=10, description="Fixes that are tried at most.")
-    hint: str | None = Field(None, max_length=4096, description="Something to tell the provider.")
-    code: str | None = Field(None, description="A person's own correction, tried first.")
-    fresh: bool = Field(False, description="Go back to what was submitted first.")
+    max_attempts: int | None = Field(None, ge=1, le=10, description="Maximum number of fixes.")
+    hint: str | None = Field(None, max_length=4096, description="Advice for the provider.")
+    code: str | None = Field(None, description="A correction by a person, tried first.")
+    fresh: bool = Field(False, description="Start again from the first submission.")
 
 
 class FixDocument(BaseDocument):
@@ -35,38 +38,40 @@ class FixDocument(BaseDocument):
     strategy: str = Field(
         description="`fix`, `different` after a duplicate, `rethink` after the same failure."
     )
-    original_error: str = Field(description="What had failed before.")
-    fix_reason: str = Field(description="The reason that was given.")
+    original_error: str = Field(description="The failure that this fix answers.")
+    fix_reason: str = Field(description="The provider's reason.")
     passage: str = Field(description="Which text of the submission was replaced.")
-    patched_code: str = Field(description="The new text; JSON where `form` is not `code`.")
-    form: str = Field("code", description="What was given: `code`, `files` or `steps`.")
+    patched_code: str = Field(description="The new text; JSON unless `form` is `code`.")
+    form: str = Field("code", description="Form of the answer: `code`, `files` or `steps`.")
     diff: str | None = Field(
-        description="What it changed, as a unified diff; null in lists, for a duplicate, and when it is gone."
+        description="Unified diff; null in lists, for a duplicate, and for a removed submission."
     )
-    duplicate: bool = Field(description="It had been tried before, and was not run.")
+    duplicate: bool = Field(description="Whether it equals an earlier fix, so that it wasn't run.")
     verdict: str | None = Field(description="The attempt's verdict.")
     cause: str | None = Field(description="How the attempt's run ended.")
-    repaired_at: Timestamp = Field(description="When it was asked for.")
-    repair_successful: bool | None = Field(description="Whether its attempt was validated; null until then.")
+    repaired_at: Timestamp = Field(description="When the daemon requested it.")
+    repair_successful: bool | None = Field(
+        description="Whether its attempt was validated; null before the verdict."
+    )
     input_tokens: int | None = Field(description="Tokens of the request, where the provider counts them.")
     output_tokens: int | None = Field(description="Tokens of the reply.")
-    duration_ms: float = Field(description="Time until it was there.")
+    duration_ms: float = Field(description="Time until the answer arrived.")
 
 
 class ShownDocument(BaseDocument):
     """What the rules give for one sample path."""
 
     path: str = Field(description="The sample path.")
-    fields: dict[str, str | int] = Field(description="What the rules take out of it.")
-    missing: list[str] = Field(description="Fields whose rule does not fit it.")
+    fields: dict[str, str | int] = Field(description="Fields that the rules extract.")
+    missing: list[str] = Field(description="Fields whose rule doesn't match the path.")
 
 
 class AppliedDocument(BaseDocument):
     """What the rules give for the sample paths."""
 
-    paths: int = Field(description="How many sample paths there are.")
-    complete: int = Field(description="How many of them gave every field that has a rule.")
-    shown: list[ShownDocument] = Field(description="The first of them.")
+    paths: int = Field(description="Number of sample paths.")
+    complete: int = Field(description="Number of paths with every field that has a rule.")
+    shown: list[ShownDocument] = Field(description="The first paths.")
 
 
 class FallbackDocument(BaseDocument):
@@ -75,8 +80,8 @@ class FallbackDocument(BaseDocument):
     trigger: str = Field(description="Why: `security`, `timeout` or `computed_fields`.")
     reason: str = Field(description="The same in a sentence.")
     rules: str = Field(description="The rules, as YAML.")
-    notes: dict[str, str] = Field(description="What is to be said of the fields that rules cannot give.")
-    applied: AppliedDocument = Field(description="What they give for the sample paths.")
+    notes: dict[str, str] = Field(description="Notes on fields that rules can't extract.")
+    applied: AppliedDocument = Field(description="Results for the sample paths.")
     accepted_at: Timestamp | None = Field(description="When they were taken.")
 
 
@@ -86,38 +91,36 @@ class RepairDocument(BaseDocument):
     id: str = Field(description="ULID.")
     attempt_id: str = Field(description="The attempt that it began with.")
     kind: str = Field(description="The kind of submission.")
-    provider: str = Field(description="Who gives fixes.")
+    provider: str = Field(description="Name of the provider.")
     state: str = Field(description="`running` or `finished`.")
-    max_attempts: int = Field(description="Fixes that are tried at most.")
+    max_attempts: int = Field(description="Maximum number of fixes.")
     started_at: Timestamp = Field(description="When it began.")
     finished_at: Timestamp | None = Field(description="When it ended.")
-    hint: str | None = Field(description="What the person who asked has to say.")
+    hint: str | None = Field(description="Hint of the user.")
     granted_by: int | None = Field(
         None, description="User who gave it a full budget by a hint, an edit or `fresh`; null for all else."
     )
     generation_id: str | None = Field(None, description="The generation that it is part of.")
     record: dict[str, str] = Field(
-        {}, description="What its kind keeps it under, e.g. `pipeline_id`; nothing for kinds without records."
+        {}, description="Keys of its kind's record, e.g. `pipeline_id`; empty for kinds without records."
     )
     attempts: list[FixDocument] = Field(description="The fixes, in order.")
     outcome: str | None = Field(
         description="repaired, exhausted, stuck, timeout, provider_failed, terminal, cancelled; null before."
     )
-    detail: str | None = Field(description="More of the outcome.")
-    fallback: FallbackDocument | None = Field(
-        description="What could be used instead, where there is something."
-    )
+    detail: str | None = Field(description="Details of the outcome.")
+    fallback: FallbackDocument | None = Field(description="Rules that can replace the code, if any.")
 
 
 class StepDocument(BaseDocument):
     """One answer of a provider, whole, with what it was asked by."""
 
     number: int = Field(description="Its place, from 1.")
-    provider: str = Field(description="Who gave it.")
-    asked_at: Timestamp = Field(description="When it was asked for.")
+    provider: str = Field(description="The user who gave it.")
+    asked_at: Timestamp = Field(description="When the daemon requested it.")
     system: str = Field(description="The prompt: what we say.")
-    user: str = Field(description="The prompt: what was submitted, asked for and found.")
-    answer: str = Field(description="The answer as it came.")
+    user: str = Field(description="The prompt: submission, request and findings.")
+    answer: str = Field(description="The unprocessed answer.")
     reason: str = Field(description="The reason that it gives.")
 
 
@@ -125,7 +128,7 @@ class RepairPageDocument(BaseDocument):
     """Repairs, newest first."""
 
     repairs: list[RepairDocument] = Field(description="The repairs.")
-    next_cursor: str | None = Field(description="Where the next page begins.")
+    next_cursor: str | None = Field(description="Start of the next page.")
 
 
 class RepairEventDocument(BaseDocument):
@@ -134,7 +137,7 @@ class RepairEventDocument(BaseDocument):
     id: str = Field(description="Its number, from 1.")
     kind: str = Field(description="`repair`, at last `finished`.")
     at: Timestamp = Field(description="When the repair began; when it ended, for the last.")
-    body: RepairDocument = Field(description="The whole repair as it is then.")
+    body: RepairDocument = Field(description="The repair at that time.")
 
 
 def repair_document(

@@ -1,21 +1,20 @@
-"""Reports: what the stages and the run of one attempt found, and what to change."""
+"""Reports: results of the stages and the run of one attempt, refused imports, and what to change."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from pydantic import Field
 
 from assayd.documents.base import BaseDocument, Timestamp, milliseconds
-from assayd.documents.import_violations import ImportViolationDocument, list_violations
 from assayd.documents.result_preview import preview_of
 from assayd.documents.strict_json import canonical, compact
 from assayd.model.finding import Finding, FixHint, Layer, Severity
-from assayd.model.policy import NetworkPolicy
-from assayd.model.report import Case, CaseStatus, Report, StageReport, StageStatus
-from assayd.model.run import Cause, Limits
+from assayd.model.policy import Clamp, NetworkPolicy
+from assayd.model.report import Case, CaseStatus, Report, StageReport, StageStatus, StaticResult
+from assayd.model.run import Cause, Limits, PolicyEvent
 from assayd.model.submission import JsonValue
 
 SCHEMA_VERSION = 1
@@ -29,35 +28,14 @@ class FindingDocument(BaseDocument):
     rule: str = Field(description="Id of the rule, as the kind lists it.")
     category: str = Field(description="Group of rules.")
     severity: Severity = Field(description="Errors fail the submission.")
-    message: str = Field(description="What is wrong.")
-    file: str | None = Field(description="Which submitted file; null where there is but one text.")
-    line: int | None = Field(description="First line, from 1, in the text as it was checked.")
+    message: str = Field(description="The fault.")
+    file: str | None = Field(description="Submitted file; null if there is only one text.")
+    line: int | None = Field(description="First line, from 1, in the checked text.")
     column: int | None = Field(description="Column, from 1.")
     end_line: int | None = Field(description="Last line.")
     snippet: str | None = Field(description="The source line or lines.")
-    suggestion: str | None = Field(description="What to do about it.")
+    suggestion: str | None = Field(description="Suggested fix.")
     layer: Layer = Field(description="Found by reading or by running.")
-
-
-class EditDocument(BaseDocument):
-    """A replacement of whole lines that is certain to be right."""
-
-    start_line: int = Field(description="First line to replace, from 1.")
-    end_line: int = Field(description="Last line to replace; one less than the first inserts.")
-    replacement: str = Field(description="The new lines.")
-
-
-class FixHintDocument(BaseDocument):
-    """What a person or a model should change."""
-
-    category: str = Field(description="Group of rules.")
-    message: str = Field(description="What is wrong.")
-    context: str | None = Field(description="Where: source, or what was run.")
-    suggestion: str = Field(description="What to do.")
-    file: str | None = Field(description="Which submitted file; null where there is but one text.")
-    line: int | None = Field(description="Line, from 1.")
-    rule: str = Field(description="Id of the rule.")
-    edit: EditDocument | None = Field(description="The change itself, where it is certain.")
 
 
 class StageDocument(BaseDocument):
@@ -65,22 +43,14 @@ class StageDocument(BaseDocument):
 
     name: str = Field(description="Name of the stage.")
     status: StageStatus = Field(description="How it ended.")
-    duration_ms: float = Field(description="How long it took.")
-    findings: list[FindingDocument] = Field(description="What it found.")
-
-
-class StaticResultDocument(BaseDocument):
-    """One static check that ran."""
-
-    check: str = Field(description="Name of the check.")
-    passed: bool = Field(description="Whether it found no error.")
-    details: str = Field(description="What it found, in short.")
+    duration_ms: float = Field(description="Duration.")
+    findings: list[FindingDocument] = Field(description="Findings of the stage.")
 
 
 class CaseDocument(BaseDocument):
     """One thing that was run: a sample path, a step, a test, a node."""
 
-    name: str = Field(description="What was run.")
+    name: str = Field(description="Name of the unit.")
     status: CaseStatus = Field(description="How it ended.")
     cause: Cause | None = Field(description="Why it ended; null when it never started.")
     result: Any = Field(description="The value it gave, as JSON.")
@@ -95,34 +65,26 @@ class CaseDocument(BaseDocument):
         "null where there is none.",
     )
     error_type: str | None = Field(description="Type of the exception.")
-    message: str | None = Field(description="What went wrong.")
+    message: str | None = Field(description="Message of the exception.")
     traceback: str | None = Field(description="Frames of the submitted code only.")
-    file: str | None = Field(description="Which submitted file; null where there is but one text.")
+    file: str | None = Field(description="Submitted file; null if there is only one text.")
     line: int | None = Field(description="Line of the submitted code.")
     stdout: str = Field(description="Standard output, head and tail.")
     stderr: str = Field(description="Standard error, head and tail.")
-    duration_ms: float = Field(description="How long it took.")
+    duration_ms: float = Field(description="Duration.")
     exit_code: int | None = Field(description="Exit code of its process.")
-    expected: Any = Field(None, description="What a case of the payload expects; null where none does.")
+    expected: Any = Field(None, description="Expected result of a case; otherwise null.")
 
 
 class RuntimeResultsDocument(BaseDocument):
     """All cases, counted."""
 
-    total: int = Field(description="How many cases there are.")
-    passed: int = Field(description="How many did as they should.")
-    failed: int = Field(description="How many did something wrong.")
-    errored: int = Field(description="How many could not be brought to an end.")
-    skipped: int = Field(description="How many never started.")
+    total: int = Field(description="Number of cases.")
+    passed: int = Field(description="Number of passed cases.")
+    failed: int = Field(description="Number of failed cases.")
+    errored: int = Field(description="Number of cases that didn't finish.")
+    skipped: int = Field(description="Number of cases that never started.")
     cases: list[CaseDocument] = Field(description="The cases, in order.")
-
-
-class ClampDocument(BaseDocument):
-    """A value that a profile asked for and did not get."""
-
-    field: str = Field(description="The profile's field.")
-    requested: float = Field(description="What it asked for.")
-    effective: float = Field(description="What it got.")
 
 
 class ReportDocument(BaseDocument):
@@ -130,25 +92,31 @@ class ReportDocument(BaseDocument):
 
     schema_version: Literal[1] = Field(description="Version of this form.")
     attempt_id: str = Field(description="The attempt that this reports on.")
-    kind: str = Field(description="Which validator made it.")
+    kind: str = Field(description="Kind of the submission.")
     status: Literal["VALIDATED", "FAILED", "ERROR", "CANCELLED"] = Field(description="The verdict.")
-    stage_reached: str = Field(description="The first stage that failed, else `complete`.")
+    stage_reached: str = Field(description="The first failed stage; `complete` if validated.")
     stages: list[StageDocument] = Field(description="All stages, in order.")
-    static_results: list[StaticResultDocument] = Field(description="The static checks that ran.")
-    runtime_results: RuntimeResultsDocument | None = Field(
-        description="The cases; null when nothing was run."
-    )
+    static_results: list[StaticResult] = Field(description="The static checks that ran.")
+    runtime_results: RuntimeResultsDocument | None = Field(description="The cases; null if nothing ran.")
     findings: list[FindingDocument] = Field(description="All findings, in stage order.")
-    import_violations: list[ImportViolationDocument] = Field(description="Imports not allowed, read or seen.")
-    fix_hints: list[FixHintDocument] = Field(description="What to change.")
-    retry_context: str | None = Field(description="What to tell a model that tries again.")
-    confidence: float | None = Field(description="How sure the validator is, 0 to 1, where it can say.")
-    feedback: Any = Field(description="What the kind adds for whoever generates code.")
+    import_violations: list[ImportViolationDocument] = Field(
+        description="Forbidden imports, in the source or at run time."
+    )
+    fix_hints: list[FixHint] = Field(description="Suggested changes.")
+    retry_context: str | None = Field(description="Text for a model's next try.")
+    confidence: float | None = Field(description="Confidence from 0 to 1, for kinds that rate.")
+    feedback: Any = Field(description="Advice of the kind for the next try.")
+    score: float | None = Field(
+        None, description="Share of hidden tests that passed, 0 to 1; null without a score."
+    )
+    integrity: str | None = Field(
+        None, description="`separated`, or the trust that the score needed; null without a score."
+    )
     effective_limits: dict[str, Any] = Field(description="The limits that were enforced.")
-    clamped: list[ClampDocument] = Field(description="What the profile asked for and did not get.")
+    clamped: list[Clamp] = Field(description="Values of the profile that were clamped.")
     input_digest: str = Field(description="SHA-256 of kind and payload.")
     policy_digest: str = Field(description="SHA-256 of the effective policy.")
-    image_digest: str | None = Field(description="Digest of the image; null when nothing was run.")
+    image_digest: str | None = Field(description="Digest of the image; null if nothing ran.")
     validated_at: Timestamp | None = Field(description="When the verdict was reached.")
 
 
@@ -159,13 +127,13 @@ def report_document(report: Report) -> ReportDocument:
         schema_version=SCHEMA_VERSION,
         status=report.verdict.upper(),
         stages=[_stage(stage) for stage in report.stages],
-        static_results=[StaticResultDocument.from_value(result) for result in report.static_results],
+        static_results=list(report.static_results),
         runtime_results=None if report.cases is None else _runtime_results(report.cases),
         findings=_findings(report.findings),
         import_violations=list_violations(report.findings, report.refused_imports),
-        fix_hints=[_fix_hint(hint) for hint in report.fix_hints],
+        fix_hints=list(report.fix_hints),
         effective_limits=dict(report.effective_limits),
-        clamped=[ClampDocument.from_value(clamp) for clamp in report.clamped],
+        clamped=list(report.clamped),
     )
 
 
@@ -197,10 +165,6 @@ def _findings(findings: Sequence[Finding]) -> list[FindingDocument]:
     return [FindingDocument.from_value(finding) for finding in findings]
 
 
-def _fix_hint(hint: FixHint) -> FixHintDocument:
-    return FixHintDocument.from_value(hint, edit=hint.edit and EditDocument.from_value(hint.edit))
-
-
 def _runtime_results(cases: Sequence[Case]) -> RuntimeResultsDocument:
     count = Counter(case.status for case in cases)
     return RuntimeResultsDocument.model_construct(
@@ -230,3 +194,48 @@ def _in_order(result: JsonValue) -> str | None:
     if len(text) > RESULT_TEXT_BYTES or text == canonical(result):
         return None
     return text.decode()
+
+
+MAX_LISTED = 500
+"""How many imports and violations are listed."""
+RULE = "import.not_allowed"
+_STATIC = frozenset({RULE, "import.relative", "import.star"})
+
+
+class ImportViolationDocument(BaseDocument):
+    """One import that the policy does not allow."""
+
+    module: str | None = Field(description="Dotted name; null when it is computed.")
+    location: Layer = Field(description="Found by reading or by running.")
+    file: str | None = Field(description="Submitted file of the import.")
+    line: int | None = Field(description="Line of the import.")
+    rule: str = Field(description="Id of the rule.")
+
+
+def list_violations(
+    findings: Iterable[Finding], events: Iterable[PolicyEvent]
+) -> list[ImportViolationDocument]:
+    """Return all of them, those that were read first; at most as many as are listed."""
+    return [*_static(findings), *runtime_violations(events)][:MAX_LISTED]
+
+
+def _static(findings: Iterable[Finding]) -> Iterator[ImportViolationDocument]:
+    """Return a violation for each finding of an import statement."""
+    for finding in findings:
+        if finding.rule in _STATIC and finding.layer is Layer.STATIC and finding.is_error:
+            yield ImportViolationDocument.from_value(finding, module=_module(finding), location=Layer.STATIC)
+
+
+def runtime_violations(events: Iterable[PolicyEvent]) -> Iterator[ImportViolationDocument]:
+    """Return a violation for each import that was seen and is not allowed."""
+    for event in events:
+        if event.kind == "import" and not event.allowed:
+            yield ImportViolationDocument.from_value(
+                event, module=event.detail, location=Layer.RUNTIME, rule=RULE
+            )
+
+
+def _module(finding: Finding) -> str | None:
+    """Return the module that the words of a finding quote; None for one that is only known at run time."""
+    _, quote, rest = finding.message.partition("'")
+    return rest.partition("'")[0] if quote else None

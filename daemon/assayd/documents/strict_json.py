@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from io import BytesIO
+from operator import attrgetter
+from typing import Any
 
 from pydantic import BaseModel
 
 from assayd.errors import RequestError
+from assayd.model.document import DOCUMENT
 from assayd.model.json_reader import (
     JsonError,
     JsonLimits,
@@ -40,10 +44,29 @@ _AT_ONCE = 1000
 _TEXT_CHARS = 2**18
 
 
+@cache
+def _reader(kind: Any) -> Callable[[object], dict[str, object]] | None:
+    """Return what reads the members of a document, a model or a value that is one; None for other classes."""
+    if issubclass(kind, BaseModel):
+        return vars
+    if getattr(kind, "__pydantic_config__", None) is not DOCUMENT:
+        return None
+    names = tuple(kind.__dataclass_fields__)
+    values = attrgetter(*names)
+    return lambda value: dict(zip(names, values(value), strict=True))
+
+
+def members_of(value: Any) -> dict[str, object] | None:
+    """Return the members of a document by name; None for anything else, which can be of any type."""
+    read = _reader(type(value))  # type: ignore[arg-type]  # every class is hashable
+    return None if read is None else read(value)
+
+
 def _members(document: object) -> dict[str, object]:
-    if isinstance(document, BaseModel):
-        return vars(document)
-    raise TypeError(f"{type(document).__name__} is not JSON")
+    members = members_of(document)
+    if members is None:
+        raise TypeError(f"{type(document).__name__} is not JSON")
+    return members
 
 
 _CANONICAL = json.JSONEncoder(
@@ -104,8 +127,8 @@ def with_texts(document: BaseModel, texts: Mapping[str, bytes]) -> bytes:
 
 def _write(value: object, to: BytesIO) -> None:
     """Write JSON canonically, what is large piece by piece."""
-    if isinstance(value, BaseModel):
-        value = vars(value)
+    if (members := members_of(value)) is not None:
+        value = members
     if _weight(value) < _PIECE:
         to.write(_encoded(value))
     elif isinstance(value, str):
@@ -160,17 +183,22 @@ def _weight(value: object) -> int:
     """Return about how much there is to write, up to a piece."""
     weight, waiting = 1, [value]
     for each in waiting:  # it grows while it is walked through
-        if type(each) in _SCALARS:
+        kind = each.__class__  # what is written most is known by its class alone, without a call
+        if kind in _SCALARS:
             continue
-        if isinstance(each, str):
-            weight += len(each) // 16
-        elif isinstance(each, BaseModel):
-            waiting.append(vars(each))
-        elif isinstance(each, dict | list | tuple):
-            weight += len(each)
+        if kind is str or isinstance(each, str):
+            weight += len(each) // 16  # type: ignore[arg-type]  # `kind` says so as well
+        elif kind is dict or isinstance(each, dict):
+            weight += len(each)  # type: ignore[arg-type]
             if weight < _PIECE:  # what is as long as that is not looked into
-                weight += sum(map(len, map(str, each))) // 16 if isinstance(each, dict) else 0
-                waiting.extend(each.values() if isinstance(each, dict) else each)
+                weight += len("".join(map(str, each))) // 16  # type: ignore[call-overload]
+                waiting.extend(each.values())  # type: ignore[attr-defined]
+        elif isinstance(each, list | tuple):
+            weight += len(each)
+            if weight < _PIECE:
+                waiting.extend(each)
+        elif (members := members_of(each)) is not None:
+            waiting.append(members)
         if weight >= _PIECE:
             break
     return weight

@@ -22,7 +22,7 @@ class SlowestDocument(BaseDocument):
 
     attempt_id: str = Field(description="The attempt.")
     kind: str = Field(description="Its kind.")
-    verdict: str = Field(description="What it came to.")
+    verdict: str = Field(description="Result.")
     duration_ms: float = Field(description="From its start to its verdict; without the time in the queue.")
 
 

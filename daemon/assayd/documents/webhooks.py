@@ -19,15 +19,15 @@ class EndedAttemptDocument(BaseDocument):
     """An attempt that has its verdict."""
 
     id: str = Field(description="ULID.")
-    kind: str = Field(description="Which validator.")
-    state: Literal["finished"] = Field(description="Where it is.")
-    verdict: Verdict = Field(description="What it came to.")
-    cause: str | None = Field(description="How its run ended; null when nothing was run.")
+    kind: str = Field(description="Kind of the submission.")
+    state: Literal["finished"] = Field(description="State: always `finished`.")
+    verdict: Verdict = Field(description="The verdict.")
+    cause: str | None = Field(description="How its run ended; null if nothing ran.")
     batch_id: str | None = Field(description="The batch that it belongs to.")
     parent_id: str | None = Field(description="The attempt that it follows.")
-    labels: dict[str, str] = Field(description="Marks of the sender.")
-    uid: int = Field(description="Whose it is: user id of the sender.")
-    path: str = Field(description="Where the daemon has all of it.")
+    labels: dict[str, str] = Field(description="Labels of the submission.")
+    uid: int = Field(description="User id of the submitter.")
+    path: str = Field(description="Path of the complete document at the daemon.")
 
 
 class EndedBatchDocument(BaseDocument):
@@ -36,22 +36,22 @@ class EndedBatchDocument(BaseDocument):
     id: str = Field(description="ULID.")
     name: str = Field(description="Unique among its user's batches.")
     state: BatchState = Field(description="`finished` or `cancelled`.")
-    counts: CountsDocument = Field(description="What its items came to.")
-    uid: int = Field(description="Whose it is: user id of the sender.")
-    path: str = Field(description="Where the daemon has all of it.")
+    counts: CountsDocument = Field(description="Items by verdict.")
+    uid: int = Field(description="User id of the submitter.")
+    path: str = Field(description="Path of the complete document at the daemon.")
 
 
 class EndedGenerationDocument(BaseDocument):
     """A generation that has its outcome."""
 
     id: str = Field(description="ULID.")
-    kind: str = Field(description="What was to be written.")
-    state: Literal["finished"] = Field(description="Where it is.")
+    kind: str = Field(description="Kind to generate.")
+    state: Literal["finished"] = Field(description="State: always `finished`.")
     outcome: str = Field(description="As in the generation.")
     attempt_id: str | None = Field(description="The last attempt that was run.")
-    labels: dict[str, str] = Field(description="Marks of its attempts.")
-    uid: int = Field(description="Whose it is: user id of the sender.")
-    path: str = Field(description="Where the daemon has all of it.")
+    labels: dict[str, str] = Field(description="Labels of its attempts.")
+    uid: int = Field(description="User id of the submitter.")
+    path: str = Field(description="Path of the complete document at the daemon.")
 
 
 Ended = Literal["attempt.finished", "batch.finished", "generation.finished"]
@@ -60,10 +60,10 @@ Ended = Literal["attempt.finished", "batch.finished", "generation.finished"]
 class WebhookDocument(BaseDocument):
     """The body of a message."""
 
-    type: Ended = Field(description="What has happened.")
+    type: Ended = Field(description="Type of the event.")
     timestamp: Timestamp = Field(description="When.")
     data: EndedAttemptDocument | EndedBatchDocument | EndedGenerationDocument = Field(
-        description="To what, and what it came to."
+        description="The finished object and its result."
     )
 
 

@@ -1,18 +1,175 @@
-"""CONNECT: TLS to a listed host, let through once the client has named that host, and not looked into."""
+"""CONNECT: TLS to a listed host, let through once the client has named that host, and not looked into.
+
+Whom a TLS client says that it wants to talk to: the server name in its ClientHello. Pure, and bounded.
+
+Reads no further than the first handshake message, which must be a ClientHello in few records. What one reader
+could take for another name than the next (a second extension, two names, bytes after the end) is malformed.
+
+Source: RFC 8446 (4.1.2, 5.1), RFC 6066 (3), RFC 9849 (encrypted ClientHello).
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 from assayd.aio import together
 from assayd.egress.access import Access
 from assayd.egress.guest import Guest
-from assayd.egress.hello import HelloError, HelloReader
-from assayd.egress.idle import idle_after
 from assayd.egress.refusal import refused_by
-from assayd.egress.upstream import Upstream
+from assayd.egress.upstream import Upstream, idle_after
 from assayd.findings.network_rules import NetworkRule
+
+MOST_BYTES = 16 * 1024
+"""Of a ClientHello with all its record headers. Today's largest, with post-quantum keys, have under 4 KiB."""
+MOST_RECORDS = 8
+
+_HANDSHAKE, _CLIENT_HELLO, _TLS_MAJOR = 22, 1, 3
+_RECORD_HEADER = 5
+_SERVER_NAME, _HOST_NAME = 0, 0
+_ENCRYPTED = frozenset({0xFE0D, 0xFFCE})
+"""encrypted_client_hello, and encrypted_server_name of the drafts before it."""
+
+
+class HelloError(ValueError):
+    """There is no server name to be had; `rule` says why."""
+
+    def __init__(self, rule: NetworkRule) -> None:
+        super().__init__(rule)
+        self.rule = rule
+
+
+class HelloReader:
+    """Takes the first bytes of a client, however they are cut, until its ClientHello is complete."""
+
+    def __init__(self) -> None:
+        self.taken = b""
+
+    def feed(self, data: bytes) -> str | None:
+        """Take more bytes; return the server name once it is known, None before that.
+
+        Raises: HelloError.
+        """
+        self.taken += data
+        message = self._message()
+        if message is None:
+            if len(self.taken) > MOST_BYTES:
+                raise HelloError(NetworkRule.HELLO_MALFORMED)
+            return None
+        return _server_name(message)
+
+    def _message(self) -> bytes | None:
+        """Return the first handshake message, put together from its records; None while it is incomplete."""
+        message, at = b"", 0
+        for _ in range(MOST_RECORDS):
+            head = self.taken[at : at + _RECORD_HEADER]
+            _check_record(head)
+            if len(head) < _RECORD_HEADER:
+                return None
+            length = int.from_bytes(head[3:5], "big")
+            message += self.taken[at + _RECORD_HEADER : at + _RECORD_HEADER + length]
+            at += _RECORD_HEADER + length
+            if (whole := _whole_length(message)) is not None and len(message) >= whole:
+                if len(message) > whole:
+                    raise HelloError(NetworkRule.HELLO_MALFORMED)
+                return message
+            if at > len(self.taken):
+                return None
+        raise HelloError(NetworkRule.HELLO_FRAGMENTED)
+
+
+def _check_record(head: bytes) -> None:
+    """Refuse at the first byte that cannot begin a record of a handshake."""
+    if head and (head[0] != _HANDSHAKE or head[1:2] not in (b"", bytes([_TLS_MAJOR]))):
+        raise HelloError(NetworkRule.NOT_TLS)
+    if len(head) == _RECORD_HEADER and not 0 < int.from_bytes(head[3:5], "big") <= MOST_BYTES:
+        raise HelloError(NetworkRule.HELLO_MALFORMED)
+
+
+def _whole_length(message: bytes) -> int | None:
+    """Return how long the handshake message will be, with its header; None while that is not known."""
+    if message and message[0] != _CLIENT_HELLO:
+        raise HelloError(NetworkRule.NOT_TLS)
+    if len(message) < 4:
+        return None
+    length = int.from_bytes(message[1:4], "big")
+    if length > MOST_BYTES:
+        raise HelloError(NetworkRule.HELLO_MALFORMED)
+    return 4 + length
+
+
+def _server_name(message: bytes) -> str:
+    try:
+        extensions = dict(_extensions(message))
+        if not _ENCRYPTED.isdisjoint(extensions):
+            raise HelloError(NetworkRule.SNI_ENCRYPTED)
+        if _SERVER_NAME not in extensions:
+            raise HelloError(NetworkRule.SNI_MISSING)
+        return _only_name(extensions[_SERVER_NAME])
+    except _Short:
+        raise HelloError(NetworkRule.HELLO_MALFORMED) from None
+
+
+def _extensions(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """Walk through a ClientHello to its extensions, each of which may be there once."""
+    hello = _Fields(message[4:])
+    hello.take(2 + 32)  # version, random
+    for length in (1, 2, 1):  # session id, cipher suites, compression methods
+        hello.vector(length)
+    extensions = _Fields(hello.vector(2) if hello.left else b"")
+    if hello.left:
+        raise _Short
+    seen = set()
+    while extensions.left:
+        kind = extensions.number(2)
+        if kind in seen:
+            raise _Short
+        seen.add(kind)
+        yield kind, extensions.vector(2)
+
+
+def _only_name(extension: bytes) -> str:
+    outer = _Fields(extension)
+    names = _Fields(outer.vector(2))
+    kind, name = names.number(1), names.vector(2)
+    if kind != _HOST_NAME or not name or names.left or outer.left:
+        raise _Short
+    try:
+        return name.decode("ascii")
+    except UnicodeDecodeError:
+        raise _Short from None
+
+
+class _Short(Exception):
+    """A field reaches beyond its end, or something is there that must not be."""
+
+
+class _Fields:
+    """Bytes that are taken from the front."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._at = 0
+
+    @property
+    def left(self) -> int:
+        """Return how many bytes are left."""
+        return len(self._content) - self._at
+
+    def take(self, count: int) -> bytes:
+        """Take so many bytes. Raises: _Short."""
+        if count > self.left:
+            raise _Short
+        self._at += count
+        return self._content[self._at - count : self._at]
+
+    def number(self, count: int) -> int:
+        """Take a number of so many bytes. Raises: _Short."""
+        return int.from_bytes(self.take(count), "big")
+
+    def vector(self, count: int) -> bytes:
+        """Take bytes whose number stands before them, in so many bytes. Raises: _Short."""
+        return self.take(self.number(count))
 
 
 async def serve_tunnel(guest: Guest, access: Access) -> None:

@@ -8,7 +8,7 @@ from inspect import iscoroutinefunction
 from typing import cast
 
 from assayd.errors import EngineError
-from assayd.metrics import Metrics
+from assayd.metrics import Metrics, labelled
 from assayd.ports.clock import Clock
 from assayd.ports.engine import Capabilities, Engine
 
@@ -33,7 +33,11 @@ class _Measured:
     def __getattr__(self, name: str) -> object:
         call = getattr(self._engine, name)
         timed = iscoroutinefunction(call) and name != "close"
-        return partial(self._timed, name, call) if timed else call
+        if not timed:
+            return call
+        measured_call = partial(self._timed, name, call)
+        setattr(self, name, measured_call)  # so that it is looked up once
+        return measured_call
 
     async def _timed(self, name: str, call: Callable[..., Awaitable[object]], *arguments: object) -> object:
         began = self._clock.monotonic()
@@ -43,4 +47,4 @@ class _Measured:
             self._metrics.engine_errors.labels(name, problem.code).inc()
             raise
         finally:
-            self._metrics.engine_call.labels(name).observe(self._clock.monotonic() - began)
+            labelled(self._metrics.engine_call, name).observe(self._clock.monotonic() - began)

@@ -5,45 +5,113 @@ All of that is the guest's word: it chooses words, and an edit of the guest's ow
     AttributeError: 'list' object has no attribute 'appned'     Did you mean 'append'?
     KeyError: 'prcie'                                           Did you mean 'price'? …
     AttributeError: 'NoneType' object has no attribute 'x'      The value is None: …
-    KeyError: 'amount'                                          … There: “row = {'id': 1, 'amount_eur': 2}”
+    KeyError: 'amount'               … Values on this line: “row = {'id': 1, 'amount_eur': 2}”
+
+Says which index of a sequence was asked for, by the values that the failing line had.
+
+    total += values[i + window]        values[i + window] asks for index 5 of 5 (the last is 4)
+
+The values are the guest's word; they are read as literals, and only whole numbers are added and taken away.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping
 
-from assayd.findings.asked_index import asked_index
 from assayd.findings.source_text import line_at
 from assayd.guest_results.record import Raised
 from assayd.model.finding import Edit
 from assayd.model.text_limits import EDITED_LINE_CHARS, shorten
 
+_COUNTED = re.compile(r"… (\d{1,12}) in all[\])]$")
+_MOST_CHARS = 200
+
+
+def asked_index(record: Raised, line: str) -> str | None:
+    """Return which index was asked for beyond which end; None where that cannot be told."""
+    values = dict(record.values)
+    for node in _subscripts(line):
+        index, length = _number(node.slice, values), _length(values.get(node.value.id, ""))
+        if index is not None and length is not None and not -length <= index < length:
+            return f"{ast.unparse(node)} asks for index {index}, and there are {length} elements, from 0 on"
+    return None
+
+
+class _Subscript(ast.Subscript):
+    value: ast.Name
+
+
+def _subscripts(line: str) -> list[_Subscript]:
+    """Return the subscripts of plain names in a line; none where it is no statement by itself."""
+    text = line.strip()[:_MOST_CHARS]
+    for tried in (text, f"{text} pass", f"{text.removeprefix('el')} pass"):
+        try:
+            tree = ast.parse(tried)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Subscript))
+        return [node for node in nodes if isinstance(node.value, ast.Name)]  # type: ignore[misc]
+    return []
+
+
+def _number(node: ast.expr, values: Mapping[str, str]) -> int | None:
+    match node:
+        case ast.Constant(value=int(number)):
+            return number
+        case ast.Name(id=name):
+            text = values.get(name, "")
+            return int(text) if re.fullmatch(r"-?\d{1,15}", text) else None
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            inner = _number(operand, values)
+            return None if inner is None else -inner
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as sign, right=right):
+            one, other = _number(left, values), _number(right, values)
+            if one is None or other is None:
+                return None
+            return one + other if isinstance(sign, ast.Add) else one - other
+        case _:
+            return None
+
+
+def _length(text: str) -> int | None:
+    counted = _COUNTED.search(text)
+    if counted is not None:
+        return int(counted[1])
+    try:
+        value = ast.literal_eval(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return len(value) if isinstance(value, list | tuple | str) else None
+
+
 _HINTS: Mapping[str, str] = {
-    "AttributeError": "Check that the value is of the type that it is taken for.",
-    "EOFError": "There is nothing to read; take the value as an input, or check for the end.",
-    "Error": "The text is not what the decoder expects: check it before, or handle the error.",
+    "AttributeError": "Check the type of the value before this line.",
+    "EOFError": "There is no input left. Pass the value as an input, or check for the end first.",
+    "Error": "The input has another format. Check it before decoding, or handle the error.",
     "ImportError": "Use only the modules that the policy allows.",
-    "IndexError": "There are fewer elements than that: check the length before taking one.",
-    "JSONDecodeError": "The text is not JSON: check it before, or handle the error.",
-    "KeyError": "Take a key that is there; where it may be missing, say what is taken then.",
-    "MemoryError": "Build less at once.",
+    "IndexError": "The sequence is shorter. Check its length before indexing.",
+    "JSONDecodeError": "The string isn't valid JSON. Check it before parsing, or handle the error.",
+    "KeyError": "Use a key that exists, or supply a default: `d.get(key, default)`.",
+    "MemoryError": "Process the data in smaller parts.",
     "ModuleNotFoundError": "Use only the modules that the policy allows.",
     "NameError": "Define or import the name before it is used.",
-    "PermissionError": "The policy refuses this operation; do without it.",
-    "RecursionError": "Give the recursion an end: data that lead in a circle need a set of what was "
-    "seen; or write a loop.",
+    "PermissionError": "Remove this operation: the policy doesn't allow it.",
+    "RecursionError": "Add a base case. If the data can contain cycles, track visited items in a set. "
+    "Otherwise use a loop.",
     "SystemExit": "Return a value instead of ending the process.",
-    "TypeError": "Check the types of the values: None, or text where a number is expected.",
-    "UnboundLocalError": "Give the variable a value on every way to its use.",
-    "UnicodeDecodeError": "The bytes are in another encoding: name it, e.g. open(…, "
-    "encoding='latin-1'), or take errors='replace'.",
-    "ValidationError": "Give the model the fields that it declares: rename one of both, or declare a "
+    "TypeError": "Check the types of the values: one may be None, or a string instead of a number.",
+    "UnboundLocalError": "Assign the variable on every code path that reaches this line.",
+    "UnicodeDecodeError": "The bytes have another encoding. Name it, e.g. open(…, "
+    "encoding='latin-1'), or pass errors='replace'.",
+    "ValidationError": "Pass the fields that the model declares: rename one of them, or declare a "
     "default or Field(alias=…).",
     "UnicodeEncodeError": "Encode with errors='replace'.",
-    "ValueError": "Check the text before converting it: match a pattern and use its group.",
-    "ZeroDivisionError": "The divisor is 0 here (the length or the sum of nothing?): say what is given then.",
-    "error": "Check the pattern, or escape what is taken from data with re.escape().",
+    "ValueError": "Check the string before converting it: match a pattern and use its group.",
+    "ZeroDivisionError": "The divisor is 0, perhaps len() or sum() of an empty list. "
+    "Handle that case before dividing.",
+    "error": "Check the pattern, or escape data in it with re.escape().",
 }
 _NO_HINT = "Handle this case in the code."
 _NONE = re.compile(r"\bNoneType\b")
@@ -51,53 +119,56 @@ _BY_TEXT: tuple[tuple[str, re.Pattern[str], str], ...] = (
     (
         "TypeError",
         re.compile(r"unsupported operand type\(s\) for \S+: '(?:int|float|str)' and '(?:int|float|str)'$"),
-        "One of both is text: make a number of it, with int(…) or float(…).",
+        "One operand is a string. Convert it with int(…) or float(…).",
     ),
     (
         "TypeError",
         re.compile(r"can only concatenate str|must be str, not "),
-        "Convert the number to text with str(…), or the text to a number with int(…).",
+        "Convert the number with str(…), or the string with int(…).",
     ),
     ("TypeError", re.compile(r"the JSON object must be str"),
-     "It is parsed already: use the value as it is, without json.loads()."),
+     "The value is already parsed. Use it without json.loads()."),
     ("TypeError", re.compile(r"offset-naive and offset-aware"),
-     "One of them has a time zone and the other has none: give both one, e.g. tzinfo=timezone.utc."),
+     "Only one of the values has a time zone. Give both one, e.g. tzinfo=timezone.utc."),
     ("TypeError", re.compile(r"^'coroutine' object|coroutine"),
-     "Write await before the call, inside an async def function: calling it only makes the coroutine."),
+     "Write await before the call, in an async def function: a call alone returns a coroutine."),
     ("AttributeError", re.compile(r"^'coroutine' object"),
-     "Write await before the call, inside an async def function: calling it only makes the coroutine."),
-    ("TypeError", re.compile(r"object is not callable"), "It is a value: leave the brackets out."),
+     "Write await before the call, in an async def function: a call alone returns a coroutine."),
+    ("TypeError", re.compile(r"object is not callable"),
+     "The object is a value, not a function. Remove the parentheses."),
     ("TypeError", re.compile(r"missing \d+ required|positional arguments? but|unexpected keyword"),
-     "Give the function the arguments that its def line names."),
-    ("TypeError", re.compile(r"unhashable type"), "Use a tuple, or text, as the key."),
+     "Pass the arguments that the function's def line declares."),
+    ("TypeError", re.compile(r"unhashable type"), "Use a tuple or a string as the key."),
     ("ValueError", re.compile(r"(?:not enough|too many) values to unpack"),
-     "The number of parts is another: let the name that has more take them with a star (*first, last = … or "
-     "first, *last = …), or split fewer times: text.rsplit('_', 2)."),
+     "The number of values differs. Collect the rest with a starred name (*first, last = … or "
+     "first, *last = …), or limit the split: text.rsplit('_', 2)."),
     ("ValueError", re.compile(r"^time data .* does not match format"),
-     "Make the format fit the text: %Y is a year of four digits and %y of two, %m a month as a number, %B "
+     "Adapt the format to the string: %Y is a year of four digits and %y of two, %m a month number, %B "
      "its full name and %b the first three letters, %d the day."),
     ("ValueError", re.compile(r"^unconverted data remains"),
-     "The text is longer than the format: cut it, or go on with the format."),
+     "The string is longer than the format. Cut it, or extend the format."),
     ("ValueError", re.compile(r"^Invalid isoformat string"),
-     "Take the text apart, or read it with strptime and its own format."),
+     "Split the string, or parse it with strptime and a matching format."),
     ("ValueError", re.compile(r"^could not convert string to float|^invalid literal for int"),
-     "The text is no number: take the right part of it, or match the digits with a pattern."),
+     "The string isn't a number. Use another part of it, or match the digits with a pattern."),
     ("IndexError", re.compile(r"^no such group"),
-     "The pattern has no group of that name or number: take one that it has, as (?P<year>…) makes."),
+     "The pattern has no such group. Use an existing one, or define it: (?P<year>…)."),
     ("JSONDecodeError", re.compile(r"^Extra data"),
-     "There is more behind the first value: where each line is a value, read them by json.loads(line)."),
+     "The string has data after the first value. If each line is a value, use json.loads(line)."),
     ("JSONDecodeError", re.compile(r"^Expecting value: line 1 column 1"),
-     "The text is empty or no JSON: look at what is read."),
-    ("OSError", re.compile(r"No such file"), "There is no such file: files are those that were submitted."),
-    ("FileNotFoundError", re.compile(r""), "There is no such file: take the data as an input."),
+     "The string is empty or isn't JSON. Check the data that is read."),
+    ("OSError", re.compile(r"No such file"),
+     "The file doesn't exist: only submitted files do. Submit it, or correct the path."),
+    ("FileNotFoundError", re.compile(r""), "The file doesn't exist. Pass the data as an input."),
     ("PermissionError", re.compile(r"open \("), "Only files of the work directory can be opened."),
 )  # fmt: skip
 _MISSING = re.compile(r"has no attribute '([^']{1,80})'$|^cannot import name '([^']{1,80})'")
 
 
 _NONE_COMES_FROM = (
-    "A match or a search that finds nothing gives that, and a function that ends without return: make the "
-    "pattern fit, or test for it."
+    "re.match() and re.search() return None if nothing matches; so does a function with no return "
+    "statement. "
+    "Fix the pattern, or check for None first."
 )
 _PATTERN_USED = re.compile(r"\b([A-Za-z_]\w*)\.(?:search|match|fullmatch)\(")
 _STARTS_PROGRAM = re.compile(r"\bsubprocess\b|\bPopen\(|\bcheck_output\(|\bcreate_subprocess")
@@ -117,7 +188,7 @@ _FIRST_PYDANTIC: Mapping[str, str] = {
     "model_validate_json": "parse_raw()",
     "model_validator": "root_validator",
 }
-"""What pydantic 2 calls otherwise than the version of the image."""
+"""Names of pydantic 2, and the equivalents in the image's version."""
 _QUOTES = "\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}"
 _NO_QUOTES = str.maketrans(dict.fromkeys(_QUOTES, '"'))
 
@@ -130,7 +201,7 @@ def hint_for(error_type: str) -> str:
 def exception_hint(record: Raised, text: str = "") -> str:
     """Return what helps against this exception, and the values that were there; `text` is what was run."""
     seen = "; ".join(f"{name} = {value}" for name, value in record.values)
-    there = f" There: {_QUOTES[0]}{_one_line(seen)}{_QUOTES[1]}." if seen else ""
+    there = f" Values on this line: {_QUOTES[0]}{_one_line(seen)}{_QUOTES[1]}." if seen else ""
     return _hint(record, text) + there
 
 
@@ -138,27 +209,27 @@ def _hint(record: Raised, text: str) -> str:
     error_type = record.error_type.rpartition(".")[2]
     if record.meant is not None:
         if "[" in record.meant:
-            return f"It is further in: {record.meant}."
-        other = " Else take one that is there." if error_type == "KeyError" else ""
+            return f"The key is in a nested object. Use {record.meant}."
+        other = " Otherwise use a key that exists." if error_type == "KeyError" else ""
         return f"Did you mean '{record.meant}'?{other}"
     if error_type in {"AttributeError", "TypeError"} and _NONE.search(record.message):
         return f"The value is None: {_why_none(record, text)}"
     by_text = (hint for name, seen, hint in _BY_TEXT if name == error_type and seen.search(record.message))
     if error_type == "IndexError" and (asked := asked_index(record, line_at(text, record.line) or "")):
-        return f"{asked}: change the range or the index, or leave that step out at the end."
+        return f"{asked}. Change the range or the index, or stop one iteration earlier."
     return _by_place(record, error_type, text) or next(by_text, None) or hint_for(record.error_type)
 
 
 def _by_place(record: Raised, error_type: str, text: str) -> str | None:
     """Return what the line and the values of an exception tell of it, beside its text."""
     if error_type == "FileNotFoundError" and _STARTS_PROGRAM.search(line_at(text, record.line) or ""):
-        return "The image has no such program: do it in Python, or take what it would print as an input."
+        return "The image doesn't have this program. Do it in Python, or pass its output as an input."
     if error_type in {"IndexError", "ValueError"} and any("\\\\" in value for _, value in record.values):
-        return "The path is written with backslashes: pathlib.PureWindowsPath takes it apart."
+        return "The path has backslashes. Split it with pathlib.PureWindowsPath."
     if error_type == "ValidationError" and (alike := _alike_field(record)) is not None:
         return alike
     if error_type in {"ImportError", "AttributeError"} and (other := _of_first_pydantic(record)) is not None:
-        return f"The image has pydantic 1.10, where that is {other}."
+        return f"The image has pydantic 1.10. Use {other}."
     return None
 
 
@@ -178,8 +249,8 @@ def _why_none(record: Raised, text: str) -> str:
                 (n for n, each in enumerate(lines, 1) if pattern and re.match(rf"\s*{pattern[1]}\s*=", each)),
                 None,
             )
-            whose = f" The pattern of line {made} does not fit this text." if made else ""
-            return f"{name} has it from line {number} ({shorten(line, 100)}).{whose} {_NONE_COMES_FROM}"
+            whose = f" The pattern in line {made} doesn't match this string." if made else ""
+            return f"{name} was assigned in line {number} ({shorten(line, 100)}).{whose} {_NONE_COMES_FROM}"
     return _NONE_COMES_FROM
 
 
@@ -196,8 +267,8 @@ def _alike_field(record: Raised) -> str | None:
         alike = [key for key in given if key.startswith(field) or field.startswith(key)]
         if len(alike) == 1:
             given_as = alike[0]
-            either = f"give {field!r}, or declare Field(alias={given_as!r})"
-            return f"{given_as!r} is given and {field!r} declared: {either}."
+            either = f"pass {field!r}, or declare Field(alias={given_as!r})"
+            return f"{given_as!r} is passed but {field!r} is declared: {either}."
     return None
 
 

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from assayd.findings.call_unit import Tried, case_of
-from assayd.findings.last_lines import quoted_end
-from assayd.findings.runs import cause_finding
+from assayd.findings.runs import cause_finding, quoted_end
 from assayd.findings.timeout import timeout_finding
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import NotExecuted, read_record
@@ -23,22 +22,22 @@ from assayd.model.text_limits import shorten
 
 NOT_EXECUTED_RULE = Rule(
     id="sandbox.not_executed",
-    title="The program was never started",
+    title="The program didn't start",
     help="Bad: argv ['no-such-program']. Good: a program of the image, by its name or its absolute path.",
 )
 
 _REASONS: Mapping[str, tuple[str, str]] = {
-    "ENOENT": ("is not in the image", "Name a program that the image has."),
+    "ENOENT": ("isn't in the image", "Use a program that the image has."),
     "EACCES": (
-        "cannot be executed",
-        "Nothing in the work directory can be: start an interpreter of the image with the file.",
+        "can't be executed",
+        "Files in the work directory can't be executed. Start an interpreter of the image with the file.",
     ),
-    "EPERM": ("may not be executed", "Only kinds that start programs may; do without it."),
+    "EPERM": ("isn't allowed to be executed", "Remove it: this kind can't start programs."),
     "ENOEXEC": (
-        "is not in a form that the kernel starts",
+        "has a format that the kernel can't start",
         "Start an interpreter of the image with the file.",
     ),
-    "E2BIG": ("was given more arguments than the kernel takes", "Pass long content as a file or on stdin."),
+    "E2BIG": ("has more arguments than the kernel accepts", "Pass long content as a file or on stdin."),
 }
 _AT_FAULT = frozenset({Cause.EXITED_NONZERO, Cause.SIGNALLED})
 

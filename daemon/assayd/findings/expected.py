@@ -80,7 +80,7 @@ def refuse_twins(cases: Sequence[ExpectedCase]) -> None:
     seen: set[str] = set()
     for case in cases:
         if case.name in seen:
-            raise ValueError(f"cases: two of them are called {case.name!r}; give each a name of its own")
+            raise ValueError(f"cases: two of them are called {case.name!r}; give each a unique name")
         seen.add(case.name)
 
 
@@ -141,7 +141,7 @@ VALUES_COMPARED = (
     "accepts numbers within one millionth."
 )
 TEXTS_COMPARED = (
-    "Cases compare what is printed: `exact` to the last character, `tokens` word by word, `float` also with "
+    "Cases compare the output: `exact` to the last character, `tokens` word by word, `float` also with "
     "numbers within one millionth."
 )
 """How results are compared, in the words of a prompt."""

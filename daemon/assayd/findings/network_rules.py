@@ -94,97 +94,94 @@ class Wording:
     hint: str
 
 
-_LIST_IT = "Ask only for hosts that the profile lists, or have an operator list this one in network.hosts."
-_WRITE_URL = "Ask for an absolute URL: http://host/path; for https the client has to use CONNECT host:port."
-_BY_NAME = "Use the host's name, as the profile lists it."
-_ONE_NAME = "Connect to the host that is meant; one connection is for one host."
+_LIST_IT = "Request only hosts that the profile lists, or ask an operator to add this one to network.hosts."
+_WRITE_URL = "Request an absolute URL: http://host/path; for https the client must use CONNECT host:port."
+_BY_NAME = "Use the host's name as the profile lists it."
+_ONE_NAME = "Connect to the intended host; a connection is for one host."
 _PLAIN_CLIENT = "Use an ordinary HTTP client with its usual settings."
-_LESS = "Transfer less, or have an operator raise the limits in [egress]."
+_LESS = "Transfer less, or ask an operator to raise the limits in [egress]."
 
 WORDINGS: Mapping[NetworkRule, Wording] = {
     NetworkRule.LISTED: Wording(reason="the profile lists it", hint=""),
     NetworkRule.BLOCKED: Wording(
         reason="the profile blocks the network",
-        hint="Take the data as an input, a file or standard input; give tests made-up answers "
+        hint="Pass the data as an input, a file or standard input; give tests fake answers "
         "(httpx.MockTransport, unittest.mock.patch); "
         'or submit under a profile with network.mode = "allowlist".',
     ),
     NetworkRule.NOT_PROXIED: Wording(
         reason="only the proxy leads to listed hosts",
-        hint="Let the client take the proxy from HTTP_PROXY and HTTPS_PROXY; for aiohttp: trust_env=True.",
+        hint="Use the proxy in HTTP_PROXY and HTTPS_PROXY; for aiohttp: trust_env=True.",
     ),
-    NetworkRule.TARGET_INVALID: Wording(reason="this is no target for a proxy", hint=_WRITE_URL),
+    NetworkRule.TARGET_INVALID: Wording(reason="the target isn't valid for a proxy", hint=_WRITE_URL),
     NetworkRule.USER_IN_URL: Wording(
-        reason="a user name or password stands before the host",
-        hint="Write the URL without it; send it in an Authorization header.",
+        reason="the URL has a user name or password",
+        hint="Remove it from the URL, and send it in an Authorization header.",
     ),
     NetworkRule.HOST_MISSING: Wording(reason="no host is named", hint=_WRITE_URL),
-    NetworkRule.HOST_INVALID: Wording(reason="this is no host name in ASCII", hint=_BY_NAME),
-    NetworkRule.ADDRESS_LITERAL: Wording(reason="addresses are never listed, names are", hint=_BY_NAME),
+    NetworkRule.HOST_INVALID: Wording(reason="the host name isn't valid ASCII", hint=_BY_NAME),
+    NetworkRule.ADDRESS_LITERAL: Wording(reason="profiles list names, not addresses", hint=_BY_NAME),
     NetworkRule.NOT_LISTED: Wording(reason="the host is not on the allowlist", hint=_LIST_IT),
     NetworkRule.PORT_NOT_LISTED: Wording(
         reason="the port is not one of the profile's",
-        hint="Use a listed port, or have an operator add this one to network.ports.",
+        hint="Use a listed port, or ask an operator to add this one to network.ports.",
     ),
     NetworkRule.HTTP_ONLY: Wording(
         reason="the profile restricts methods or paths of this host, which TLS would hide",
         hint="Use http:// for this host.",
     ),
     NetworkRule.METHOD_NOT_LISTED: Wording(
-        reason="the profile does not list this method for this host", hint="Use a method that it lists."
+        reason="the profile doesn't list this method for this host", hint="Use a listed method."
     ),
     NetworkRule.PATH_NOT_LISTED: Wording(
-        reason="the profile does not list this path for this host",
-        hint="Ask for a path that it lists, written plainly: no .., // or escaped slashes.",
+        reason="the profile doesn't list this path for this host",
+        hint="Request a listed path in plain form: no .., // or escaped slashes.",
     ),
     NetworkRule.HOST_MISMATCH: Wording(
-        reason="the Host header is not the target's host", hint="Leave the Host header to the client."
+        reason="the Host header isn't the target's host", hint="Leave the Host header to the client."
     ),
     NetworkRule.ADDRESS_NOT_PUBLIC: Wording(
-        reason="the name leads to no address of the public network",
-        hint="Only public hosts can be reached, whatever is listed.",
+        reason="the name has no public address",
+        hint="Use a host with a public address; others can't be reached.",
     ),
     NetworkRule.NOT_TLS: Wording(
-        reason="what follows CONNECT has to be TLS", hint="Use https, or http without CONNECT."
+        reason="the data after CONNECT isn't TLS", hint="Use https, or http without CONNECT."
     ),
-    NetworkRule.HELLO_MALFORMED: Wording(reason="the ClientHello is not one", hint=_PLAIN_CLIENT),
-    NetworkRule.HELLO_FRAGMENTED: Wording(
-        reason="the ClientHello is cut into too many records", hint=_PLAIN_CLIENT
-    ),
+    NetworkRule.HELLO_MALFORMED: Wording(reason="the ClientHello isn't valid", hint=_PLAIN_CLIENT),
+    NetworkRule.HELLO_FRAGMENTED: Wording(reason="the ClientHello has too many records", hint=_PLAIN_CLIENT),
     NetworkRule.SNI_MISSING: Wording(
-        reason="the ClientHello names no host", hint="Give the TLS library the host's name."
+        reason="the ClientHello names no host", hint="Pass the host's name to the TLS library."
     ),
     NetworkRule.SNI_MISMATCH: Wording(
         reason="the ClientHello names another host than CONNECT", hint=_ONE_NAME
     ),
     NetworkRule.SNI_ENCRYPTED: Wording(
         reason="the ClientHello may hide another host's name",
-        hint="Switch encrypted ClientHello off in the TLS library.",
+        hint="Turn off encrypted ClientHello in the TLS library.",
     ),
-    NetworkRule.HTTP_MALFORMED: Wording(reason="this is not a request in HTTP/1.1", hint=_PLAIN_CLIENT),
+    NetworkRule.HTTP_MALFORMED: Wording(reason="the request isn't HTTP/1.1", hint=_PLAIN_CLIENT),
     NetworkRule.FRAMING_AMBIGUOUS: Wording(
-        reason="the request's length is given in two ways",
+        reason="the request states its length twice",
         hint="Send either Content-Length or Transfer-Encoding, once.",
     ),
     NetworkRule.TOO_SLOW: Wording(
-        reason="the request did not arrive in time", hint="Send it in one go, and close idle connections."
+        reason="the request did not arrive in time",
+        hint="Send the request at once, and close idle connections.",
     ),
     NetworkRule.TOO_MANY_CONNECTIONS: Wording(
-        reason="the attempt has had all the connections that it may make",
-        hint="Make fewer requests, or have an operator raise the limits in [egress].",
+        reason="the attempt has reached its limit of connections",
+        hint="Make fewer requests, or ask an operator to raise the limits in [egress].",
     ),
-    NetworkRule.TOO_MANY_BYTES: Wording(reason="the attempt has transferred all that it may", hint=_LESS),
+    NetworkRule.TOO_MANY_BYTES: Wording(reason="the attempt has reached its limit of bytes", hint=_LESS),
 }
 
 TROUBLES: Mapping[NetworkTrouble, str] = {
     NetworkTrouble.NOT_RESOLVED: "the name has no address",
-    NetworkTrouble.UNREACHABLE: "the host refused the connection, or cannot be reached",
-    NetworkTrouble.TIMED_OUT: "the host did not answer in time",
-    NetworkTrouble.BROKEN_OFF: "the connection was broken off",
-    NetworkTrouble.IDLE: "nothing was sent for too long",
-    NetworkTrouble.RELAY_FULL: (
-        "the daemon's relay is full for this user; neither the code nor the host is at fault"
-    ),
+    NetworkTrouble.UNREACHABLE: "the host refused the connection, or can't be reached",
+    NetworkTrouble.TIMED_OUT: "the host didn't answer in time",
+    NetworkTrouble.BROKEN_OFF: "the connection was aborted",
+    NetworkTrouble.IDLE: "the connection was idle for too long",
+    NetworkTrouble.RELAY_FULL: ("the daemon's relay is full for this user; retry later"),
 }
 
 

@@ -6,7 +6,7 @@ not the interpreter's own (a NameError raised by hand) is shown as it is.
     total = sum(prices)               sandbox.name_undefined   'prices' is not defined
     def f(): n += 1                   sandbox.name_unbound     'n' is read before it has a value
     import pandas                     sandbox.module_missing   the image has no module 'pandas'
-    from json import loadz            sandbox.import_missing   'json' is there, and has no 'loadz'
+    from json import loadz            sandbox.import_missing   'json' has no 'loadz'
 """
 
 from __future__ import annotations
@@ -18,36 +18,80 @@ import itertools
 import re
 import sys
 import typing
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from assayd.did_you_mean import close_names
-from assayd.findings.near_names import nearest_name
 from assayd.findings.runs import RAISED_RULE, raised_finding
+from assayd.guest.near import MOST_CHARS, most_steps, steps_between
 from assayd.guest_results.record import Raised
 from assayd.model.finding import Finding, Rule
 from assayd.model.text_limits import shorten
+
+_MOST_COMPARED = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Near:
+    """The name that is nearest. `certain`: no other is as near, and it is one step away."""
+
+    name: str
+    certain: bool
+
+
+def nearest_name(name: str, circles: Sequence[Iterable[str]], fitting: Iterable[str] = ()) -> Near | None:
+    """Return the name that was most likely meant; None when all are too far.
+
+    Args:
+        name: what was written.
+        circles: the names that there are, the nearest scope first.
+        fitting: those that fit the use; they come before others of as many steps.
+    """
+    if len(name) > MOST_CHARS:
+        return None
+    most = most_steps(name)
+    fits = frozenset(fitting)
+    ranked: dict[str, tuple[int, bool, int]] = {}
+    for circle, names in enumerate(circles):
+        compared = 0
+        for other in sorted(names):
+            if other in ranked or other == name or abs(len(other) - len(name)) > most:
+                continue
+            if compared >= _MOST_COMPARED:
+                break
+            compared += 1
+            steps = steps_between(name, other)
+            if steps <= most:
+                ranked[other] = (steps, bool(fits) and other not in fits, circle)
+    if not ranked:
+        return None
+    best = min(ranked, key=lambda other: (ranked[other], other))
+    steps = ranked[best][0]
+    rivals = [other for other, (others, _, _) in ranked.items() if others <= steps and other != best]
+    certain = steps == 1 and not rivals and len(name) >= 3 and not (fits and best not in fits)
+    return Near(name=best, certain=certain)
+
 
 RULES = (
     RAISED_RULE,
     Rule(
         id="sandbox.name_undefined",
-        title="A name that nothing defines",
+        title="A name that isn't defined",
         help="Bad: total = sum(prices), with no prices. Good: define, import or pass prices first.",
     ),
     Rule(
         id="sandbox.name_unbound",
-        title="A local variable that is read before it has a value",
+        title="A local variable is read before assignment",
         help="Bad: def f(): n += 1. Good: n = 0 before it, or take n as an argument.",
     ),
     Rule(
         id="sandbox.module_missing",
-        title="A module that the image does not have",
+        title="A module that the image doesn't have",
         help="Bad: import pandas. Good: import csv, statistics.",
     ),
     Rule(
         id="sandbox.import_missing",
-        title="A name that an existing module does not have",
+        title="A name that the module doesn't have",
         help="Bad: from json import loadz. Good: from json import loads.",
     ),
 )
@@ -61,7 +105,7 @@ _NOT_IN_THE_IMAGE = frozenset(
 IMAGE_MODULES = frozenset(sys.stdlib_module_names - _NOT_IN_THE_IMAGE)
 """What the image `python` offers, by top name."""
 
-_NO_CLIENT = "data that is given as an input; there is no network"
+_NO_CLIENT = "an input for the data; there is no network"
 _INSTEAD: Mapping[str, str] = {
     "aiohttp": _NO_CLIENT,
     "arrow": "datetime and zoneinfo",
@@ -90,7 +134,7 @@ _MODULES: Mapping[str, str] = {
     "pyyaml": "yaml",
     "scikit_learn": "sklearn",
 }
-"""Modules whose distributions are called otherwise."""
+"""Modules whose distributions have another name."""
 _USUAL_ALIASES: Mapping[str, str] = {"np": "numpy", "pd": "pandas", "plt": "matplotlib"}
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _SCANNED_CHARS = 100_000
@@ -102,7 +146,7 @@ _HOMES: Mapping[str, Collection[str]] = {
     "math": ["gcd", "isclose", "lcm"],
     "typing": typing.__all__,
 }
-"""Where names are that are looked for elsewhere: from collections import Mapping."""
+"""Modules of names that code imports from elsewhere: from collections import Mapping."""
 _BUILTINS = frozenset(vars(builtins))
 _TYPING = frozenset(typing.__all__)
 
@@ -137,11 +181,11 @@ def failure_finding(record: Raised, around: ExceptionContext) -> Finding:
 def _undefined(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
     name = found[1]
     if name in around.awaited:
-        message = f"'{name}' is declared as an input, and no value was given for it."
+        message = f"'{name}' is declared as an input, but has no value."
         return (
             "sandbox.name_undefined",
             message,
-            f"Give '{name}' among the inputs, or assign it before its use.",
+            f"Pass '{name}' in the inputs, or assign it before this line.",
         )
     return "sandbox.name_undefined", f"'{name}' is not defined.", _definition_of(name, around.text)
 
@@ -163,7 +207,7 @@ def _definition_of(name: str, text: str) -> str:
 def _unbound(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
     name = found[1]
     message = f"The local variable '{name}' is read before it has a value."
-    remedy = f"Give '{name}' a value on every way to its use, or take it as an argument."
+    remedy = f"Assign '{name}' on every code path that reaches this line, or make it a parameter."
     return "sandbox.name_unbound", message, remedy
 
 
@@ -177,16 +221,18 @@ def _no_module(found: re.Match[str], around: ExceptionContext) -> tuple[str, str
     module = found[1]
     top = module.partition(".")[0]
     if top in IMAGE_MODULES and top != module:
-        message = f"'{top}' is there, and has no module '{module}'."
+        message = f"'{top}' has no module '{module}'."
         return (
             "sandbox.import_missing",
             message,
-            f"Look up what '{top}' has; import the name from where it is.",
+            f"Look up the modules of '{top}', and import the name from the right one.",
         )
-    asked = "it is in requires" if top in map(module_of, around.required) else "it is not in requires either"
+    asked = (
+        "listed in requires" if top in map(module_of, around.required) else "not listed in requires either"
+    )
     known = f" ({asked})" if around.required else ""
     message = f"The image has no module '{top}'{known}; it offers {around.offer}."
-    return "sandbox.module_missing", message, f"Do without '{top}': use {instead_of(top)}."
+    return "sandbox.module_missing", message, f"Use {instead_of(top)} instead of '{top}'."
 
 
 def module_of(distribution: str) -> str:
@@ -201,12 +247,12 @@ def instead_of(module: str) -> str:
         return _INSTEAD[module]
     public = sorted(name for name in IMAGE_MODULES if not name.startswith("_"))
     close = close_names(module, public)
-    return f"'{close[0]}', if that was meant" if close else "what the standard library has for it"
+    return f"'{close[0]}', if you meant that," if close else "an equivalent in the standard library"
 
 
 def _no_such_name(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
     name, module = found[1], found[2]
-    message = f"The module '{module}' is there, and has no '{name}'."
+    message = f"The module '{module}' has no '{name}'."
     home = _home_of(name)
     remedy = (
         f"Write: from {home} import {name}"

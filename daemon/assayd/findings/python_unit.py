@@ -11,9 +11,8 @@ from dataclasses import replace
 
 from assayd.findings.call_unit import Tried, case_of
 from assayd.findings.exec_unit import exit_code
-from assayd.findings.last_lines import quoted_end
 from assayd.findings.python_failures import ExceptionContext, failure_finding
-from assayd.findings.runs import cause_finding, details_of, event_findings, not_compiled_finding
+from assayd.findings.runs import cause_finding, details_of, event_findings, not_compiled_finding, quoted_end
 from assayd.findings.timeout import timeout_finding, with_places
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import NotCompiled, Raised, Record, read_record

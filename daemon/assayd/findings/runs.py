@@ -18,28 +18,50 @@ from assayd.model.finding import Finding, Layer, Rule, Severity
 from assayd.model.run import Cause, PolicyEvent, RunResult, UnitResult
 from assayd.model.text_limits import shorten
 
+_LINES = 5
+_LINE_CHARS = 200
+
+
+def last_lines(text: str) -> str | None:
+    """Return the last lines of a text that are not blank, each cut to a fair length; or None."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()][-_LINES:]
+    return "\n".join(shorten(line, _LINE_CHARS) for line in lines) or None
+
+
+def quoted_end(text: str) -> str | None:
+    """Return a sentence with the last lines of standard error; None when it is empty."""
+    lines = last_lines(text)
+    return None if lines is None else f"standard error ended with:\n{lines}"
+
+
 _CAUSES: Mapping[Cause, tuple[str, str]] = {
-    Cause.EXITED_NONZERO: ("ended with an exit code other than 0", "Let the code end by itself."),
+    Cause.EXITED_NONZERO: ("ended with a nonzero exit code", "Let the code end with exit code 0."),
     Cause.TIMEOUT: ("ran out of time", "Look for a loop that never ends, or a pattern that backtracks."),
     Cause.OUT_OF_MEMORY: (
         "ran out of memory",
-        "Hold less at once: go through rows one by one and keep sums. What is written to files counts too.",
+        "Keep less data in memory: process rows one by one. Files that the code writes count too.",
     ),
     Cause.PROCESS_LIMIT: (
-        "started more processes or threads than it may",
+        "started too many processes or threads",
         "Do the work in one thread, or start fewer at once.",
     ),
-    Cause.OUTPUT_LIMIT: ("wrote more output than is read", "Print less; return less."),
-    Cause.DISK_LIMIT: ("filled its work directory", "Write less."),
+    Cause.OUTPUT_LIMIT: ("wrote more output than is read", "Print or return less."),
+    Cause.DISK_LIMIT: ("filled its work directory", "Write fewer or smaller files."),
     Cause.SIGNALLED: ("was ended by a signal", "Look for unbounded recursion or a crash in native code."),
-    Cause.POLICY_VIOLATION: ("did something that the policy refuses", "Do without it."),
-    Cause.LEFT_PROCESSES: ("left processes behind", "End every process that is started."),
+    Cause.POLICY_VIOLATION: (
+        "did something that the policy refuses",
+        "Remove this operation: the policy doesn't allow it.",
+    ),
+    Cause.LEFT_PROCESSES: (
+        "left processes running",
+        "Wait for every process that the code starts, or end it.",
+    ),
     Cause.PROTOCOL_VIOLATION: (
-        "gave no proper result",
-        "Let it come to its end: no os._exit, and nothing written to descriptors that are not yours.",
+        "returned no valid result",
+        "Let the code end normally: don't call os._exit or write to foreign descriptors.",
     ),
     Cause.CANCELLED: ("was cancelled", "Submit it again."),
-    Cause.INFRASTRUCTURE: ("was lost through trouble of the service", "Submit it again."),
+    Cause.INFRASTRUCTURE: ("was lost through an internal error", "Submit it again."),
 }
 
 CAUSE_RULES = tuple(
@@ -47,19 +69,19 @@ CAUSE_RULES = tuple(
     for cause, (words, hint) in _CAUSES.items()
 )
 POLICY_RULES = (
-    Rule(id="policy.import", title="An import that the policy refuses, seen at run time"),
-    Rule(id="policy.network", title="A network access that the policy refuses, seen at run time"),
-    Rule(id="policy.operation", title="An operation that the policy refuses, seen at run time"),
+    Rule(id="policy.import", title="An import refused at run time"),
+    Rule(id="policy.network", title="A network access refused at run time"),
+    Rule(id="policy.operation", title="An operation refused at run time"),
 )
 LIMIT_RULE = Rule(
-    id="sandbox.limit_met", title="A limit was met beside a good result", severity=Severity.WARNING
+    id="sandbox.limit_met", title="A limit was reached, with a complete result", severity=Severity.WARNING
 )
 RAISED_RULE = Rule(id="sandbox.raised", title="The code raised an exception")
 NOT_COMPILED_RULE = Rule(
-    id="syntax.guest_disagrees", title="The Python in the container refuses what was accepted outside"
+    id="syntax.guest_disagrees", title="The container's Python refuses code that was accepted"
 )
 
-NO_FUNCTION_RULE = Rule(id="sandbox.no_function", title="The function was not there when the file had run")
+NO_FUNCTION_RULE = Rule(id="sandbox.no_function", title="The file doesn't define the function")
 
 _EVENT_CATEGORIES = {"import": "import_violation", "network": "network_violation"}
 LEAVING = "os._exit"
@@ -228,11 +250,11 @@ def _told(event: PolicyEvent) -> str:
     )
     if event.enforced:
         return f"The policy refused {what}."
-    return f"Recorded only: {what}; the policy does not list it."
+    return f"Recorded only: {what}; the policy doesn't list it."
 
 
 def _instead(event: PolicyEvent) -> str | None:
     """Return what to do instead; rules of the network have words of their own."""
     if event.rule is not None:
         return WORDINGS[NetworkRule(event.rule)].hint
-    return "Do without it; it was found only when the code ran." if event.enforced else None
+    return "Remove this operation: the policy doesn't allow it." if event.enforced else None

@@ -20,15 +20,15 @@ from assayd.model.run import Cause, UnitEnd, UnitResult
 from assayd.model.text_limits import shorten
 
 COMPUTING = "Look for a loop that never ends, or a pattern that backtracks."
-WAITING = "Look for a sleep, a lock or a read that nothing ends."
-STARVED = "The machine was busy: submit it again. Many processes at once also keep each other waiting."
+WAITING = "Look for a sleep, a lock or a read that never ends."
+STARVED = "The machine was busy. Submit it again, or start fewer processes."
 _SHARE = 0.2
 _MOST_OF_IT = 0.5
 _LOOP = re.compile(r"\s*while\b")
 _MOST_LOOPS = 3
 _THREADS = (
-    "A thread that has not ended keeps the program from ending: tell it to stop (a None through its queue), "
-    "or start it with daemon=True. Else look for a sleep, a lock or a read that nothing ends."
+    "A running thread keeps the program from ending. Stop it (put None into its queue), "
+    "or start it with daemon=True. Otherwise look for a sleep, a lock or a read that never ends."
 )
 
 
@@ -100,5 +100,5 @@ def with_places(finding: Finding, text: str) -> Finding:
         return finding
     shown = f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}"
     line = lines[0] if len(lines) == 1 else None
-    words = f"Look at the loop of {shown}: does each way through it come nearer to its end?"
+    words = f"Check the loop on {shown}: every iteration must move closer to its exit condition."
     return replace(finding, suggestion=words, line=line, snippet=snippet(text, line))

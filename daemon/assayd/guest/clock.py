@@ -53,6 +53,7 @@ class UnitClock:
         kept_s: returns how long it was kept waiting by the runner, itself without a processor, since the
             last call.
         now: the time.
+        tasks: what it has started by now.
     """
 
     def __init__(
@@ -61,12 +62,14 @@ class UnitClock:
         below: Below,
         kept_s: Callable[[], float] = lambda: 0.0,
         now: Callable[[], float] = time.monotonic,
+        tasks: Iterable[KernelTask] | None = None,
     ) -> None:
         self._limit_s = limit_s
         self._below = below
         self._kept_s = kept_s
         self._now = now
-        self._seen = {(task.pid, task.tid): task for task in below.tasks()}
+        known = below.tasks() if tasks is None else tasks
+        self._seen = {(task.pid, task.tid): task for task in known}
         self._ahead: dict[tuple[int, int], float] = {}
         self._used_before_s = below.used_s()
         self._began = self._looked = now()

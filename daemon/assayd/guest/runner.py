@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 from . import kernel
 from .cgroup import Cgroup
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
 WORK = "/sandbox"
 _FAULT_EXIT = 70
 _READ_BYTES = 256 * 1024
+_UNSENT_S = 0.02
+"""How long frames of a unit that runs are kept for others to go with: each write wakes the daemon up."""
+_MOST_UNSENT = 32 * 1024
 
 
 def main(work: str = WORK) -> NoReturn:
@@ -62,13 +66,13 @@ def main(work: str = WORK) -> NoReturn:
 
 def prepare() -> None:
     """Make ready what attempts may need, for one that is forked again and again before its conversation."""
-    from .seccomp import kept_filter
+    from .seccomp import kept_filters
 
     load_session()
     load_programs(PROGRAMS)
     renew_text_streams()
     for allow_exec in (False, True):
-        kept_filter(allow_exec=allow_exec, allow_inet=False)
+        kept_filters(allow_exec=allow_exec, allow_inet=False)
     find_our_modules()
 
 
@@ -103,6 +107,8 @@ class Runner:
         self._session: GuestSession | None = None
         self._unit: RunningUnit | None = None
         self._exit: int | None = None
+        self._unsent = bytearray()
+        self._send_at = 0.0
 
     def serve(self) -> int:
         """Run the conversation to its end and return the exit status."""
@@ -116,6 +122,8 @@ class Runner:
             self._give_up("unconfined", str(problem))
         except (Fault, FrameError, ProcessesRemain, NotEmptied, OSError) as problem:
             self._give_up("fault", f"{type(problem).__name__}: {problem}")
+        with suppress(OSError):  # nobody listens any more
+            self._flush()
         with suppress(ProcessesRemain):
             list(self._around.processes.kill_all())
         assert self._exit is not None  # noqa: S101 - each way out of the loop sets it
@@ -127,7 +135,7 @@ class Runner:
             self._send({"type": kind, "message": message[:1000]}, b"")
 
     def _turn(self) -> None:
-        self._around.selector.wait(self._unit.wait_s() if self._unit is not None else None)
+        self._wait()
         if self._unit is not None and self._unit.turn():
             more = self._unit.request.more
             self._unit = None
@@ -136,17 +144,35 @@ class Runner:
                 with suppress(OSError):  # the next unit tries again, and says what is wrong
                     self._session.fork_ahead()
 
+    def _wait(self) -> None:
+        """Wait for something to do, and send what is unsent before a wait that may be long."""
+        wait_s = self._unit.wait_s() if self._unit is not None else None
+        if self._unsent:
+            keep_s = self._send_at - time.monotonic()
+            if keep_s > 0 and wait_s is not None and not self._relays:
+                self._around.selector.wait(min(keep_s, wait_s))
+                return
+            # The next unit may have been sent ahead.
+            if keep_s > 0 and wait_s is None and self._around.selector.wait(0.0):
+                return
+            self._flush()
+        self._around.selector.wait(wait_s)
+
+    @property
+    def _relays(self) -> bool:
+        return self._session is not None and self._session.relay is not None
+
     def _listen(self) -> None:
         """Read frames, but for those that were sent ahead of their unit: they stay unread while one lives.
 
         Under an allowlist nothing is sent ahead, and the frames of connections are read all the time.
         """
-        lives = self._unit is not None and (self._session is None or self._session.relay is None)
+        lives = self._unit is not None and not self._relays
         self._around.selector.modify(self._source, HANG_UP if lives else READ)
 
     def _read_frames(self) -> None:
         """Read up to the end of a frame, and no byte of the next one."""
-        if self._unit is not None and self._session is not None and self._session.relay is None:
+        if self._unit is not None and self._session is not None and not self._relays:
             self._exit = 0  # nothing is read now, so this is the end of the stream
             return
         while True:
@@ -186,6 +212,10 @@ class Runner:
         match header["type"]:
             case "file":
                 session.add_file(header, body)
+            case "solution":
+                session.add_solution(body)
+            case "common":
+                session.add_common(body)
             case "database":
                 session.add_database(body)
             case "stdin":
@@ -249,7 +279,16 @@ class Runner:
         self._done = True
 
     def _send(self, header: Header, body: bytes) -> None:
-        rest = memoryview(encode(header, body))
+        """Send a frame, soon."""
+        if not self._unsent:
+            self._send_at = time.monotonic() + _UNSENT_S
+        self._unsent += encode(header, body)
+        if len(self._unsent) > _MOST_UNSENT:
+            self._flush()
+
+    def _flush(self) -> None:
+        unsent, self._unsent = self._unsent, bytearray()
+        rest = memoryview(unsent)
         while rest:
             rest = rest[os.write(self._sink, rest) :]
 

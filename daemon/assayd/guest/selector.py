@@ -33,10 +33,12 @@ class Selector:
         del self._calls[descriptor]
         self._poll.unregister(descriptor)
 
-    def wait(self, most_s: float | None) -> None:
-        """Wait until a descriptor is ready, or for so long, and make the calls."""
-        for descriptor, _ in self._poll.poll(most_s):
+    def wait(self, most_s: float | None) -> bool:
+        """Wait until a descriptor is ready, or for so long, and make the calls; False if there were none."""
+        ready = self._poll.poll(most_s)
+        for descriptor, _ in ready:
             # A call may have closed the pipe of one that was ready in the same round.
             call = self._calls.get(descriptor)
             if call is not None:
                 call()
+        return bool(ready)

@@ -9,8 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from assayd.errors import ConfigError
 from assayd.imaging.digest import digest_of
-from assayd.imaging.recipe import AdoptedFrom, Recipe, is_inside
-from assayd.imaging.table import Table
+from assayd.imaging.recipe import AdoptedFrom, Recipe, Table, is_inside
 from assayd.imaging.wheels import SITE, Lock, read_lock
 
 SUFFIX = ".toml"

@@ -76,6 +76,8 @@ def find(kind: str, enabled: Sequence[str] = ()) -> Kind:
     """
     if kind in own_kinds():
         return own(kind)
+    if not enabled:
+        raise RequestError("kind.unknown", unknown_kind(kind, own_kinds()), field="kind")
     known = load(enabled)
     if kind not in known:
         raise RequestError("kind.unknown", unknown_kind(kind, known), field="kind")

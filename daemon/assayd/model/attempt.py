@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from assayd.model.document import DOCUMENT, about
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 
@@ -44,21 +45,25 @@ MAX_RUNS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """One file of a bundle. `name` is relative to the bundle's directory."""
+    """One file of a bundle."""
 
-    name: str
-    bytes: int
-    sha256: str
-    media_type: str
-    truncated: bool = False
+    __pydantic_config__ = DOCUMENT
+
+    name: str = field(metadata=about("Name relative to the bundle's directory."))
+    bytes: int = field(metadata=about("Size."))
+    sha256: str = field(metadata=about("Digest of the content."))
+    media_type: str = field(metadata=about("Media type of the content."))
+    truncated: bool = field(default=False, metadata=about("Whether its content was cut."))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """An internal error, as an attempt with verdict `error` shows it."""
 
-    code: str
-    message: str
+    __pydantic_config__ = DOCUMENT
+
+    code: str = field(metadata=about("Stable name of the error."))
+    message: str = field(metadata=about("One sentence for a person."))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

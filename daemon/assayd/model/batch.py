@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
 from assayd.model.attempt import Failure
+from assayd.model.document import DOCUMENT, about
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 
@@ -74,22 +75,25 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Received:
-    """What became of lines that were sent.
+class ReceivedLines:
+    """The result of lines that were sent."""
 
-    `known` were there already. `conflicting` are numbers of lines that were there with the same input but
-    another policy, other overrides or labels, and stay as they were; the first of them.
-    """
+    __pydantic_config__ = DOCUMENT
 
-    lines: int = 0
-    added: int = 0
-    known: int = 0
-    malformed: int = 0
-    conflicting: tuple[int, ...] = ()
+    lines: int = field(default=0, metadata=about("Lines that weren't empty."))
+    added: int = field(default=0, metadata=about("New items."))
+    known: int = field(default=0, metadata=about("Lines that already were items."))
+    malformed: int = field(
+        default=0, metadata=about("Lines that can't be submitted; their items have the reason.")
+    )
+    conflicting: tuple[int, ...] = field(
+        default=(),
+        metadata=about("Lines known with another policy, overrides or labels, which stay; at most 100."),
+    )
 
-    def __add__(self, other: Received) -> Received:
+    def __add__(self, other: ReceivedLines) -> ReceivedLines:
         """Sum two."""
-        return Received(
+        return ReceivedLines(
             lines=self.lines + other.lines,
             added=self.added + other.added,
             known=self.known + other.known,

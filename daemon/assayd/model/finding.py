@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from assayd.model.document import DOCUMENT, about
 from assayd.model.text_limits import EDIT_CHARS
 
 
@@ -31,27 +32,25 @@ class Layer(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A rule that a validator can apply; discovery and SARIF read it.
+    """A rule that a validator can apply; discovery and SARIF read it."""
 
-    `help` shows what is wrong and what would be right, for a person or a model.
-    """
+    __pydantic_config__ = DOCUMENT
 
-    id: str
-    title: str
-    severity: Severity = Severity.ERROR
-    help: str = ""
+    id: str = field(metadata=about("Name in findings."))
+    title: str = field(metadata=about("The fault in a few words."))
+    severity: Severity = field(default=Severity.ERROR, metadata=about("Severity of its findings."))
+    help: str = field(default="", metadata=about("A wrong and a right example."))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """A replacement of whole lines that is certain to be right.
+    """A replacement of whole lines that is certain to be right."""
 
-    Lines are 1-based and inclusive; `end_line` = `start_line` - 1 inserts before `start_line`.
-    """
+    __pydantic_config__ = DOCUMENT
 
-    start_line: int
-    end_line: int
-    replacement: str
+    start_line: int = field(metadata=about("First line to replace, from 1."))
+    end_line: int = field(metadata=about("Last line to replace; one less than the first inserts before it."))
+    replacement: str = field(metadata=about("The new lines."))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,14 +85,18 @@ class Finding:
 class FixHint:
     """What a person or a model should change, derived from one finding."""
 
-    category: str
-    message: str
-    context: str | None
-    suggestion: str
-    line: int | None
-    rule: str
-    file: str | None = None
-    edit: Edit | None = None
+    __pydantic_config__ = DOCUMENT
+
+    category: str = field(metadata=about("Group of rules."))
+    message: str = field(metadata=about("The fault."))
+    context: str | None = field(metadata=about("Place: source, or the unit that ran."))
+    suggestion: str = field(metadata=about("What to do."))
+    file: str | None = field(
+        default=None, metadata=about("Which submitted file; null if there is only one text.")
+    )
+    line: int | None = field(metadata=about("Line, from 1."))
+    rule: str = field(metadata=about("Id of the rule."))
+    edit: Edit | None = field(default=None, metadata=about("The change itself, if it is certain."))
 
 
 def fix_hints(findings: Iterable[Finding]) -> tuple[FixHint, ...]:

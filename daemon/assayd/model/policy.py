@@ -6,6 +6,7 @@ Source: docs/operating/profile-keys.md.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import unquote_to_bytes
 
+from assayd.model.document import DOCUMENT, about
 from assayd.model.hosts import covers
 
 _DEVIOUS = re.compile(
@@ -255,9 +257,11 @@ DEFAULT_BOUNDS = Bounds()
 class Clamp:
     """A value that a profile asked for and did not get."""
 
-    field: str
-    requested: float
-    effective: float
+    __pydantic_config__ = DOCUMENT
+
+    field: str = dataclasses.field(metadata=about("The profile's field."))
+    requested: float = dataclasses.field(metadata=about("Requested value."))
+    effective: float = dataclasses.field(metadata=about("Effective value."))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

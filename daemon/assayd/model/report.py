@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from assayd.model.document import DOCUMENT, about
 from assayd.model.finding import Finding, FixHint, fix_hints
 from assayd.model.policy import Clamp
 from assayd.model.run import Cause, PolicyEvent
@@ -58,9 +59,11 @@ class CaseStatus(StrEnum):
 class StaticResult:
     """One static check that ran."""
 
-    check: str
-    passed: bool
-    details: str
+    __pydantic_config__ = DOCUMENT
+
+    check: str = field(metadata=about("Name of the check."))
+    passed: bool = field(metadata=about("Whether it found no error."))
+    details: str = field(metadata=about("What it found, in short."))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +101,13 @@ class Judgement:
     """What a validator makes of a run: findings and cases.
 
     `stage_findings` are keyed by the runtime stages that the validator names (``sandbox``,
-    ``quality``, …), in order. A stage that is missing there was not reached.
+    ``quality``, …), in order. A stage that is missing there was not reached. `score` is the share of hidden
+    tests that passed, for a kind that has some.
     """
 
     stage_findings: Mapping[str, tuple[Finding, ...]]
     cases: tuple[Case, ...] = ()
+    score: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +133,8 @@ class Report:
     retry_context: str | None = None
     confidence: float | None = None
     feedback: JsonValue = None
+    score: float | None = None
+    integrity: str | None = None
     effective_limits: Mapping[str, JsonValue] = field(default_factory=dict)
     clamped: tuple[Clamp, ...] = ()
     input_digest: str = ""

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
+from assayd.model.document import DOCUMENT, about
+
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
 
 
@@ -48,9 +50,11 @@ class RepairWish:
 class Peer:
     """Who sent a submission, as the kernel says (SO_PEERCRED)."""
 
-    uid: int
-    gid: int
-    pid: int
+    __pydantic_config__ = DOCUMENT
+
+    uid: int = field(metadata=about("User id."))
+    gid: int = field(metadata=about("Primary group id."))
+    pid: int = field(metadata=about("Process id when the connection was opened."))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -144,7 +144,7 @@ def _contradictions(profile: Profile, parents: Sequence[ProfileDraft]) -> Iterat
         yield profile.file.problem(("extends",), message)
     for limit, pair in profile.table.bounds:
         if pair is not None and pair[0] > pair[1]:
-            yield profile.file.problem(("bounds", limit), "the least is over the most")
+            yield profile.file.problem(("bounds", limit), "the minimum exceeds the maximum")
     yield from _idle_http_rules(profile)
 
 

@@ -42,6 +42,10 @@ Pair = tuple[Seconds, Seconds]
 OWN_POLICIES = Path("/etc/assayd/policies")
 """Where an installation has room for the operator's own."""
 
+# The defaults that the daemon's parts have without settings.
+_EGRESS = EgressLimits()
+_CAPS = Limits(timeout_s=0, unit_timeout_s=0, memory_bytes=0, max_processes=0)
+
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -51,7 +55,7 @@ class EngineSettings(_Section):
     """The container engine."""
 
     kind: Literal["auto", "docker", "oci"] = Field(
-        "auto", description="What makes containers; auto: Docker where it answers, else crun or runc itself."
+        "auto", description="Engine for containers; auto: Docker if it answers, otherwise crun or runc."
     )
     url: str | None = Field(
         None,
@@ -60,31 +64,34 @@ class EngineSettings(_Section):
     )
     images_dir: Path | None = Field(
         None,
-        description="Unpacked images (oci); unset: below the state directory. Daemons may share it.",
+        description="Folder of unpacked images (oci), can be shared; unset: below the state directory.",
         examples=["/var/lib/assayd/images"],
     )
     templates: Literal["on", "off"] = Field(
         "on",
-        description="Clone containers from a warm one per kind (oci), where that holds; else start each.",
+        description="Clone containers from a warm one (oci) if isolation holds; off: start each one.",
     )
     run_dir: Path = Field(
         default_factory=default_places.run_dir,
-        description="What lives no longer than containers do (oci); one for all daemons of a user.",
+        description="Run-time files of containers (oci), shared by all daemons of a user.",
         examples=["/run/assayd-oci"],
     )
-    threads: Count = Field(8, description="Blocking engine calls that may run at once.")
-    timeout_s: Seconds = Field(30.0, description="Longest that one engine call may take.")
+    threads: Count = Field(8, description="Maximum number of simultaneous engine calls.")
+    timeout_s: Seconds = Field(30.0, description="Timeout of one engine call, in seconds.")
     patience_s: float = Field(
-        60, ge=0, description="How long attempts wait for an engine that went away, before they are errors."
+        60, ge=0, description="Seconds that attempts wait for a missing engine before they end as errors."
     )
-    holes_are_errors: bool = Field(False, description="Refuse an engine version with known holes; else warn.")
+    holes_are_errors: bool = Field(
+        False, description="Refuse an engine version with published vulnerabilities; false: warn."
+    )
 
 
 class ImageSettings(_Section):
     """Images of the operator's own."""
 
     recipes_dir: Path = Field(
-        Path("/etc/assayd/images.d"), description="Recipes of your own, NAME.toml; the folder need not exist."
+        Path("/etc/assayd/images.d"),
+        description="Folder of your image recipes, NAME.toml; it may be missing.",
     )
 
 
@@ -92,80 +99,101 @@ class AttemptSettings(_Section):
     """Attempts."""
 
     max_runs: Annotated[Count, Field(le=2)] = Field(
-        2, description="Runs of an attempt at most; 1 beside assayd-node, which counts over all nodes."
+        2, description="Maximum runs of an attempt; 1 on a node of a cluster, which counts over all nodes."
     )
 
 
 class PoolSettings(_Section):
     """The pool of warm containers."""
 
-    enabled: bool = Field(True, description="Keep containers started ahead of need.")
+    enabled: bool = Field(True, description="Start containers in advance.")
     default_target: Zero | None = Field(
         None,
-        description="Idle containers kept per kind in use; who sends much leaves two of them to others. "
-        "Unset: 4, or 2 where they come and go in milliseconds.",
+        description="Idle containers to keep per kind in use; two are reserved for less active users. "
+        "Unset: 4, or 2 with a fast engine.",
         examples=[4],
     )
     unused_target: Zero = Field(
-        1, description="Idle containers kept per kind that was not asked for within the last hour."
+        1, description="Idle containers to keep per kind without an attempt within the last hour."
     )
-    ceiling_idle_memory_mb: Zero = Field(1024, description="Memory that idle containers may hold in all.")
-    max_idle_age_s: Seconds = Field(600.0, description="An idle container older than this is replaced.")
-    refill_concurrency: Count = Field(1, description="Containers created at once to refill the pool.")
+    ceiling_idle_memory_mb: Zero = Field(
+        1024, description="Memory limit of all idle containers, in MB; beyond it none is started in advance."
+    )
+    max_idle_age_s: Seconds = Field(600.0, description="Replace idle containers after this many seconds.")
+    refill_concurrency: Count = Field(1, description="Containers created simultaneously to refill the pool.")
 
 
 class AnalysisSettings(_Section):
     """The worker processes that parse submitted text."""
 
     workers: Annotated[Count, Field(le=16)] = Field(
-        3, description="Worker processes. A user has all but one, unless there is only one."
+        3, description="Worker processes. One user can occupy all but one, unless there is only one."
     )
     memory_mb: Count = Field(
         1024,
-        description="Address space of one worker; it ends beyond that. Reading bash needs more than 640.",
+        description="Address space of one worker, in MB; it ends beyond it. Parsing bash needs over 640.",
     )
-    cpu_s: Count = Field(5, description="Processor time of one check; the worker ends beyond that.")
+    cpu_s: Count = Field(5, description="Processor time of one check, in seconds; the worker ends beyond it.")
 
 
 class LimitsSettings(_Section):
     """How much work is taken in."""
 
-    queue_length: Count = Field(10_000, description="Attempts that may wait; more are refused with 429.")
+    queue_length: Count = Field(10_000, description="Maximum waiting attempts; more are refused with 429.")
     queue_mb: Count = Field(
-        128, description="Bodies on their way in and what waits, in memory; beyond that, refused with 429."
+        128,
+        description="Memory for incoming bodies and waiting submissions, in MB; more are refused with 429.",
     )
-    attempts_per_uid: Count = Field(5_000, description="Unfinished attempts of one user.")
-    batches_per_uid: Count = Field(100, description="Unfinished batches of one user.")
-    batch_lines: Count = Field(100_000, description="Lines of one batch.")
-    batch_concurrency: Count = Field(32, description="Unfinished attempts of one batch at once.")
-    connections: Count = Field(256, description="Open connections to the socket.")
-    silence_s: Seconds = Field(30.0, description="Longest pause within a request, or in taking an answer.")
-    body_s: Seconds = Field(120.0, description="Longest that the body of a request may take, in all.")
-    batch_body_s: Seconds = Field(3600.0, description="The same for a batch; what came until then stays.")
+    attempts_per_uid: Count = Field(
+        5_000, description="Maximum unfinished attempts of one user; more are refused with 429."
+    )
+    batches_per_uid: Count = Field(
+        100, description="Maximum unfinished batches of one user; more are refused with 429."
+    )
+    batch_lines: Count = Field(100_000, description="Maximum lines of one batch; more are refused.")
+    batch_concurrency: Count = Field(
+        32, description="Maximum unfinished attempts of one batch; other items wait."
+    )
+    connections: Count = Field(256, description="Maximum open connections to the socket.")
+    silence_s: Seconds = Field(
+        30.0, description="Longest pause while a client sends a request or reads an answer, in seconds."
+    )
+    body_s: Seconds = Field(120.0, description="Time limit for the body of a request, in seconds.")
+    batch_body_s: Seconds = Field(
+        3600.0, description="Time limit for the body of a batch, in seconds; lines that arrived before stay."
+    )
     library_mb_per_uid: Count = Field(
         256,
-        description="Documents, bundles and rows that approved attempts of one user may take; more approvals "
+        description="Disk space for approved attempts of one user, in MB; more approvals "
         "are refused with 429.",
     )
     silent_upload_h: Count = Field(
-        24, description="Hours after which a batch whose upload broke off counts as sent to its end."
+        24, description="Hours after which an interrupted batch upload counts as complete."
     )
     min_free_mb: Zero = Field(
         256,
-        description="Room for artifacts below which nothing is accepted; below twice that, nothing of who "
-        "holds the most, whose oldest bundles are removed.",
+        description="Free disk space to keep, in MB. Below it, all submissions are refused. Below twice "
+        "that, the largest holders are refused and their oldest bundles are deleted.",
     )
 
 
 class EgressSettings(_Section):
     """The relay to the hosts that profiles list."""
 
-    enabled: bool = Field(True, description="Reach listed hosts; off: a profile that lists any is refused.")
-    streams: Annotated[Count, Field(le=64)] = Field(32, description="Connections of an attempt at once.")
-    connections: Count = Field(512, description="Connections and requests of an attempt, in all.")
-    bytes_up: Count = Field(32 * MIB, description="Bytes that an attempt may send.")
-    bytes_down: Count = Field(64 * MIB, description="Bytes that an attempt may receive.")
-    open_at_once: Count = Field(256, description="Connections of all attempts at once.")
+    enabled: bool = Field(True, description="Relay connections to listed hosts; false: refuse such profiles.")
+    streams: Annotated[Count, Field(le=64)] = Field(
+        _EGRESS.streams, description="Simultaneous connections of an attempt; more wait."
+    )
+    connections: Count = Field(
+        _EGRESS.connections, description="Total connections and requests of an attempt; more are refused."
+    )
+    bytes_up: Count = Field(_EGRESS.bytes_up, description="Bytes that an attempt can send; more are refused.")
+    bytes_down: Count = Field(
+        _EGRESS.bytes_down, description="Bytes that an attempt can receive; more are refused."
+    )
+    open_at_once: Count = Field(
+        _EGRESS.open_at_once, description="Simultaneous connections of all attempts; more wait."
+    )
 
     def limits(self) -> EgressLimits:
         """Return what the connections of an attempt may use."""
@@ -175,19 +203,31 @@ class EgressSettings(_Section):
 class CapsSettings(_Section):
     """How large single things may be; some can only be lowered, as what reads them ends there."""
 
-    body_bytes: Count = Field(16 * MIB, description="Request body, and one line of a batch.")
-    source_bytes: Annotated[Count, Field(le=MIB)] = Field(1 * MIB, description="One source text.")
-    inputs_bytes: Count = Field(12 * MIB, description="Inputs of a code node.")
-    sample_paths: Annotated[Count, Field(le=100)] = Field(100, description="Sample paths of an extractor.")
-    steps: Annotated[Count, Field(le=100)] = Field(100, description="Steps of a pipeline.")
-    unit_result_bytes: Annotated[Count, Field(le=8 * MIB)] = Field(8 * MIB, description="Result of one unit.")
-    attempt_result_bytes: Count = Field(16 * MIB, description="Results of one attempt.")
-    output_kept_bytes: Count = Field(256 * KIB, description="Kept of stdout and of stderr, head and tail.")
-    output_read_bytes: Count = Field(16 * MIB, description="Output after which a unit is stopped.")
-    outputs_files: Count = Field(100, description="Declared output files.")
-    outputs_bytes: Count = Field(16 * MIB, description="Declared output files, in all.")
-    findings: Count = Field(500, description="Findings of one report.")
-    retry_context_bytes: Count = Field(32 * KIB, description="Text of a report for a model that tries again.")
+    body_bytes: Count = Field(16 * MIB, description="Bytes of a request body, and of one line of a batch.")
+    source_bytes: Annotated[Count, Field(le=MIB)] = Field(1 * MIB, description="Bytes of one source text.")
+    inputs_bytes: Count = Field(12 * MIB, description="Bytes of the inputs of a code node.")
+    sample_paths: Annotated[Count, Field(le=100)] = Field(
+        100, description="Number of sample paths of an extractor."
+    )
+    steps: Annotated[Count, Field(le=100)] = Field(100, description="Number of steps of a pipeline.")
+    unit_result_bytes: Annotated[Count, Field(le=8 * MIB)] = Field(
+        _CAPS.unit_result_bytes, description="Bytes of the result of one unit."
+    )
+    attempt_result_bytes: Count = Field(
+        _CAPS.attempt_result_bytes, description="Bytes of all results of one attempt."
+    )
+    output_kept_bytes: Count = Field(
+        _CAPS.output_kept_bytes, description="Bytes of stdout and of stderr to keep (start, end)."
+    )
+    output_read_bytes: Count = Field(
+        _CAPS.output_read_bytes, description="Bytes of output after which a unit is stopped."
+    )
+    outputs_files: Count = Field(_CAPS.outputs_files, description="Number of declared output files.")
+    outputs_bytes: Count = Field(_CAPS.outputs_bytes, description="Bytes of all declared output files.")
+    findings: Count = Field(_CAPS.findings, description="Number of findings of one report.")
+    retry_context_bytes: Count = Field(
+        _CAPS.retry_context_bytes, description="Bytes of a retry context, the text for a model's next try."
+    )
 
     def limits(self) -> Limits:
         """Return the caps of an attempt, without what its policy limits."""
@@ -205,16 +245,16 @@ class CapsSettings(_Section):
 class Reach(_Section):
     """The least and the most that each limit of a policy may be."""
 
-    timeout_s: Pair = Field((1, 60), description="Seconds of an attempt.")
-    unit_timeout_s: Pair = Field((1, 60), description="Seconds of a unit.")
-    memory_mb: Pair = Field((64, 512), description="Megabytes.")
-    max_processes: Pair = Field((1, 8), description="Processes and threads.")
+    timeout_s: Pair = Field((1, 60), description="Minimum and maximum seconds of an attempt.")
+    unit_timeout_s: Pair = Field((1, 60), description="Minimum and maximum seconds of a unit.")
+    memory_mb: Pair = Field((64, 512), description="Minimum and maximum memory, in MB.")
+    max_processes: Pair = Field((1, 8), description="Minimum and maximum number of processes and threads.")
 
     @model_validator(mode="after")
     def _in_order(self) -> Reach:
         for name, (least, most) in self:
             if least > most:
-                raise ValueError(f"{name}: the least is over the most")
+                raise ValueError(f"{name}: the minimum exceeds the maximum")
         return self
 
     def bounds(self) -> Bounds:
@@ -225,17 +265,17 @@ class Reach(_Section):
 class WidestReach(Reach):
     """How far a profile's own bounds may reach."""
 
-    max_processes: Pair = Field((1, 64), description="Processes and threads.")
+    max_processes: Pair = Field((1, 64), description="Minimum and maximum number of processes and threads.")
 
 
 class AccessSettings(_Section):
     """Who may connect, beyond root and the daemon's own user. Empty lists leave it to the socket's mode."""
 
-    uids: tuple[Zero, ...] = Field((), description="Users that may connect.")
-    gids: tuple[Zero, ...] = Field((), description="Groups whose members may connect.")
+    uids: tuple[Zero, ...] = Field((), description="User ids that can connect.")
+    gids: tuple[Zero, ...] = Field((), description="Group ids whose members can connect.")
     operators_group: Group | None = Field(
         None,
-        description="Group that sees and cancels everybody's attempts.",
+        description="Group whose members see and cancel all users' attempts.",
         examples=["assayd-operators"],
     )
 
@@ -243,9 +283,14 @@ class AccessSettings(_Section):
 class RetentionSettings(_Section):
     """How long what is finished is kept, and how much of it; of who holds the most, the oldest goes first."""
 
-    days: Count = Field(30, description="Attempts and bundles older than this are removed.")
-    attempts: Count = Field(500_000, description="Finished attempts kept at most.")
-    bundles_mb: Count = Field(20_480, description="Room on the disk that bundles may take in all.")
+    days: Count = Field(30, description="Delete attempts and bundles after this many days.")
+    attempts: Count = Field(
+        500_000,
+        description="Maximum finished attempts to keep; the oldest of the largest holder are deleted first.",
+    )
+    bundles_mb: Count = Field(
+        20_480, description="Disk space for bundles, in MB; beyond it, bundles are deleted in the same order."
+    )
 
 
 class MetricsSettings(_Section):
@@ -253,7 +298,7 @@ class MetricsSettings(_Section):
 
     listen: Loopback | None = Field(
         None,
-        description="Loopback address and port for /metrics and /healthz; unset: the socket alone.",
+        description="Loopback address and port for /metrics and /healthz; unset: only the socket.",
         examples=["127.0.0.1:9464"],
     )
 
@@ -266,23 +311,27 @@ class MetricsSettings(_Section):
 class RepairProvider(_Section):
     """One provider of fixes; which fields it needs depends on its type."""
 
-    type: Literal["command", "gemini", "openai", "anthropic"] = Field(description="What stands behind it.")
+    type: Literal["command", "gemini", "openai", "anthropic"] = Field(description="Type of the provider.")
     argv: tuple[str, ...] = Field((), description="Program and arguments (command).")
-    environment: dict[str, str] = Field({}, description="What the program gets beside PATH, HOME and LANG.")
+    environment: dict[str, str] = Field(
+        {}, description="Environment variables of the program, in addition to PATH, HOME and LANG."
+    )
     model: str | None = Field(None, description="Name of the model (all but command).")
     base_url: Annotated[str | None, AfterValidator(no_public_http)] = Field(
         None,
         pattern=r"^https?://",
-        description="Address of a server that is not the vendor's but speaks the same; http only to hosts "
-        "that are not public.",
+        description="Address of another server with the vendor's API; http only for hosts "
+        "that aren't public.",
     )
     key_variable: str | None = Field(
         None,
-        description="Environment variable with the key; unset: the vendor's own, with base_url none.",
+        description="Environment variable with the key; unset: the vendor's usual one; none with base_url.",
     )
-    key_file: Path | None = Field(None, description="File that holds the key, readable by its owner only.")
-    max_tokens: Count | None = Field(None, description="Longest answer; unset: the API's, or 16384.")
-    timeout_s: Seconds = Field(120.0, description="Longest that one call of an API may take.")
+    key_file: Path | None = Field(None, description="File with the key, readable by its owner only.")
+    max_tokens: Count | None = Field(
+        None, description="Maximum tokens of an answer; unset: the API's limit, or 16384."
+    )
+    timeout_s: Seconds = Field(120.0, description="Timeout of one API call, in seconds.")
 
     @model_validator(mode="after")
     def _complete(self) -> RepairProvider:
@@ -298,24 +347,24 @@ class RepairProvider(_Section):
 class RepairSettings(_Section):
     """The repair loop."""
 
-    at_once: Count = Field(4, description="Repairs that go on at once.")
+    at_once: Count = Field(4, description="Maximum simultaneous repairs; more wait.")
     max_attempts: Annotated[Count, Field(le=10)] = Field(
-        3, description="Fixes tried when a request names no number."
+        3, description="Maximum fixes of a chain, unless a request sets fewer."
     )
-    timeout_s: Seconds = Field(300.0, description="Time of one repair, from the failure on.")
+    timeout_s: Seconds = Field(300.0, description="Time limit of one repair, in seconds from the failure.")
     on_exhausted: tuple[str, ...] = Field(
         (),
-        description="Program that gets repair and report on its input when fixes are used up or it is stuck.",
+        description="Program to run if a repair ends without a fix; it reads repair and report on stdin.",
     )
-    providers: dict[str, RepairProvider] = Field({}, description="Providers beside `rules`, by name.")
+    providers: dict[str, RepairProvider] = Field({}, description="Providers in addition to `rules`, by name.")
 
 
 class LogSettings(_Section):
     """The log on standard error."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level written.")
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level to write.")
     format: Literal["json", "console"] = Field(
-        "json", description="One JSON object per line, or for reading."
+        "json", description="json: one object per line; console: for people."
     )
 
 
@@ -341,16 +390,16 @@ class Settings(RootSettings):
 
     socket: Path = Field(
         default_factory=default_places.socket,
-        description="Where the API listens; a socket unit's own socket goes before it.",
+        description="Path of the API's socket; the socket of a socket unit overrides it.",
         examples=["/run/assayd/assayd.sock"],
     )
     socket_group: Group | None = Field(
-        None, description="Group that owns the socket; unset: the daemon's own.", examples=["assayd"]
+        None, description="Group that owns the socket; unset: the daemon's group.", examples=["assayd"]
     )
     socket_mode: Mode = Field(0o660, description="Permissions of the socket, octal.")
     state_dir: Path = Field(
         default_factory=default_places.state_dir,
-        description="Database and artifacts.",
+        description="Directory of the database and artifacts.",
         examples=["/var/lib/assayd"],
     )
     database_url: str | None = Field(
@@ -360,16 +409,16 @@ class Settings(RootSettings):
     )
     concurrency: Count = Field(
         default_factory=lambda: 4 * (os.cpu_count() or 1),
-        description="Attempts that run at once; unset: four per processor.",
+        description="Maximum simultaneous attempts; unset: four per processor.",
         examples=[8],
     )
     nice: Annotated[int, BeforeValidator(no_bool), Field(ge=-20, le=19)] = Field(
-        -5, description="Scheduling priority, as nice counts; taken where allowed and nobody set another."
+        -5, description="Scheduling priority (nice value), applied if allowed and not set otherwise."
     )
     policy_folders: tuple[Path, ...] = Field(
-        (OWN_POLICIES,), description="More folders with policy profiles; this one need not exist."
+        (OWN_POLICIES,), description="Additional folders with profiles; the default one may be missing."
     )
-    validators: tuple[str, ...] = Field((), description="Third-party validators that are enabled, by name.")
+    validators: tuple[str, ...] = Field((), description="Names of enabled third-party validators.")
     tables: dict[str, tuple[Path, ...]] = Field(
         {}, description="Folders whose *.toml files add rules and words to a kind, by kind."
     )

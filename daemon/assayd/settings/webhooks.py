@@ -14,7 +14,7 @@ from assayd.settings.values import no_bool
 
 def _url(text: str) -> str:
     if "?" in read_webhook_url(text).target:
-        raise ValueError("a listed URL has no query; what is sent to may have one")
+        raise ValueError("a listed URL must not have a query; the URL of a request may have one")
     return text
 
 
@@ -27,19 +27,19 @@ def _network(text: str) -> str:
 
 
 class WebhookReceiver(BaseModel):
-    """Who may be told. Exactly one of the two places has its secret."""
+    """A receiver of messages. Set exactly one of secret_file and secret_variable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     url: Annotated[str, AfterValidator(_url)] = Field(
-        description="What may be named begins so: https://HOST[:PORT][/PATH]; http: private_addresses alone."
+        description="Start of allowed URLs: https://HOST[:PORT][/PATH]; http: private_addresses only."
     )
     secret_file: Path | None = Field(
         None, description="File with the secret (whsec_ and base64), readable by its owner only."
     )
     secret_variable: str | None = Field(None, description="Environment variable with the secret.")
     private_addresses: tuple[Annotated[str, AfterValidator(_network)], ...] = Field(
-        (), description="Addresses or networks beyond the public ones that it may be at."
+        (), description="Non-public addresses or networks that the daemon may connect to."
     )
 
     @model_validator(mode="after")
@@ -47,7 +47,7 @@ class WebhookReceiver(BaseModel):
         if (self.secret_file is None) == (self.secret_variable is None):
             raise ValueError("secret_file, secret_variable: name one of them")
         if read_webhook_url(self.url).scheme == "http" and not self.private_addresses:
-            raise ValueError("url: http is for private_addresses alone; list them, or use https")
+            raise ValueError("url: http is allowed for private_addresses only; list them, or use https")
         return self
 
 
@@ -57,13 +57,13 @@ class WebhookSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     timeout_s: Annotated[float, BeforeValidator(no_bool), Field(gt=0, le=60)] = Field(
-        10.0, description="Longest that one try may take."
+        10.0, description="Timeout of one try, in seconds."
     )
     retry_for_s: Annotated[float, BeforeValidator(no_bool), Field(gt=0, le=30 * 86_400)] = Field(
-        86_400.0, description="How long what is not taken is tried again, with growing pauses."
+        86_400.0, description="Seconds to retry an undelivered message, with growing pauses."
     )
     waiting_per_uid: Annotated[int, BeforeValidator(no_bool), Field(ge=1)] = Field(
         10_000,
-        description="Messages of one user that may wait; beyond that, who names a URL is refused with 429.",
+        description="Maximum waiting messages of one user; more requests with a URL are refused with 429.",
     )
-    receivers: dict[str, WebhookReceiver] = Field({}, description="Who may be told, by name.")
+    receivers: dict[str, WebhookReceiver] = Field({}, description="Receivers of messages, by name.")

@@ -28,11 +28,11 @@ _MOST_COLLECTED_CHARS = 16_384
 RULES = (
     Rule(
         id="path.invalid",
-        title="A path that is not a plain relative one",
+        title="A path isn't plain and relative",
         help="Bad: ../data.csv, /tmp/out.csv. Good: data/in.csv.",
     ),
-    Rule(id="path.clash", title="A path that is a file and a folder", help="Bad: out beside out/a.csv."),
-    Rule(id="path.too_many", title="Too many paths", help=f"There may be {MOST_PATHS} of them."),
+    Rule(id="path.clash", title="A path is both file and folder", help="Bad: out and out/a.csv."),
+    Rule(id="path.too_many", title="Too many paths", help=f"At most {MOST_PATHS} are allowed."),
 )
 
 
@@ -40,7 +40,7 @@ def check_paths(paths: Collection[str], *, field: str) -> Iterator[Finding]:
     """Judge the paths of one field of a payload; the finding names the field and the path."""
     if len(paths) > MOST_PATHS:
         message = f"{field} names {len(paths)} paths; {MOST_PATHS} are allowed."
-        yield _finding("path.too_many", message, "Name fewer; pack small files into one.")
+        yield _finding("path.too_many", message, "Use fewer paths; combine small files.")
         return
     for path in paths:
         wrong = next(((what, remedy) for judge, what, remedy in _PROBLEMS if judge(path)), None)
@@ -48,7 +48,7 @@ def check_paths(paths: Collection[str], *, field: str) -> Iterator[Finding]:
             yield _finding("path.invalid", f"{field}: {_shown(path)} {wrong[0]}.", wrong[1])
     yield from _clashes(paths, field)
     if len(json.dumps([escape(path) for path in paths])) > _MOST_COLLECTED_CHARS and field == "collect":
-        yield _finding("path.too_many", "The paths of collect are too long together.", "Use shorter names.")
+        yield _finding("path.too_many", "The paths of collect are too long in total.", "Use shorter names.")
 
 
 _Judge = Callable[[str], bool]
@@ -56,17 +56,17 @@ _PROBLEMS: tuple[tuple[_Judge, str, str], ...] = (
     (lambda path: not path, "is empty", "Give every file a name."),
     (
         lambda path: path.startswith("/") or path[1:3] == ":\\",
-        "is not relative",
-        "Name it relative to the directory that the program starts in.",
+        "isn't relative",
+        "Write it relative to the start directory.",
     ),
     (
         lambda path: any(part in {"", ".", ".."} for part in path.split("/")),
-        "is not normalised",
-        "Leave out '.', '..', double slashes and a slash at the end.",
+        "isn't normalized",
+        "Remove '.', '..', double slashes and a trailing slash.",
     ),
     (
         lambda path: not path.isprintable() or "\\" in path,
-        "has characters that a path may not have here",
+        "has characters that aren't allowed",
         "Use letters, digits, '-', '_', '.' and '/'.",
     ),
     (
@@ -90,8 +90,8 @@ def _clashes(paths: Collection[str], field: str) -> Iterator[Finding]:
         folders = ("/".join(parts[:end]) for end in range(1, len(parts)))
         for folder in folders:
             if folder in known:
-                message = f"{field}: {_shown(folder)} is named as a file, and is a folder of {_shown(path)}."
-                yield _finding("path.clash", message, "Give one of them another name.")
+                message = f"{field}: {_shown(folder)} is a file and also a folder of {_shown(path)}."
+                yield _finding("path.clash", message, "Rename one of them.")
 
 
 def _shown(path: str) -> str:

@@ -31,7 +31,7 @@ from sqlalchemy import (
 
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Failure
-from assayd.model.batch import Batch, BatchPage, Item, Line, Received, Tally, Waiting
+from assayd.model.batch import Batch, BatchPage, Item, Line, ReceivedLines, Tally, Waiting
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.store import expiry
@@ -125,14 +125,14 @@ class DatabaseBatchStore:
 
         return await self._access.write(apply)
 
-    async def add(self, batch_id: str, lines: Sequence[Line]) -> Received:
+    async def add(self, batch_id: str, lines: Sequence[Line]) -> ReceivedLines:
         """Record lines that are not there yet; one with another input replaces the line of its number.
 
         Raises: RequestError ``batch.removed``, when there is no such batch any more.
         """
         digests = {line.number: _digest(line.document) for line in lines}
 
-        def apply(connection: Connection) -> Received:
+        def apply(connection: Connection) -> ReceivedLines:
             wanted = {"batch": batch_id, "lines": list(digests)}
             if connection.execute(_LOCKED, wanted).first() is None:
                 raise _removed()
@@ -148,7 +148,7 @@ class DatabaseBatchStore:
             if fresh or again:
                 connection.execute(_GO_ON.values(finished_at=None), {"batch": batch_id})
             changed = (row and row.line for row in rows if row and row.submission != digests[row.line])
-            return Received(
+            return ReceivedLines(
                 lines=len(lines),
                 added=len(fresh),
                 known=len(lines) - len(fresh),

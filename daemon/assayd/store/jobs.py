@@ -18,15 +18,14 @@ from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, s
 
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Attempt
-from assayd.model.records import Accepted, Event, Page, Query, Removable, Run, StoredUsage, Summary
+from assayd.model.records import Accepted, Event, Page, Query, Run, Summary
 from assayd.model.report import Case
 from assayd.store import expiry, rows, tables
 from assayd.store.access import DatabaseAccess, open_access
-from assayd.store.listing import Statement, listing, page
+from assayd.store.expiry import Removable, StoredUsage
+from assayd.store.listing import Statement, listing, page, summary
 from assayd.store.outbox import Outbox, message_of_attempt
-from assayd.store.plain_job_rows import PlainJobRows
-from assayd.store.recorder import JobRows, Recorder, Written, keep
-from assayd.store.summary import summary
+from assayd.store.recorder import JobRows, PlainJobRows, Recorder, Written, keep
 from assayd.store.unsynced import UNSYNCED, UnsyncedBundles
 
 LARGE_BYTES = 64 * 2**10
@@ -184,10 +183,10 @@ class DatabaseJobStore:
         Raises: RequestError ``run.foreign``, if the run isn't.
         """
         verdict = rows.verdict_values(attempt)
-        happened = [rows.event_values(event) for event in events]
         message = message_of_attempt(attempt)
         tried = False
         if held_by is not None and message is None and not self._recorders_of(attempt):
+            happened = [rows.event_values(event) for event in events]
             alone = self._rows.finishing(attempt, verdict, happened, held_by)
             if alone is not None:
                 written = await self.access.write(alone)
@@ -201,6 +200,7 @@ class DatabaseJobStore:
             is_again, tried = tried, True
             if held_by is not None:
                 _require_held(connection, verdict, held_by)
+            happened = [rows.event_values(event) for event in events]  # here, in the writer's thread
             if not self._rows.finish(connection, attempt, verdict, happened):
                 found = connection.execute(_VERDICT, {"wanted": attempt.id}).mappings().first()
                 # So if the answer to its commit was lost.

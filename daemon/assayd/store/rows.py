@@ -18,6 +18,7 @@ Values = dict[str, object]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ARTIFACT = tuple(field.name for field in fields(Artifact))
 _MICROSECOND = timedelta(microseconds=1)
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def to_micros(moment: datetime) -> int:
@@ -163,4 +164,4 @@ def read_moment(value: object) -> datetime | None:
 
 
 def _dump(value: Mapping[str, object] | list[Values] | list[str]) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _ENCODER.encode(value)

@@ -34,7 +34,7 @@ def _tell_errors(arguments: list[str]) -> int:
         print(f"assay: {plain(error.message)}", file=sys.stderr)
         return exit_code(error)
     except ModuleNotFoundError as missing:
-        if not (missing.name or "").startswith("assayd."):
+        if not (missing.name or "").startswith("assayd"):
             raise
         from assayd_client.cli.exits import REFUSED
 

@@ -20,7 +20,7 @@ from assayd_client import AddressOptions
 COMMANDS: Mapping[str, str] = {
     "artifacts": "attempts:artifacts",
     "backup": "upkeep:backup",
-    "batch": "batch_app:batch_app",
+    "batch": "batch:batch_app",
     "cancel": "attempts:cancel",
     "check": "check:check",
     "compat": "compat:serve",
@@ -37,14 +37,14 @@ COMMANDS: Mapping[str, str] = {
     "lsp": "lsp.serving:serve",
     "mcp": "mcp.serving:serve",
     "metrics": "upkeep:metrics",
-    "node": "node_app:node_app",
-    "nodes": "node_app:list_nodes",
-    "policy": "policy_app:policy_app",
+    "node": "gateway:node_app",
+    "nodes": "gateway:list_nodes",
+    "policy": "policy:policy_app",
     "repair": "repair:repair_app",
     "replay": "attempts:replay",
     "review": "generate:review",
     "show": "attempts:show",
-    "token": "token_app:token_app",
+    "token": "gateway:token_app",
     "top": "upkeep:top",
     "validate": "validate:validate",
     "version": "upkeep:version",
@@ -120,7 +120,13 @@ def start(
     token_file: Annotated[str | None, _address_option("--token-file")] = None,
     ca_file: Annotated[str | None, _address_option("--ca-file")] = None,
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version",
+            is_eager=True,
+            callback=_print_version,
+            help="Print the versions of client and daemon.",
+        ),
     ] = False,
 ) -> None:
     """Validate untrusted code in throwaway containers."""

@@ -9,7 +9,7 @@ import typer
 from assayd.errors import RequestError
 from assayd_client.cli.options import daemon_of
 
-NEEDS = "assay compat needs the package assayd_compat, which comes with the daemon: install assayd"
+NEEDS = "assay compat needs {missing}, which isn't installed; it comes with the package assayd"
 
 
 def serve(
@@ -35,5 +35,5 @@ def serve(
     try:
         from assayd_compat.serving import serve as serve_compat
     except ModuleNotFoundError as missing:
-        raise RequestError("usage", NEEDS) from missing
+        raise RequestError("usage", NEEDS.format(missing=missing.name)) from missing
     serve_compat(daemon_of(context), listen, at_once=concurrency, policies=policy or [])

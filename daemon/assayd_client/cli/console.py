@@ -10,7 +10,7 @@ import typer
 from assayd.errors import RequestError
 from assayd_client.cli.options import daemon_of
 
-NEEDS = "assay console needs packages that are missing here: pip install 'assayd-client[console]'"
+NEEDS = "assay console needs packages that are missing here: install the wheel assayd-console"
 
 
 def serve(
@@ -27,13 +27,9 @@ def serve(
         ),
     ] = None,
 ) -> None:
-    """Serve pages for a browser on a loopback port, and print the link that logs in."""
+    """Serve the web console on a loopback port, and print its login link."""
     try:
-        import jinja2  # noqa: F401
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
+        from assayd_console.serving import serve as serve_console
     except ModuleNotFoundError as missing:
         raise RequestError("usage", NEEDS) from missing
-    from assayd_console.serving import serve as serve_console
-
     serve_console(daemon_of(context), port=port, link_file=link_file)

@@ -16,7 +16,7 @@ import typer
 from assayd.errors import RequestError
 from assayd_client import Conflict, Document, PlainClient, Target
 from assayd_client.cli.exits import CANCELLED, FAILED, TROUBLE, VALIDATED
-from assayd_client.cli.failures import failed_lines
+from assayd_client.cli.repair import failed_lines
 from assayd_client.cli.screens.naming import NAME
 
 if TYPE_CHECKING:
@@ -41,50 +41,67 @@ class Given:
 
 def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     context: typer.Context,
-    kind: Annotated[str, typer.Argument(help="What is to be written, e.g. extractor.")],
+    kind: Annotated[str, typer.Argument(help="Kind to generate, e.g. extractor.")],
     words: Annotated[
-        str, typer.Argument(metavar="[WORDS|@FILE]", help="What it is for; the screen asks for it.")
+        str,
+        typer.Argument(
+            metavar="[WORDS|@FILE]", help="Request in words; screens ask for it if it is missing."
+        ),
     ] = "",
     provider: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Who writes; else the only one that is configured.")
+        str | None,
+        typer.Option(metavar="NAME", help="Use this provider. Default: the only one that writes code."),
     ] = None,
     sample_path: Annotated[
-        list[str] | None, typer.Option(metavar="P", help="A path that it is tried on.")
+        list[str] | None, typer.Option(metavar="P", help="Try the code on this path (repeatable).")
     ] = None,
     database: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A SQLite file, or a schema in .sql.")
+        Path | None, typer.Option(metavar="FILE", help="Use this SQLite file, or this schema (.sql).")
     ] = None,
     sample_rows: Annotated[
-        bool, typer.Option("--sample-rows", help="Show who writes three rows of each table of --database.")
+        bool, typer.Option("--sample-rows", help="Show the provider three rows of each table of --database.")
     ] = False,
     file: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="A file that is there; folders too.")
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Provide this file or folder to the code (repeatable)."),
     ] = None,
     example: Annotated[
-        list[str] | None, typer.Option(metavar="J", help="A case that it has to pass, as a JSON object.")
+        list[str] | None,
+        typer.Option(metavar="J", help="Require this case to pass, a JSON object (repeatable)."),
     ] = None,
     input_file: Annotated[
-        Path | None, typer.Option("--input", metavar="F.json", help="Inputs, as a JSON object.")
+        Path | None,
+        typer.Option("--input", metavar="F.json", help="Read the inputs from this file, a JSON object."),
     ] = None,
     option: Annotated[
-        list[str] | None, typer.Option(metavar="K=V", help="More of the context; V is JSON or text.")
+        list[str] | None, typer.Option(metavar="K=V", help="Set another context field; V is JSON or text.")
     ] = None,
-    policy: Annotated[str | None, typer.Option(metavar="NAME", help="Profile; else the kind's own.")] = None,
-    max_attempts: Annotated[int | None, typer.Option(min=1, max=10, help="Answers at most.")] = None,
-    label: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Mark its attempts.")] = None,
-    webhook: Annotated[str | None, typer.Option(metavar="URL", help="Have this URL told of the end.")] = None,
+    policy: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Use this profile. Default: the kind's profile.")
+    ] = None,
+    max_attempts: Annotated[
+        int | None, typer.Option(min=1, max=10, help="Accept at most this many answers.")
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="K=V", help="Add this label to its attempts.")
+    ] = None,
+    webhook: Annotated[
+        str | None, typer.Option(metavar="URL", help="Send a message to this URL at the end.")
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write it there; a folder, where it is several files.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the code to this file, or several files to this folder."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Approve it once it is validated.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Approve the code once it is validated.")] = False,
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Approve it under this name; else the stem of --out.")
+        str | None,
+        typer.Option(metavar="NAME", help="Approve it under this name. Default: the stem of --out."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Have code written from words, validated and repaired; show it, write it, approve it.
+    """Generate code from words, validate and repair it, and approve it.
 
-    On a terminal this opens screens, unless --yes or --json is given.
+    On a terminal this opens screens, unless you pass --yes or --json.
     """
     from assayd_client.cli.submitting import read_pairs, read_words
     from assayd_client.cli.terminal import print_json
@@ -112,7 +129,9 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         wanted = name or (out.stem if out is not None else "")
         raise typer.Exit(_on_screens(context.find_root().obj, request, given, name=wanted, out=out))
     if not words:
-        raise RequestError("usage", "say what it is for: assay generate KIND WORDS; only screens ask for it")
+        raise RequestError(
+            "usage", "the request is missing: assay generate KIND WORDS; only screens ask for it"
+        )
     request["context"] = read_context(kind, given)
     with PlainClient(context.find_root().obj) as client:
         generation = wait(client, client.generate(**request), tell=not as_json)
@@ -133,12 +152,17 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
 
 def review(
     context: typer.Context,
-    attempt: Annotated[str, typer.Argument(metavar="ID", help="An attempt: its id, its beginning, `last`.")],
+    attempt: Annotated[
+        str, typer.Argument(metavar="ID", help="Attempt: id, unique beginning of the id, or `last`.")
+    ],
     provider: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Who reads a hint; else the only one that can.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Send hints to this provider. Default: the only one that reads hints."
+        ),
     ] = None,
 ) -> None:
-    """Look at an attempt on screens: approve it, edit it, give a hint."""
+    """Review an attempt on screens: approve it, edit it, give a hint."""
     from assayd_client.cli.ids import attempt_id
     from assayd_client.cli.screens.session import Session
     from assayd_client.cli.screens.wizard import Wizard
@@ -262,7 +286,7 @@ def texts_of(submission: Document) -> dict[str, str]:
 
 def write_texts(texts: Mapping[str, str], out: Path) -> None:
     """Write one text to a file, or several below a folder. Raises: RequestError ``file.unwritable``."""
-    from assayd_client.cli.artifacts import safe_name
+    from assayd_client.cli.attempts import safe_name
 
     try:
         for name, text in texts.items():

@@ -13,15 +13,18 @@ images_app = typer.Typer(help="Build and list the images of containers.", no_arg
 @images_app.command("build")
 def build(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]…", help="All but those on demand, if none is named.")
+        list[str] | None,
+        typer.Argument(metavar="[NAME]…", help="Images to build. Default: all except those built on demand."),
     ] = None,
     cache: Annotated[
         Path | None,
-        typer.Option("--cache", "--out", metavar="DIR", help="Where parts and archives are kept."),
+        typer.Option("--cache", "--out", metavar="DIR", help="Keep parts and archives in this folder."),
     ] = None,
     library: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Files that go into the image named, if its recipe has a place."),
+        typer.Option(
+            metavar="DIR", help="Add the files of this folder to the image, if its recipe allows it."
+        ),
     ] = None,
 ) -> None:
     """Build images and load them into the engine."""
@@ -32,18 +35,20 @@ def build(
 
 @images_app.command("adopt")
 def adopt(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is to be called here.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name for the adopted image.")],
     where: Annotated[
         str,
         typer.Option(
             "--from",
             metavar="IMAGE",
-            help="OCI layout, archive of `docker save`, or image of a local engine.",
+            help="Read an OCI layout, a `docker save` archive, or an image of a local engine.",
         ),
     ],
-    tag: Annotated[str | None, typer.Option(metavar="TAG", help="Which, where there are several.")] = None,
+    tag: Annotated[
+        str | None, typer.Option(metavar="TAG", help="Choose this tag if there are several.")
+    ] = None,
     cache: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where parts and archives are kept.")
+        Path | None, typer.Option(metavar="DIR", help="Keep parts and archives in this folder.")
     ] = None,
 ) -> None:
     """Make any image fit for runs: flatten it, put the runner beside its files, and load it."""
@@ -54,7 +59,7 @@ def adopt(
 
 @images_app.command("lock")
 def lock(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A recipe of your own.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of your recipe.")],
 ) -> None:
     """Choose the wheels of a recipe's python_packages, and write them with their hashes beside it."""
     from assayd_client.cli.images import lock_image
@@ -74,7 +79,7 @@ def list_engine_images() -> None:
 
 @images_app.command("gc")
 def collect_garbage(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be removed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be deleted.")] = False,
 ) -> None:
     """Remove images that no kind and no profile names, unless they are in use."""
     from assayd_client.cli.images import remove_unused

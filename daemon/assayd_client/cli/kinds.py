@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
@@ -68,14 +69,6 @@ def from_files_of(kind: str) -> FromFiles:
     return partial(submitted_file.code_from_files, field=find_kind(kind).code_field)
 
 
-def single_sources(kind: str) -> list[str]:
-    """Return the fields of a kind's payload that are one source text each. Raises: as `find_kind`."""
-    from assayd.kind import Cap
-
-    bounded = find_kind(kind).bounded or {}
-    return [path for path, cap in bounded.items() if cap is Cap.SOURCE and "." not in path]
-
-
 def command_line_of(kind: str) -> CommandLine:
     """Return what the command line shows of a kind; of one that nobody here knows, the usual."""
     if kind in registry.own_kinds():
@@ -104,9 +97,7 @@ def kinds(
     as_json: Json = False,
 ) -> None:
     """List the kinds that the daemon accepts, or describe one: payload, options, stages, rules."""
-    from assayd_client.cli.screen import line
-    from assayd_client.cli.table import print_table
-    from assayd_client.cli.terminal import out, plain, print_json
+    from assayd_client.cli.terminal import line, out, plain, print_json, print_table
 
     with open_client(context) as client:
         found = client.kinds() if kind is None else client.kind(kind)
@@ -171,6 +162,8 @@ def _type_of(field: Mapping[str, object]) -> str:
 
 
 def _enabled() -> tuple[str, ...]:
+    if find_spec("assayd.settings") is None:  # the client alone
+        return ()
     from assayd.settings import load_settings
 
     return load_settings().validators

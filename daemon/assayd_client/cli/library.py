@@ -12,11 +12,11 @@ from assayd_client import Document, PlainClient
 
 library_app = typer.Typer(help="Approve validated attempts, and fetch them by name.", no_args_is_help=True)
 
-Entry = Annotated[str, typer.Argument(metavar="NAME[@VERSION]", help="The entry; else its newest version.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Uid = Annotated[
-    int | None, typer.Option(min=0, help="User whose library is meant; only operators may name others.")
+Entry = Annotated[
+    str, typer.Argument(metavar="NAME[@VERSION]", help="Entry name. Default version: the newest.")
 ]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Uid = Annotated[int | None, typer.Option(min=0, help="Use the library of this user (operators).")]
 HEADS = ("name", "version", "kind", "approved", "by", "asked for")
 INTENT_CHARS = 60
 
@@ -47,9 +47,9 @@ def parted(reference: str) -> tuple[str, int | None]:
 def approve(
     context: typer.Context,
     attempt_id: Annotated[
-        str, typer.Argument(metavar="ATTEMPT", help="The attempt: its id, its beginning, or `last`.")
+        str, typer.Argument(metavar="ATTEMPT", help="Attempt: id, unique beginning of the id, or `last`.")
     ],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Small letters, digits, _ and -.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name in lowercase letters, digits, _ and -.")],
     as_json: Json = False,
 ) -> None:
     """Put a validated attempt under a name, as its next version."""
@@ -67,7 +67,7 @@ def approve(
 @library_app.command("list")
 def list_entries(
     context: typer.Context,
-    limit: Annotated[int, typer.Option(min=1, max=500, help="How many.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="Show at most this many entries.")] = 100,
     uid: Uid = None,
     as_json: Json = False,
 ) -> None:
@@ -79,7 +79,7 @@ def list_entries(
 @library_app.command("history")
 def history(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the entry.")],
     uid: Uid = None,
     as_json: Json = False,
 ) -> None:
@@ -113,7 +113,12 @@ def show(context: typer.Context, entry: Entry, as_json: Json = False) -> None:
 def export(
     context: typer.Context,
     entry: Entry,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Where to; a folder, where it is several files.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE", help="Write to this file, or to this folder if there are several files."
+        ),
+    ],
 ) -> None:
     """Write what an entry holds to a file, or to files below a folder."""
     from assayd_client.cli.generate import texts_of, write_texts
@@ -128,7 +133,7 @@ def export(
 def remove(
     context: typer.Context,
     entry: Annotated[
-        str, typer.Argument(metavar="NAME[@VERSION]", help="The entry. Without a version: all versions.")
+        str, typer.Argument(metavar="NAME[@VERSION]", help="Entry name. Without a version: all versions.")
     ],
     uid: Uid = None,
     as_json: Json = False,
@@ -154,7 +159,10 @@ def diff(
     context: typer.Context,
     before: Entry,
     after: Annotated[
-        str | None, typer.Argument(metavar="[NAME[@VERSION]]", help="Else the version before it.")
+        str | None,
+        typer.Argument(
+            metavar="[NAME[@VERSION]]", help="Entry to compare with. Default: the previous version."
+        ),
     ] = None,
 ) -> None:
     """Show in what two versions differ; of one, how it differs from the version before it."""

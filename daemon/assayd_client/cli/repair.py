@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -19,11 +20,41 @@ from typer.core import TyperGroup
 from assayd.errors import RequestError
 from assayd_client import Conflict, Document, PlainClient
 from assayd_client.cli.exits import CANCELLED, FAILED, VALIDATED
-from assayd_client.cli.failures import failed_lines
-from assayd_client.cli.fallback import described
 from assayd_client.cli.ids import attempt_id as find_attempt
 from assayd_client.cli.ids import repair_id as find_repair
-from assayd_client.cli.kinds import single_sources
+from assayd_client.cli.terminal import shorten
+
+LINE_CHARS = 200
+NUMBERED = re.compile(r"\d+\. ")
+
+
+def failed_lines(context: str) -> Iterator[str]:
+    """Return the findings of a retry context, each in a line; its first line if it has no list of them."""
+    found = [text for text in context.splitlines() if NUMBERED.match(text)] or context.splitlines()[:1]
+    if len(found) == 1:
+        yield f"failed: {shorten(NUMBERED.sub('', found[0], count=1), LINE_CHARS)}"
+        return
+    yield "failed:"
+    yield from (f"  {shorten(text, LINE_CHARS)}" for text in found)
+
+
+def described(repair_id: str, fallback: Document) -> Iterator[str]:
+    """Return the lines that tell of an offer: why, the rules, what they give, and how to take them."""
+    applied = fallback["applied"]
+    yield ""
+    yield f"Rules instead of code ({fallback['trigger']}): {fallback['reason']}"
+    yield ""
+    yield from (f"   {line}" for line in fallback["rules"].splitlines())
+    yield ""
+    yield f"They give every field for {applied['complete']} of {applied['paths']} sample paths:"
+    for shown in applied["shown"]:
+        fields = ", ".join(f"{name}={value!r}" for name, value in shown["fields"].items())
+        missing = "; nothing for " + ", ".join(map(ascii, shown["missing"])) if shown["missing"] else ""
+        yield f"   {shown['path']!r}: {fields}{missing}"
+    if fallback["accepted_at"] is None:
+        yield f"Take them: assay repair accept {repair_id}"
+    else:
+        yield f"Taken at {fallback['accepted_at']}"
 
 
 class _StartByDefault(TyperGroup):
@@ -39,8 +70,8 @@ repair_app = typer.Typer(
     cls=_StartByDefault, help="Repair failed attempts, and show what was tried.", no_args_is_help=True
 )
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The repair: its id, the beginning of it, or `last`.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="Repair: id, unique beginning of the id, or `last`.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 OF_OUTCOME = {"repaired": VALIDATED, "cancelled": CANCELLED}
 
 
@@ -53,15 +84,20 @@ def start(  # noqa: PLR0913, PLR0917  (one parameter per option)
     context: typer.Context,
     attempt_id: Annotated[
         str,
-        typer.Argument(metavar="ATTEMPT", help="The failed attempt: its id, the beginning of it, or `last`."),
+        typer.Argument(metavar="ATTEMPT", help="Failed attempt: id, unique beginning of the id, or `last`."),
     ],
     provider: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Who gives fixes; else `rules`, or who reads the hint.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Use this provider. Default: `rules`, or the one that reads hints."
+        ),
     ] = None,
-    max_attempts: Annotated[int | None, typer.Option(min=1, max=10, help="Fixes tried at most.")] = None,
-    hint: Annotated[str | None, typer.Option(metavar="TEXT", help="Something to tell the provider.")] = None,
-    edit: Annotated[bool, typer.Option("--edit", help="Correct it in $EDITOR; that is tried first.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Go back to what was submitted first.")] = False,
+    max_attempts: Annotated[
+        int | None, typer.Option(min=1, max=10, help="Try at most this many fixes.")
+    ] = None,
+    hint: Annotated[str | None, typer.Option(metavar="TEXT", help="Give the provider this hint.")] = None,
+    edit: Annotated[bool, typer.Option("--edit", help="Correct the code in $EDITOR first.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start again from the first submission.")] = False,
     as_json: Json = False,
 ) -> None:
     """Repair a failed attempt, wait, and show what was tried."""
@@ -92,7 +128,7 @@ def show(context: typer.Context, repair_id: Id, as_json: Json = False) -> None:
 def show_step(
     context: typer.Context,
     repair_id: Id,
-    number: Annotated[int, typer.Argument(metavar="N", min=1, help="Which fix, from 1.")],
+    number: Annotated[int, typer.Argument(metavar="N", min=1, help="Number of the fix, from 1.")],
     as_json: Json = False,
 ) -> None:
     """Show the prompt of one fix, and the answer to it."""
@@ -110,7 +146,7 @@ def show_step(
 @repair_app.command("list")
 def list_repairs(
     context: typer.Context,
-    limit: Annotated[int, typer.Option(min=1, max=100, help="How many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=100, help="Show at most this many repairs.")] = 20,
     as_json: Json = False,
 ) -> None:
     """List repairs, newest first."""
@@ -266,11 +302,12 @@ def edited(client: PlainClient, attempt_id: str) -> str:
 
     Raises: RequestError, when the submission has no code of its own or nothing was changed.
     """
+    from assayd_client.cli.generate import texts_of
+
     name = next(n for n in _artifact_names(client, attempt_id) if n.startswith("submission_"))
     submission = _json(client.artifact(attempt_id, name))
-    sources = single_sources(submission["kind"])
-    code = submission["payload"].get(sources[0]) if len(sources) == 1 else None
-    if not isinstance(code, str):
+    code = texts_of(submission).get("")
+    if code is None:
         raise RequestError("repair.no_code", "this kind's submissions have no single code to edit")
     changed = _in_editor(code)
     if changed == code:
@@ -317,8 +354,7 @@ def _row(repair: Document) -> tuple[str, ...]:
 
 
 def _show(repair: Document, *, as_json: bool, file: str | None = None) -> None:
-    from assayd_client.cli.screen import line
-    from assayd_client.cli.terminal import out, print_json
+    from assayd_client.cli.terminal import line, out, print_json
 
     if as_json:
         print_json(repair)

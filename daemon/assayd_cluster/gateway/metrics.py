@@ -26,8 +26,8 @@ class ClusterMetrics:
             return Gauge(f"assayd_cluster_{name}", text, labels, registry=registry)
 
         self.messages = counter("messages", "Tries to hand a message to the broker.", "outcome")
-        self.claims = counter("claims", "Runs that nodes asked for, by what they were told.", "outcome")
-        self.verdicts = counter("verdicts", "Runs that ended, by what came of them.", "outcome")
+        self.claims = counter("claims", "Claims of nodes, by answer.", "outcome")
+        self.verdicts = counter("verdicts", "Ended runs, by result.", "outcome")
         self.inherited = counter("inherited", "Attempts taken over from gateways that were gone.")
         self.refusals = counter("refusals", "Requests refused for their token, by code.", "code")
         self._nodes = gauge("nodes", "Nodes by state.", "state")
@@ -35,7 +35,7 @@ class ClusterMetrics:
         self._in_hand = gauge("node_in_hand", "How many attempts a node has.", "node")
         self._silent = gauge("node_silent_seconds", "How long ago a node was heard of.", "node")
         self._gateways = gauge("gateways", "Gateways that live.")
-        self._outbox = gauge("outbox_depth", "Attempts without a verdict, by where they are.", "state")
+        self._outbox = gauge("outbox_depth", "Attempts without a verdict, by state.", "state")
         self._outbox_age = gauge("outbox_age_seconds", "How long the oldest waits for the broker.")
 
     def show(self, nodes: Sequence[Node], outbox: Outbox) -> None:

@@ -15,8 +15,8 @@ import uvloop
 
 from assayd import memory
 from assayd.aio import task_group
-from assayd.api import server_config
-from assayd.daemon import SWITCH_S, ApiServer, Daemon, state_lock, take_priority
+from assayd.api import ApiServer, server_config
+from assayd.daemon import SWITCH_S, Daemon, state_lock, take_priority
 from assayd.errors import ConfigError
 from assayd.log import configure
 from assayd.sd_notify import Notifier

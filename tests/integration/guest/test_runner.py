@@ -181,3 +181,13 @@ def test_runner_has_no_signal_handlers(begun: GuestRunner) -> None:
     assert int(fields["SigCgt"], 16) == 0
     ignored = int(fields["SigIgn"], 16) & STANDARD_SIGNALS
     assert ignored == (1 << signal.SIGPIPE - 1) | (1 << signal.SIGXFSZ - 1)
+
+
+def test_output_is_sent_while_its_unit_runs(begun: GuestRunner) -> None:
+    begun.start(
+        "call", call_of("import time\ndef extract():\n    print('said', flush=True)\n    time.sleep(60)")
+    )
+
+    frames = begun.until("output")
+
+    assert frames[-1][1] == b"said\n"

@@ -75,3 +75,33 @@ def test_child_that_cannot_be_confined_ends_the_runner_and_is_no_end_of_a_unit(r
 
 def test_arguments_longer_than_a_pipe_holds_reach_the_child(begun: GuestRunner) -> None:
     assert begun.call("def extract(text): return len(text)", "x" * 3_000_000).value == 3_000_000
+
+
+FILTERS = """
+def extract():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("Seccomp_filters:"))
+"""
+
+
+def filters(pid: int) -> int:
+    """Return how many filters of system calls a process has."""
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in status if line.startswith("Seccomp_filters:"))
+
+
+def test_runner_has_loaded_the_filter_that_its_children_inherit(observing: GuestRunner) -> None:
+    here = filters(os.getpid())
+
+    in_child = observing.call(FILTERS).value
+
+    assert (filters(observing.process.pid), in_child) == (here + 1, here + 2)
+
+
+def test_runner_with_a_relay_leaves_both_filters_to_its_children(runner: GuestRunner) -> None:
+    here = filters(os.getpid())
+    runner.begin(network="allowlist", mode="observe")
+
+    in_child = runner.call(FILTERS).value
+
+    assert (filters(runner.process.pid), in_child) == (here, here + 2)

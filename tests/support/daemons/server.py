@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import structlog
-import uvicorn
 
-from assayd.api import ApiLimits, SocketAccess, create_app, server_config
+from assayd.api import ApiLimits, ApiServer, SocketAccess, create_app, server_config
 from support.daemons.fake_service import FakeService
 from support.daemons.small_daemon import How, SmallDaemon, small_daemon
 
@@ -34,7 +33,7 @@ def serving(
     config = server_config(app, who)
     if http is not None:
         config.http = http
-    server = uvicorn.Server(config)
+    server = ApiServer(config)
     listener.listen()  # a client that comes before the server does waits in the queue
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
     thread.start()
@@ -74,7 +73,7 @@ class Served:
         self.started = threading.Event()
         self.daemon: SmallDaemon
         self._loop: asyncio.AbstractEventLoop
-        self._server: uvicorn.Server
+        self._server: ApiServer
 
     async def run(self, how: How | None, access: SocketAccess) -> None:
         self._loop = asyncio.get_running_loop()
@@ -94,7 +93,7 @@ class Served:
                     limits=limits,
                     budget=self.daemon.scheduler.budget,
                 )
-                self._server = uvicorn.Server(server_config(app, access))
+                self._server = ApiServer(server_config(app, access))
                 left = await self.daemon.admission.unfinished()
                 await self.daemon.admission.recover(left)
                 await self.daemon.batches.recover(left)

@@ -24,12 +24,14 @@ class Slow:
         await self.go_on.wait()
 
 
-def ask(app: FewAtOnce, user: int, tasks: asyncio.TaskGroup, times: int = 1) -> list[asyncio.Task[None]]:
+def ask(
+    app: FewAtOnce, user: int, tasks: asyncio.TaskGroup, times: int = 1, *, has_left: bool = False
+) -> list[asyncio.Task[None]]:
     async def nothing(*_: object) -> None:
         raise AssertionError("nothing is read or sent")
 
     caller = Caller(peer=Peer(uid=user, gid=user, pid=1), groups=frozenset())
-    scope = {"type": "http", "state": {"caller": caller}}
+    scope = {"type": "http", "state": {"caller": caller, "has_left": lambda: has_left}}
     return [tasks.create_task(app(scope, nothing, nothing)) for _ in range(times)]
 
 
@@ -82,3 +84,14 @@ async def test_request_that_is_cancelled_while_it_waits_leaves_its_turn_to_the_n
         asked[AT_ONCE].cancel()
         slow.go_on.set()
     assert slow.begun.count(1) == AT_ONCE + 1
+
+
+async def test_request_whose_client_has_left_is_not_begun_and_leaves_its_turn_to_the_next() -> None:
+    slow = Slow()
+    slow.go_on.set()
+    app = FewAtOnce(slow)
+    async with asyncio.TaskGroup() as tasks:
+        ask(app, 2, tasks)
+        ask(app, 1, tasks, 3 * AT_ONCE, has_left=True)
+        ask(app, 1, tasks)
+    assert slow.begun == [2, 1]

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from assayd.api import ApiLimits, Caller, SocketAccess, bounded_http, create_app
+from assayd.api.fairness import OPERATORS_SHARE, Places
 from assayd.api.peer import protocol_for, read_caller
-from assayd.api.places import OPERATORS_SHARE, Places
 from assayd.model.submission import Peer
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
@@ -90,12 +90,9 @@ def test_a_large_body_after_small_headers_is_not_cut_off(tmp_path) -> None:
         assert [client.post("/v1/attempts", json=body).status_code for _ in range(2)] == [202, 202]
 
 
-def test_a_transport_without_a_unix_socket_has_no_caller() -> None:
-    class Transport:
-        def get_extra_info(self, name):
-            return None
-
-    assert read_caller(Transport()) is None
+def test_connection_that_is_not_a_unix_socket_has_no_caller() -> None:
+    with socket.socket(socket.AF_INET) as connected:
+        assert read_caller(connected) is None
 
 
 def test_endless_trailers_are_cut_off(tmp_path) -> None:

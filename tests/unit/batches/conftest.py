@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assayd.model.batch import Batch, BatchRequest, Progress, Received
+from assayd.model.batch import Batch, BatchRequest, Progress, ReceivedLines
 from assayd.model.report import Verdict
 from support.daemons.small_daemon import PEER, SmallDaemon, submission
 
@@ -27,7 +27,7 @@ class Sender:
         *,
         sees: Callable[[Any], bool] | None = None,
         **how: Any,
-    ) -> tuple[Batch, Received]:
+    ) -> tuple[Batch, ReceivedLines]:
         batch = await self.open(daemon, **how)
         body = pieces(b"\n".join(lines))
         return batch, await daemon.batches.receive(batch, body, sees=sees or (lambda attempt: True))

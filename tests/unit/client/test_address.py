@@ -52,7 +52,7 @@ def test_named_socket_comes_before_a_server_of_the_environment() -> None:
         (AddressOptions(server="gateway.example:8443"), FILE, "https only"),
         (AddressOptions(server="https://"), FILE, "host and port alone"),
         (AddressOptions(server="https://h:0"), FILE, "host and port alone"),
-        (AddressOptions(server="https://h:99999"), FILE, "is no URL"),
+        (AddressOptions(server="https://h:99999"), FILE, "isn't a URL"),
         (AddressOptions(server="https://h/v1"), FILE, "host and port alone"),
         (AddressOptions(server="https://h?x=1"), FILE, "host and port alone"),
         (AddressOptions(server="https://höst"), FILE, "in ASCII"),

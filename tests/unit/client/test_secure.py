@@ -36,7 +36,7 @@ def test_token_that_others_may_use_is_refused(file: Path, mode: int) -> None:
 def test_token_of_somebody_else_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = file.stat().st_uid
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    with pytest.raises(RequestError, match="belongs to somebody else"):
+    with pytest.raises(RequestError, match="belongs to another user"):
         read_token(file)
 
 

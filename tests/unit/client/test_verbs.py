@@ -78,10 +78,13 @@ def test_a_refusal_carries_code_field_and_status(tmp_path) -> None:
 
 
 async def test_without_a_daemon_both_say_so(tmp_path) -> None:
-    with Client(tmp_path / "none") as client, pytest.raises(DaemonUnreachable, match="no such socket"):
+    with (
+        Client(tmp_path / "none") as client,
+        pytest.raises(DaemonUnreachable, match="the socket doesn't exist"),
+    ):
         client.kinds()
     async with AsyncClient(tmp_path / "none") as asynchronous:
-        with pytest.raises(DaemonUnreachable, match="no such socket"):
+        with pytest.raises(DaemonUnreachable, match="the socket doesn't exist"):
             await asynchronous.kinds()
         with pytest.raises(DaemonUnreachable):
             [event async for event in asynchronous.events("x")]

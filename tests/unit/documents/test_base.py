@@ -3,10 +3,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pytest
+from pydantic import TypeAdapter
 
 from assayd.documents import canonical, compact, plain
-from assayd.documents.attempts import ArtifactDocument
 from assayd.documents.base import BaseDocument, Timestamp
+from assayd.model.attempt import Artifact, Failure
+from assayd.model.batch import ReceivedLines
+from assayd.model.finding import Edit, FixHint, Rule
+from assayd.model.policy import Clamp
+from assayd.model.report import StaticResult
+from assayd.model.submission import Peer
 
 
 @dataclass(frozen=True)
@@ -19,7 +25,7 @@ class Value:
 class Small(BaseDocument):
     name: str
     at: Timestamp
-    parts: list[ArtifactDocument]
+    parts: list[Artifact]
 
 
 ARTIFACT = {"name": "a", "bytes": 1, "sha256": "00", "media_type": "text/plain", "truncated": False}
@@ -27,7 +33,7 @@ VALUE = Value(name="n", at=datetime(2026, 5, 4, tzinfo=UTC))
 
 
 def small(name: str = "n") -> Small:
-    artifact = ArtifactDocument.model_construct(**ARTIFACT)
+    artifact = Artifact(**ARTIFACT)
     return Small.from_value(VALUE, name=name, parts=[artifact])
 
 
@@ -57,3 +63,15 @@ def test_lone_surrogate_of_a_guest_is_written_as_a_question_mark() -> None:
 def test_what_is_no_document_is_not_written() -> None:
     with pytest.raises(TypeError, match="Value is not JSON"):
         compact(VALUE)
+
+
+def test_value_that_is_its_own_document_is_written_in_the_order_of_its_fields() -> None:
+    assert compact(Artifact(**ARTIFACT)) == json.dumps(ARTIFACT, separators=(",", ":")).encode()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "value", [Artifact, Clamp, Edit, Failure, FixHint, Peer, ReceivedLines, Rule, StaticResult]
+)
+def test_each_field_of_a_value_that_is_its_own_document_is_described(value: type) -> None:
+    properties = TypeAdapter(value).json_schema()["properties"]
+    assert all(field["description"] for field in properties.values())

@@ -1,4 +1,7 @@
-"""CONNECT through a session: the name that TLS gives decides whether the host sees a byte of it."""
+"""CONNECT through a session: the name that TLS gives decides whether the host sees a byte of it.
+
+Whom a ClientHello names: real ones by the ssl module, whole, cut and altered.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,148 @@ import asyncio
 from contextlib import suppress
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from support.hosts.client_hello import ENCRYPTED_HELLO, hello, message_of, records, with_extensions
+from assayd.egress.tunnel import MOST_RECORDS, HelloError, HelloReader
+from assayd.findings.network_rules import NetworkRule
+from support.hosts.client_hello import (
+    ENCRYPTED_HELLO,
+    SERVER_NAME,
+    Extensions,
+    hello,
+    message_of,
+    records,
+    server_name,
+    with_extensions,
+)
 from support.hosts.guest_stream import HOST, Handle, MemoryStream, host, served, session
+
+
+def read(content: bytes, *, piece: int = 1 << 20) -> str | None:
+    reader, name = HelloReader(), None
+    for start in range(0, len(content), piece):
+        if (name := reader.feed(content[start : start + piece])) is not None:
+            return name
+    return name
+
+
+def rule_of(content: bytes, *, piece: int = 1 << 20) -> NetworkRule:
+    with pytest.raises(HelloError) as caught:
+        read(content, piece=piece)
+    return caught.value.rule
+
+
+def renamed(content: bytes) -> bytes:
+    def change(extensions: Extensions) -> Extensions:
+        return [(kind, content if kind == SERVER_NAME else inner) for kind, inner in extensions]
+
+    return with_extensions(change)
+
+
+def test_name_of_a_real_hello_is_read_however_its_bytes_are_cut() -> None:
+    whole = hello("api.example.com")
+
+    assert [read(whole), read(whole, piece=1), read(whole, piece=7)] == ["api.example.com"] * 3
+
+
+def test_what_comes_after_the_hello_is_not_looked_at() -> None:
+    reader = HelloReader()
+
+    assert reader.feed(hello() + b"\x17\x03\x03\x00\x01x") == "api.example.com"
+    assert reader.taken.endswith(b"\x17\x03\x03\x00\x01x")
+
+
+def test_hello_in_a_few_records_is_put_together() -> None:
+    message = message_of(hello())
+
+    assert read(records(message, len(message) // MOST_RECORDS + 1)) == "api.example.com"
+
+
+@pytest.mark.parametrize("size", [1, 16])
+def test_hello_in_many_records_is_refused(size: int) -> None:
+    assert rule_of(records(message_of(hello()), size)) is NetworkRule.HELLO_FRAGMENTED
+    assert rule_of(records(message_of(hello()), size), piece=3) is NetworkRule.HELLO_FRAGMENTED
+
+
+def test_hello_that_is_not_complete_says_nothing_yet() -> None:
+    assert read(hello()[:-1]) is None
+
+
+def test_hello_without_a_name_is_refused() -> None:
+    assert rule_of(hello(None)) is NetworkRule.SNI_MISSING
+
+
+def test_hello_that_may_hide_a_name_is_refused_whatever_it_shows() -> None:
+    assert rule_of(with_extensions(lambda e: [*e, (ENCRYPTED_HELLO, bytes(8))])) is NetworkRule.SNI_ENCRYPTED
+
+
+def test_other_extension_is_no_harm() -> None:
+    assert read(with_extensions(lambda e: [*e, (0xFAFA, bytes(8))])) == "api.example.com"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        server_name(b"api.example.com", b"evil.test"),
+        server_name(b""),
+        server_name(b"api.example.com", kind=1),
+        server_name("bücher.example".encode()),
+        server_name(b"api.example.com") + b"\0",
+        server_name(b"api.example.com")[:-1],
+        b"",
+    ],
+)
+def test_name_that_readers_could_take_for_two_is_refused(content: bytes) -> None:
+    assert rule_of(renamed(content)) is NetworkRule.HELLO_MALFORMED
+
+
+def test_extension_that_is_there_twice_is_refused() -> None:
+    twice = with_extensions(lambda e: [*e, (SERVER_NAME, server_name(b"evil.test"))])
+
+    assert rule_of(twice) is NetworkRule.HELLO_MALFORMED
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"GET / HTTP/1.1\r\n",
+        b"\x80\x2e\x01\x00\x02",  # the hello of SSL 2
+        b"\x17\x03\x03\x00\x05hello",
+        b"\x16\x02\x00\x00\x05hello",
+        b"\x16\x03\x01\x00\x04\x02\x00\x00\x00",  # a ServerHello
+        b"S",
+    ],
+)
+def test_bytes_that_begin_no_hello_are_refused_at_once(content: bytes) -> None:
+    assert rule_of(content, piece=1) is NetworkRule.NOT_TLS
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x16\x03\x01\x00\x00" * 2,
+        b"\x16\x03\x01\xff\xff",
+        b"\x16\x03\x01\x00\x04\x01\xff\xff\xff",
+        hello()[:5] + b"\x01\x00\x00\x01" + hello()[9:],
+        records(b"\x01\x00\x00\x01\x03", 5),
+    ],
+)
+def test_hello_of_impossible_lengths_is_refused(content: bytes) -> None:
+    assert rule_of(content) is NetworkRule.HELLO_MALFORMED
+
+
+WHOLE = hello()
+
+
+@given(st.binary(max_size=200), st.integers(0, 150), st.integers(1, 50))
+def test_altered_hello_is_read_or_refused_and_nothing_else(noise: bytes, at: int, piece: int) -> None:
+    name = None
+    with suppress(HelloError):
+        name = read(WHOLE[:at] + noise + WHOLE[at + len(noise) :], piece=piece)
+
+    assert name is None or name.isascii()
+
 
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 ALERT = bytes.fromhex("15030300020231")

@@ -39,9 +39,9 @@ def test_program_that_ended_well_passes_with_its_output() -> None:
         (ended(Cause.EXITED_NONZERO, 127 << 8), CaseStatus.FAILED, "sandbox.exited_nonzero", "exit code 127"),
         (ended(Cause.SIGNALLED, 11, signal="SIGSEGV"), CaseStatus.FAILED, "sandbox.signalled", "SIGSEGV"),
         (ended(Cause.TIMEOUT, 9), CaseStatus.ERROR, "sandbox.timeout", "limit of the unit"),
-        (ended(Cause.LEFT_PROCESSES), CaseStatus.ERROR, "sandbox.left_processes", "left processes behind"),
-        (failed_to_start("ENOENT"), CaseStatus.FAILED, "sandbox.not_executed", "'bash' is not in the image"),
-        (failed_to_start("EACCES"), CaseStatus.FAILED, "sandbox.not_executed", "'bash' cannot be executed"),
+        (ended(Cause.LEFT_PROCESSES), CaseStatus.ERROR, "sandbox.left_processes", "left processes running"),
+        (failed_to_start("ENOENT"), CaseStatus.FAILED, "sandbox.not_executed", "'bash' isn't in the image"),
+        (failed_to_start("EACCES"), CaseStatus.FAILED, "sandbox.not_executed", "'bash' can't be executed"),
         (failed_to_start("ELOOP"), CaseStatus.FAILED, "sandbox.not_executed", "(why)"),
         (
             ended(Cause.EXITED_NONZERO, 1 << 8, {"status": "no_function"}),

@@ -27,7 +27,7 @@ def test_refused_access_names_place_rule_and_what_to_do(enforced: bool, severity
     assert (finding.rule, finding.severity) == ("policy.network", severity)
     assert "evil.test:443 (network.not_listed: it is not listed)" in finding.message
     assert finding.suggestion is not None
-    assert finding.suggestion.startswith("Ask only for hosts that the profile lists")
+    assert finding.suggestion.startswith("Request only hosts that the profile lists")
 
 
 def test_blocked_network_is_told_with_the_profile_that_would_do() -> None:

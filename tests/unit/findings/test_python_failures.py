@@ -2,8 +2,62 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.findings.python_failures import ExceptionContext, failure_finding
+from assayd.findings.python_failures import (
+    ExceptionContext,
+    Near,
+    failure_finding,
+    nearest_name,
+    steps_between,
+)
 from assayd.guest_results.record import Raised
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "steps"),
+    [
+        ("prats", "parts", 1),
+        ("part", "parts", 1),
+        ("partss", "parts", 1),
+        ("pants", "parts", 1),
+        ("Parts", "parts", 1),
+        ("aprst", "parts", 2),
+        ("a", "xyz", 3),
+    ],
+)
+def test_steps_count_swapped_letters_as_one(one: str, other: str, steps: int) -> None:
+    assert steps_between(one, other) == steps_between(other, one) == steps
+
+
+@pytest.mark.parametrize(
+    ("name", "circles", "fitting", "near"),
+    [
+        ("statr", [{"start"}, {"setattr"}], (), Near(name="start", certain=True)),
+        ("chra", [{"char"}, {"chr"}], {"char"}, Near(name="char", certain=False)),
+        ("worsd", [{"words", "word"}], (), Near(name="word", certain=False)),
+        ("lne", [{"line", "lines"}, {"len"}], {"line"}, Near(name="line", certain=False)),
+        ("lne", [{"total"}, {"len"}], {"len"}, Near(name="len", certain=True)),
+        ("xy", [{"yx"}], (), Near(name="yx", certain=False)),
+        ("wholly_other", [{"parts"}], (), None),
+        ("a" * 50, [{"a" * 49}], (), None),
+    ],
+)
+def test_the_nearest_name_is_found(
+    name: str, circles: list[set[str]], fitting: set[str], near: Near | None
+) -> None:
+    assert nearest_name(name, circles, fitting) == near
+
+
+def test_no_more_than_some_hundred_names_of_a_scope_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+
+    def count(one: str, other: str) -> int:
+        compared.append(other)
+        return 9
+
+    monkeypatch.setattr("assayd.findings.python_failures.steps_between", count)
+    assert nearest_name("words", [{f"x{n:04}" for n in range(5000)}]) is None
+    assert len(compared) == 400
+
 
 TEXT = "prices = [1]\nresult: int = sum(price)\n"
 
@@ -43,17 +97,35 @@ def explain(error_type: str, message: str, **around: object) -> tuple[str, str, 
             "cannot access local variable 'n' where it is not associated with a value",
             "name_unbound",
             "The local variable 'n'",
-            "on every way",
+            "on every code path",
         ),
-        ("ModuleNotFoundError", "No module named 'yaml'", "module_missing", "no module 'yaml'", "use json"),
-        ("ModuleNotFoundError", "No module named 'jsonn'", "module_missing", "'jsonn'", "'json', if that"),
-        ("ModuleNotFoundError", "No module named 'tkinter'", "module_missing", "'tkinter'", "has for it"),
-        ("ModuleNotFoundError", "No module named 'os.pth'", "import_missing", "'os' is there", "Look up"),
+        ("ModuleNotFoundError", "No module named 'yaml'", "module_missing", "no module 'yaml'", "Use json"),
+        (
+            "ModuleNotFoundError",
+            "No module named 'jsonn'",
+            "module_missing",
+            "'jsonn'",
+            "'json', if you meant that",
+        ),
+        (
+            "ModuleNotFoundError",
+            "No module named 'tkinter'",
+            "module_missing",
+            "'tkinter'",
+            "an equivalent in the standard library",
+        ),
+        (
+            "ModuleNotFoundError",
+            "No module named 'os.pth'",
+            "import_missing",
+            "'os' has no module",
+            "Look up",
+        ),
         (
             "ModuleNotFoundError",
             "No module named 'json.x.y'; 'json.x' is not a package",
             "import_missing",
-            "'json' is there",
+            "'json' has no module",
             "Look up",
         ),
         (
@@ -100,16 +172,16 @@ def test_messages_that_are_not_the_interpreters_are_shown_as_they_are(error_type
 
 def test_name_that_was_to_be_given_is_said_to_be_missing_among_the_inputs() -> None:
     _, words, _ = explain("NameError", "name 'price' is not defined", awaited=("price",))
-    assert words == "'price' is declared as an input, and no value was given for it."
+    assert words == "'price' is declared as an input, but has no value."
 
 
 def test_missing_module_is_held_against_what_was_required() -> None:
     message = "No module named 'numpy'"
-    assert "it is in requires" in explain("ModuleNotFoundError", message, required=("numpy",))[1]
-    assert "not in requires either" in explain("ModuleNotFoundError", message, required=("json",))[1]
+    assert "listed in requires" in explain("ModuleNotFoundError", message, required=("numpy",))[1]
+    assert "not listed in requires either" in explain("ModuleNotFoundError", message, required=("json",))[1]
     assert "requires" not in explain("ModuleNotFoundError", message)[1]
 
 
 def test_distribution_that_is_called_otherwise_is_known_as_required() -> None:
     _, words, _ = explain("ModuleNotFoundError", "No module named 'yaml'", required=("PyYAML",))
-    assert "it is in requires" in words
+    assert "listed in requires" in words

@@ -52,6 +52,6 @@ def test_loop_or_thread_that_may_not_end_is_named() -> None:
     waited = timeout_finding(late(5.0, 0.02, 0.01), "The code")
     loop = with_places(computed, "n = 0\nwhile n < 3:\n    pass\n")
     assert (loop.line, loop.snippet) == (2, "while n < 3:")
-    assert "loop of line 2" in (loop.suggestion or "")
+    assert "loop on line 2" in (loop.suggestion or "")
     assert with_places(computed, "for x in y: pass") == computed
     assert "daemon=True" in (with_places(waited, "threading.Thread(target=f).start()").suggestion or "")

@@ -1,4 +1,4 @@
-"""The child's system call filter, run as the kernel would."""
+"""The system call filters of a child, run as the kernel would."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ import struct
 
 import pytest
 
-from assayd.guest.seccomp import build_filter
+from assayd.guest.seccomp import build_filters, separated
 
 X86, ARM = 0xC000003E, 0xC00000B7
 ALLOWED = None
 
 
-def judge(program: bytes, number: int, *arguments: int, architecture: int = X86) -> int | None:
-    """Interpret the filter for one call; give the errno that it fails with, or None."""
+def judge(programs: tuple[bytes, ...], number: int, *arguments: int, architecture: int = X86) -> int | None:
+    """Interpret the filters for one call; return the errno of the first that refuses it, or None."""
+    answers = (_judge(program, number, *arguments, architecture=architecture) for program in programs)
+    return next((answer for answer in answers if answer is not ALLOWED), ALLOWED)
+
+
+def _judge(program: bytes, number: int, *arguments: int, architecture: int) -> int | None:
     words = [number, architecture, 0, 0] + [
         part for value in arguments for part in (value & 0xFFFFFFFF, value >> 32)
     ]
@@ -41,9 +46,9 @@ def judge(program: bytes, number: int, *arguments: int, architecture: int = X86)
                 at += skip_if if held[code] else skip_if_not
 
 
-STRICT = build_filter(allow_exec=False, allow_inet=False, machine="x86_64")
-OPEN = build_filter(allow_exec=True, allow_inet=True, machine="x86_64")
-ON_ARM = build_filter(allow_exec=False, allow_inet=False, machine="aarch64")
+STRICT = build_filters(allow_exec=False, allow_inet=False, machine="x86_64")
+OPEN = build_filters(allow_exec=True, allow_inet=True, machine="x86_64")
+ON_ARM = build_filters(allow_exec=False, allow_inet=False, machine="aarch64")
 
 
 @pytest.mark.parametrize(
@@ -112,6 +117,20 @@ def test_call(
     assert (judge(STRICT, number, *arguments), judge(OPEN, number, *arguments)) == (strict, opened), name
 
 
+@pytest.mark.parametrize(
+    ("name", "number", "arguments"),
+    [
+        ("prctl PR_SET_SECCOMP", 157, (22, 2)),  # a child loads its own filter on top
+        ("close of descriptor 3", 3, (3,)),
+        ("dup2 onto descriptor 3", 33, (9, 3)),
+    ],
+)
+def test_shared_filter_leaves_a_child_its_own_confinement(
+    name: str, number: int, arguments: tuple[int, ...]
+) -> None:
+    assert judge(STRICT[:1], number, *arguments) is ALLOWED, name
+
+
 def test_another_architecture_has_no_calls() -> None:
     assert judge(STRICT, 0, architecture=0x40000003) == errno.ENOSYS
 
@@ -136,4 +155,59 @@ def test_numbers_of_arm(number: int, arguments: tuple[int, ...], result: int | N
 
 def test_unknown_machine_is_refused() -> None:
     with pytest.raises(ValueError, match="riscv64"):
-        build_filter(allow_exec=False, allow_inet=False, machine="riscv64")
+        build_filters(allow_exec=False, allow_inet=False, machine="riscv64")
+
+
+OWN, OTHER = 41, 42
+APART = {
+    "kill": (62, OTHER, 9),
+    "kill of all": (62, -1 & 0xFFFFFFFF, 9),
+    "tgkill": (234, OTHER, OTHER, 9),
+    "tkill": (200, OTHER, 9),
+    "rt_sigqueueinfo": (129, OTHER, 9, 0),
+    "fork": (57,),
+    "vfork": (58,),
+    "clone of a process": (56, 17),
+    "owner of a descriptor": (72, 3, 8, OTHER),
+    "signal of a descriptor": (72, 3, 10, 9),
+    "owner by ioctl": (16, 3, 0x8901, 0),
+}
+WRITES = {
+    "open for writing": (2, 0, 0x41),
+    "openat for writing": (257, 0, 0, 0x241),
+    "temporary file": (257, 0, 0, 0x410002),
+    "mkdir": (83, 0),
+    "symlinkat": (266, 0, 0, 0),
+    "rename": (82, 0, 0),
+    "unlink": (87, 0),
+}
+KEPT_APART = {
+    "own signal": (62, OWN, 9),
+    "own thread": (234, OWN, OWN, 6),
+    "thread": (56, 0x10F00),
+    "open for reading": (257, 0, 0, 0x80000),
+    "flags of a descriptor": (72, 3, 4, 0x800),
+    "size of a terminal": (16, 1, 0x5413, 0),
+}
+
+
+def filters() -> tuple[bytes, bytes, bytes]:
+    """Return a child's own filter, and the same for a solution and for its tests."""
+    _, own = build_filters(allow_exec=False, allow_inet=False, machine="x86_64")
+    made = (separated(own, OWN, writes=writes, machine="x86_64") for writes in (True, False))
+    return own, *made  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("call", APART)
+def test_call_that_reaches_another_process_is_refused_to_pairs_alone(call: str) -> None:
+    assert [judge((program,), *APART[call]) for program in filters()] == [ALLOWED, errno.EPERM, errno.EPERM]
+
+
+@pytest.mark.parametrize("call", WRITES)
+def test_call_that_leaves_a_file_is_refused_to_tests_alone(call: str) -> None:
+    assert [judge((program,), *WRITES[call]) for program in filters()] == [ALLOWED, ALLOWED, errno.EROFS]
+
+
+@pytest.mark.parametrize("call", KEPT_APART)
+def test_call_of_honest_pairs_is_allowed(call: str) -> None:
+    assert [judge((program,), *KEPT_APART[call]) for program in filters()] == [ALLOWED] * 3

@@ -20,7 +20,6 @@ from assayd.model.report import Case, CaseStatus, Verdict
 from assayd.store.jobs import DatabaseJobStore, open_jobs
 from assayd.wiring.from_kinds import recorders_of, routers_of
 from assayd_client.cli import main
-from assayd_client.cli.kinds import single_sources
 from support.stores.empty_database import lay_database
 from support.stores.stored_attempts import Make
 from support.texts.ini_kind import FIELDS, GOOD, install, submission
@@ -78,12 +77,6 @@ def test_its_source_is_under_the_cap_of_sources(ini: Kind) -> None:
         read_submission(text(), kinds, caps=PayloadCaps(source_bytes=size - 1))
 
     assert (refused.value.code, refused.value.field) == ("too_large", "payload.text")
-
-
-@pytest.mark.usefixtures("installed")
-def test_its_source_is_what_a_person_edits() -> None:
-    assert single_sources("ini") == ["text"]
-    assert [single_sources(kind) for kind in ("code", "module", "pipeline")] == [["code"], [], []]
 
 
 def test_static_samples_get_their_rules(ini: Kind) -> None:

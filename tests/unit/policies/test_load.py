@@ -72,7 +72,7 @@ def test_bounds_of_the_operator_replace_the_defaults(folder: Path) -> None:
 
 
 def test_bounds_that_are_upside_down_are_refused_with_their_line(load: Load) -> None:
-    with pytest.raises(FileError, match=r"a\.toml:2: \[bounds\] memory_mb: the least is over the most"):
+    with pytest.raises(FileError, match=r"a\.toml:2: \[bounds\] memory_mb: the minimum exceeds the maximum"):
         load(a="[bounds]\nmemory_mb = [512, 64]\n")
 
 

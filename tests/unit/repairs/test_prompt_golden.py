@@ -159,7 +159,7 @@ CASES = {
                 line=5,
                 file="test_adapter.py",
                 snippet='    assert adapter.transform(raw) == {"highest": 21}',
-                suggestion="Make the code give what the test expects.",
+                suggestion="Change the code so that it returns the expected result.",
                 layer=Layer.RUNTIME,
             ),
         ),

@@ -163,7 +163,9 @@ def test_bounds_are_the_contracts_unless_set(config: Config) -> None:
 
 def test_bounds_that_are_upside_down_are_refused(config: Config) -> None:
     config("[bounds]\ntimeout_s = [60, 1]\n")
-    with pytest.raises(ConfigError, match=r"assayd\.toml:1: bounds: timeout_s: the least is over the most"):
+    with pytest.raises(
+        ConfigError, match=r"assayd\.toml:1: bounds: timeout_s: the minimum exceeds the maximum"
+    ):
         load_settings()
 
 

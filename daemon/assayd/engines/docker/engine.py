@@ -20,9 +20,8 @@ from requests.exceptions import RequestException
 
 from assayd.engines.docker import document, host, images
 from assayd.engines.docker.api import Closable, DockerApi, Document
-from assayd.engines.docker.calls import Calls
+from assayd.engines.docker.calls import AttachedStream, Calls
 from assayd.engines.docker.document import EngineHost, ImageSettings
-from assayd.engines.docker.stream import AttachedStream
 from assayd.errors import ConfigError, EngineError
 from assayd.ports.engine import (
     LABEL_CONTAINER,

@@ -32,28 +32,28 @@ _MOST_ALIASES = 1000
 RULES = (
     Rule(
         id="annotations.missing_input",
-        title="An input that the code does not declare",
-        help="Bad: result: int = len(data). Good: data: list, on a line of its own before it.",
+        title="An input isn't declared",
+        help="Bad: result: int = len(data). Good: data: list, on a separate line before it.",
     ),
     Rule(
         id="annotations.missing_result",
-        title="A result that is not declared",
+        title="The result isn't declared",
         help="Bad: result = len(data). Good: result: int = len(data).",
     ),
     Rule(
         id="annotations.conflicting",
-        title="Two declarations of one name that differ",
+        title="Two different declarations of one name",
         help="Bad: result: int = 0 and result: str = ''. Good: result: int | str, once.",
     ),
     *code_type_names.RULES,
     Rule(
         id="annotations.unreadable",
-        title="An annotation that is no type",
+        title="An annotation isn't a type",
         help="Bad: data: [int]. Good: data: list[int].",
     ),
     Rule(
         id="annotations.unchecked",
-        title="A type that is not checked",
+        title="A type isn't checked",
         severity=Severity.INFO,
         help="Checked: None, bool, int, float, str, bytes, list, dict, set, tuple, Decimal, dates and times.",
     ),
@@ -103,10 +103,10 @@ def _missing_input(name: str, value: object, text: str, tree: ast.Module) -> Fin
     return Finding(
         rule="annotations.missing_input",
         category="annotations",
-        message=f"The input '{name}' is not declared{where}.",
+        message=f"The input '{name}' isn't declared{where}.",
         line=line,
         snippet=snippet(text, line),
-        suggestion=f"Put a line of its own at the top: {declaration}",
+        suggestion=f"Add a separate line at the top: {declaration}",
         edit=Edit(start_line=line, end_line=line - 1, replacement=declaration),
     )
 
@@ -118,7 +118,7 @@ def _missing_result(text: str, tree: ast.Module) -> Finding:
         return Finding(
             rule="annotations.missing_result",
             category="annotations",
-            message=f"Nothing is assigned to 'result', which is what a node gives{where}.",
+            message=f"Nothing is assigned to 'result', the value that a code node returns{where}.",
             suggestion=call or "Assign it with its type, e.g.: result: dict = {…}",
         )
     node = assigned[-1]
@@ -126,10 +126,10 @@ def _missing_result(text: str, tree: ast.Module) -> Finding:
     return Finding(
         rule="annotations.missing_result",
         category="annotations",
-        message="'result' is assigned, and its type is not declared.",
+        message="'result' is assigned without a declared type.",
         line=node.lineno,
         snippet=snippet(text, node.lineno),
-        suggestion=f"Declare its type where it is assigned: result: {kind or 'list'} = …",
+        suggestion=f"Declare its type at the assignment: result:  {kind or 'list'} = …",
         edit=_annotated(node, kind, text) if kind and len(assigned) == 1 else None,
     )
 
@@ -140,8 +140,8 @@ def _inner_result(tree: ast.Module) -> tuple[str, str | None]:
         if isinstance(node, ast.FunctionDef) and any(RESULT in _targets(one) for one in _statements(node)):
             kind = "dict" if node.returns is None else ast.unparse(node.returns)
             call = f"{node.name}({', '.join(arg.arg for arg in node.args.args)})"
-            said = f"; that of {node.name}() is its own, and a part for __main__ is not run"
-            return said, f"Put at the end, at module level: {RESULT}: {kind} = {call}"
+            said = f"; a variable inside {node.name}() doesn't count, and code under __main__ doesn't run"
+            return said, f"Add at the end, at module level: {RESULT}: {kind} = {call}"
     return "", None
 
 
@@ -203,11 +203,11 @@ def _check_meaning(declaration: Declaration, text: str, own: Collection[str]) ->
     known = {"any", *own}
     other = [n for n in code_types.unknown(declaration.names) if n.isidentifier() and n not in known]
     if odd:
-        message = f"The annotation of '{declaration.name}' is no type: {declaration.shown(text)}"
+        message = f"The annotation of '{declaration.name}' isn't a type: {declaration.shown(text)}"
         remedy = f"Write a type, e.g. {declaration.name}: list[int], or T | None for one that may be None."
         yield finding_at(declaration, text, "annotations.unreadable", message, remedy)
     elif other:
-        message = f"The type of '{declaration.name}' is not checked: {', '.join(other)} is not known here."
+        message = f"The type of '{declaration.name}' isn't checked: {', '.join(other)} is unknown."
         yield replace(
             finding_at(declaration, text, "annotations.unchecked", message, None), severity=Severity.INFO
         )

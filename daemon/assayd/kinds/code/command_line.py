@@ -6,7 +6,7 @@ command_line = CommandLine(
     from_files="assayd.kinds.code.from_files:from_files",
     case="node",
     options=(
-        Option(name="timeout_s", help="Seconds for the node, at most what the policy gives."),
-        Option(name="requires", help="Modules that the code needs, with commas between."),
+        Option(name="timeout_s", help="Seconds for the code node, at most the policy's limit."),
+        Option(name="requires", help="Modules that the code needs, separated by commas."),
     ),
 )

@@ -31,22 +31,22 @@ _MOST_AWAITED = 100
 RULES = (
     Rule(
         id="inputs.name",
-        title="An input that no variable can be called",
+        title="An input name that can't be a variable",
         help="Bad: my-data, class, result. Good: my_data.",
     ),
     Rule(
         id="inputs.encoding",
-        title="A tagged value that cannot be read",
+        title="A tagged value that can't be read",
         help='Bad: {"$py": "set", "value": "ab"}. Good: {"$py": "set", "value": ["a", "b"]}.',
     ),
     Rule(
         id="inputs.type",
-        title="An input of another type than is declared",
+        title="An input has another type than declared",
         help="Bad: data: list, given {}. Good: data: dict, or give [].",
     ),
     Rule(
         id="inputs.overwritten",
-        title="An input that the code replaces at once",
+        title="The code replaces an input at once",
         severity=Severity.WARNING,
         help="Bad: data: list = []. Good: data: list.",
     ),
@@ -54,11 +54,11 @@ RULES = (
         id="inputs.not_given",
         title="A declared name without a value",
         severity=Severity.WARNING,
-        help="Bad: count: int, with nothing given and nothing assigned.",
+        help="Bad: count: int, with no input and no assignment.",
     ),
     Rule(
         id="inputs.requires",
-        title="A required module that the image does not have",
+        title="A required module that the image doesn't have",
         severity=Severity.WARNING,
         help="Bad: requires ['pandas']. Good: modules of the standard library.",
     ),
@@ -111,12 +111,12 @@ def awaited(tree: ast.Module, inputs: Mapping[str, object]) -> tuple[str, ...]:
 
 def _name(name: str) -> Finding | None:
     if name == RESULT:
-        remedy = "Give the input another name; result is what the node gives."
+        remedy = "Rename the input; `result` is the code node's output."
     elif not is_variable(name):
-        remedy = "Use letters, digits and '_', no word of Python's own, nothing that begins with '__'."
+        remedy = "Use letters, digits and '_', no Python keyword, and no leading '__'."
     else:
         return None
-    return _finding("inputs.name", f"The input {shorten(name, 80)!a} is no name for a variable.", remedy)
+    return _finding("inputs.name", f"The input {shorten(name, 80)!a} can't be a variable name.", remedy)
 
 
 def _encoding(name: str, value: JsonValue) -> Finding | None:
@@ -132,16 +132,16 @@ def _encoding(name: str, value: JsonValue) -> Finding | None:
     else:
         return None
     remedy = f"Tags are {', '.join(TAGS)}; each has its form in the result contract."
-    return _finding("inputs.encoding", f"The input '{name}' cannot be read: {why}.", remedy)
+    return _finding("inputs.encoding", f"The input '{name}' can't be read: {why}.", remedy)
 
 
 def _type(declaration: Declaration, value: JsonValue, text: str) -> Iterator[Finding]:
     name, actual = declaration.name, code_types.type_of(value)
     if not code_types.fits(actual, declaration.types):
-        message = f"The input '{name}' is declared as {declaration.shown(text)}, and is given as {actual}."
+        message = f"The input '{name}' is declared as {declaration.shown(text)}, but its value is {actual}."
         yield finding_at(declaration, text, "inputs.type", message, _remedy(declaration, actual))
     elif declaration.has_value:
-        message = f"The input '{name}' is given, and the code replaces it where it is declared."
+        message = f"The input '{name}' has a value, but the code replaces it at its declaration."
         remedy = f"Declare it without a value: {name}: {declaration.shown(text)}"
         yield _warning(finding_at(declaration, text, "inputs.overwritten", message, remedy))
 
@@ -151,17 +151,18 @@ def _remedy(declaration: Declaration, actual: str) -> str:
     name = declaration.name
     if actual == "None":
         optional = code_types.written({*declaration.types, "None"})
-        return f"Declare that it may be missing, and handle that: {name}: {optional}"
+        return f"Declare that it can be None, and handle that: {name}: {optional}"
     way = code_types.conversion(actual, declaration.types, name)
     by_code = f", and convert it in the code: {way}" if way else ""
     return (
-        f"Declare what is given: {name}: {actual}{by_code}. Or give {code_types.written(declaration.types)}."
+        f"Declare the actual type: {name}: {actual}{by_code}. "
+        f"Or pass {code_types.written(declaration.types)}."
     )
 
 
 def _not_given(declaration: Declaration, text: str) -> Finding:
-    message = f"'{declaration.name}' is declared, and neither given nor assigned."
-    remedy = f"Give '{declaration.name}' among the inputs, or remove the line."
+    message = f"'{declaration.name}' is declared, but neither passed nor assigned."
+    remedy = f"Pass '{declaration.name}' in the inputs, or remove the line."
     return _warning(finding_at(declaration, text, "inputs.not_given", message, remedy))
 
 
@@ -169,8 +170,8 @@ def _requires(module: str) -> Finding:
     return _warning(
         _finding(
             "inputs.requires",
-            f"The image does not have {module!a}, which is required; it has Python's standard library.",
-            f"Do without it: use {instead_of(module_of(module))}.",
+            f"The image doesn't have the required module {module!a}; it has Python's standard library.",
+            f"Use {instead_of(module_of(module))} instead.",
         )
     )
 

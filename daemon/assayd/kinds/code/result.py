@@ -26,40 +26,40 @@ _IN_PLACE = re.compile(
     r"\.(append|clear|discard|extend|insert|remove|reverse|sort|update)\([^()]*\)\s*(?:#.*)?$"
 )
 """A call of a method that changes its object, at the end of a line."""
-_PLAIN = "Give plain values: numbers, text, lists, dicts, sets, tuples, bytes, Decimal, dates and times."
+_PLAIN = "Return plain values: numbers, strings, lists, dicts, sets, tuples, bytes, Decimal, dates and times."
 _PLAIN_FORMS = {
     **dict.fromkeys(
         (
             "array", "deque", "dict_items", "dict_keys", "dict_values", "enumerate", "filter", "generator",
             "islice", "map", "range", "reversed", "zip",
         ),
-        "Make a list of it: result: list = list(…)",
+        "Convert it to a list: result: list = list(…)",
     ),
     **dict.fromkeys(("function", "method", "builtin_function_or_method"), "Call it: …()"),
-    "coroutine": "Let it run: result: … = asyncio.run(…)",
-    "module": "Give what is wanted of the module, not the module.",
+    "coroutine": "Run it: result: … = asyncio.run(…)",
+    "module": "Return a value from the module, not the module itself.",
 }  # fmt: skip
 """What to do about values that have no form, by the name of their type."""
 
 RULES = (
     Rule(
         id="result.missing",
-        title="No result when the code had run",
-        help="Bad: if data: result: int = 1. Good: a value on every way through the code.",
+        title="The code assigned no result",
+        help="Bad: if data: result: int = 1. Good: a value on every code path.",
     ),
     Rule(
         id="result.type",
-        title="A result of another type than is declared",
+        title="The result has another type than declared",
         help="Bad: result: list = {}. Good: result: dict = {}.",
     ),
     Rule(
         id="result.cut",
-        title="A result that is too large",
+        title="The result is too large",
         help="Good: sums, samples and counts; large data as few long strings.",
     ),
     Rule(
         id="result.not_plain",
-        title="A result that does not come back as it was",
+        title="The result can't be returned unchanged",
         severity=Severity.WARNING,
         help="Bad: result: object = Point(1, 2). Good: result: dict = {'x': 1, 'y': 2}.",
     ),
@@ -79,22 +79,22 @@ class Wanted:
 def check_result(value: Value | None, wanted: Wanted) -> Iterator[Finding]:
     """Judge the value; None when the code ended without one."""
     if value is None:
-        message = "The code ran to its end, and 'result' had no value."
-        remedy = f"Assign it on every way through the code: result: {wanted.annotation} = …"
+        message = "The code ended without a value in 'result'."
+        remedy = f"Assign it on every code path: result: {wanted.annotation} = …"
         yield _finding("result.missing", message, remedy, wanted)
         return
     actual = code_types.type_of(value.value)
     unseen = actual == code_types.ANYTHING and not value.complete
     if not unseen and not code_types.fits(actual, wanted.types):
         name = shorten(value.type_name, 60) if actual == code_types.ANYTHING else actual
-        message = f"The result is declared as {wanted.annotation}, and is of type {name}."
+        message = f"The result is declared as {wanted.annotation}, but has the type {name}."
         yield _finding("result.type", message, _remedy(actual, name, wanted), wanted)
     if not value.complete:
-        message = f"The result is too large to be given whole: {_noted(value)}"
-        remedy = "Give less: aggregate, filter, or join values to text; give numbers of 900 digits as text."
+        message = f"The result is too large: {_noted(value)}"
+        remedy = "Return less: aggregate, filter, or join values; return numbers of 900 digits as strings."
         yield _finding("result.cut", message, remedy, wanted)
     elif value.notes:
-        message = f"The result does not come back as it was: {_noted(value)}"
+        message = f"The result can't be returned unchanged: {_noted(value)}"
         yield _finding("result.not_plain", message, _PLAIN, wanted, Severity.WARNING)
 
 
@@ -103,16 +103,16 @@ def _remedy(actual: str, name: str, wanted: Wanted) -> str:
         other = {"sort": "sorted(…)", "reverse": "list(reversed(…))"}.get(found[1])
         instead = f", or use {other}" if other else ""
         return (
-            f".{found[1]}() changes the value itself and gives None: call it on a line of its own{instead}."
+            f".{found[1]}() changes the value in place and returns None. Call it on a separate line{instead}."
         )
     if actual == "None":
         optional = code_types.written({*wanted.types, "None"})
-        return f"Give a value on every way through the code, or declare: result: {optional}"
+        return f"Assign a value on every code path, or declare: result: {optional}"
     if actual == code_types.ANYTHING:
         return _PLAIN_FORMS.get(name, _PLAIN)
     way = code_types.conversion(actual, wanted.types, "…")
     by_code = f" Or convert it: result: {wanted.annotation} = {way}" if way else ""
-    return f"Declare what is given: result: {name}.{by_code}"
+    return f"Declare the actual type: result: {name}.{by_code}"
 
 
 def _noted(value: Value) -> str:

@@ -37,11 +37,10 @@ from assayd.model.text_limits import FINDINGS
 from assayd.policies import tighten
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import model_answer
-from assayd.static.python import normal_form as python_normal
 from assayd.static.python import source as python_source
 from assayd.static.python.inferred_names import check_meant
-from assayd.static.python.mentioned import mentioned
-from assayd.static.python.source import PythonSource
+from assayd.static.python.source import PythonSource, mentioned
+from assayd.static.python.source import normal_form as python_normal_form
 
 FILENAME = "node.py"
 _TIMEOUT = "payload.timeout_s"
@@ -53,16 +52,16 @@ _PRELOAD = (
 )  # fmt: skip
 
 _HEADLINES = {
-    "syntax": "The code is not valid Python:",
-    "annotations": "The code does not declare its inputs and its result as it must:",
-    "inputs": "The inputs are not what the code declares:",
+    "syntax": "The code isn't valid Python:",
+    "annotations": "The code doesn't declare its inputs and its result correctly:",
+    "inputs": "The inputs don't match the code's declarations:",
     "sandbox": "The code failed when it ran:",
-    "result": "The code ran, and its result is not what it declares:",
+    "result": "The code ran, but its result doesn't match its declaration:",
 }
 _REMINDERS = (
-    "Declare every input on a line of its own at the top, without a value: data: list",
+    "Declare every input on a separate line at the top, without a value: data: list",
     "Assign the result with its type, at module level: result: dict = {…}",
-    "Types are checked by their outer part: list[dict] asks for a list; T | None is fine.",
+    "Only the outer type is checked: list[dict] means a list; T | None is allowed.",
     "Helper functions are allowed.",
 )
 _RULES = (
@@ -172,12 +171,12 @@ class Code(Kind[CodePayload, PreparedCode]):
         around = [Surrounding(title="inputs", text=inputs or "none")]
         if payload.cases:
             told = cases_told((case, case.inputs, case.expected) for case in payload.cases)
-            around.append(Surrounding(title="cases that have to pass", text=told))
+            around.append(Surrounding(title="cases that must pass", text=told))
         return around
 
     def normal_form(self, payload: CodePayload) -> bytes:
         """Return the syntax tree of the code."""
-        return python_normal.normal_form(model_answer.clean(payload.code).text)
+        return python_normal_form(model_answer.clean(payload.code).text)
 
     def around(self, context: CodeContext) -> Sequence[Surrounding]:
         """Return the inputs and cases of the request."""

@@ -17,10 +17,10 @@ from assayd.model.finding import Finding, Layer, Rule, Severity
 from assayd.model.text_limits import shorten
 
 RULES = (
-    Rule(id="quality.all_empty", title="Every path gave an empty dict"),
-    Rule(id="quality.some_empty", title="Some paths gave an empty dict", severity=Severity.WARNING),
-    Rule(id="quality.key", title="A field name is no identifier", severity=Severity.WARNING),
-    Rule(id="quality.not_json", title="A value is not plain JSON", severity=Severity.WARNING),
+    Rule(id="quality.all_empty", title="All results are empty"),
+    Rule(id="quality.some_empty", title="Some results are empty", severity=Severity.WARNING),
+    Rule(id="quality.key", title="A field name isn't an identifier", severity=Severity.WARNING),
+    Rule(id="quality.not_json", title="A value isn't plain JSON", severity=Severity.WARNING),
 )
 _MAX_EACH = 20
 _MATCHES_FROM_START = re.compile(r"\.match\(")
@@ -35,27 +35,33 @@ def judge_quality(tries: Sequence[Tried], text: str = "") -> Iterator[Finding]:
     """
     empty = [one.case.name for one in tries if one.case.result == {}]
     if len(empty) == len(tries):
-        message = f"All {len(tries)} paths gave an empty dict."
-        hint = "Check the pattern against the sample paths; nothing of them was recognised."
+        message = f"extract() returned an empty dict for all {len(tries)} paths."
+        hint = "Check the pattern against the sample paths: it matches none of them."
         if _MATCHES_FROM_START.search(text) and any(one.case.name.startswith("/") for one in tries):
             hint += (
-                " match() looks at the beginning, a slash here: begin the pattern with it, or use search()."
+                " match() starts at the first character, a slash: start the pattern with it, or use search()."
             )
         yield _quality("all_empty", Severity.ERROR, message, hint, context=among(empty))
         return
     if empty:
-        message = f"{len(empty)} of {len(tries)} paths gave an empty dict."
-        yield _quality("some_empty", Severity.WARNING, message, "This may be meant.", context=among(empty))
+        message = f"{len(empty)} of {len(tries)} paths returned an empty dict."
+        yield _quality(
+            "some_empty",
+            Severity.WARNING,
+            message,
+            "Check that these paths have no fields.",
+            context=among(empty),
+        )
     for key, paths in list(_odd_keys(tries).items())[:_MAX_EACH]:
-        message = f"The field name {shorten(key, 60)!r} is not an identifier."
+        message = f"The field name {shorten(key, 60)!r} isn't an identifier."
         yield _quality("key", Severity.WARNING, message, "Use letters, digits and _ only.", among(paths))
     notes: dict[tuple[str, str], list[str]] = {}
     for one in tries:
         for note in one.value.notes if one.value else ():
             notes.setdefault((note.path, note.problem), []).append(one.case.name)
     for (place, problem), paths in list(notes.items())[:_MAX_EACH]:
-        message = f"The value at {shorten(place, 60)} is not plain JSON: {shorten(problem, 200)}."
-        hint = "Return text, numbers, lists and dicts."
+        message = f"The value at {shorten(place, 60)} isn't plain JSON: {shorten(problem, 200)}."
+        hint = "Return strings, numbers, lists and dicts."
         yield _quality("not_json", _weight(problem), message, hint, among(paths))
 
 

@@ -31,16 +31,15 @@ from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, U
 from assayd.model.submission import JsonValue
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import model_answer
-from assayd.static.python import normal_form as python_normal
 from assayd.static.python import security as python_security
 from assayd.static.python import signature as python_signature
 from assayd.static.python import source as python_source
 from assayd.static.python.import_edits import MAIN_RULE, PACKAGE_RULE, with_import_edits
 from assayd.static.python.inferred_names import check_meant
-from assayd.static.python.mentioned import mentioned
 from assayd.static.python.names import BUILTINS, PACKAGE_NAMES
 from assayd.static.python.signature import ExpectedFunction, check_signature
-from assayd.static.python.source import PythonSource
+from assayd.static.python.source import PythonSource, mentioned
+from assayd.static.python.source import normal_form as python_normal_form
 
 FILENAME = "extractor.py"
 
@@ -66,16 +65,16 @@ _PATHS_TOLD = 20
 """How many sample paths a request for a fix shows."""
 
 _HEADLINES = {
-    "syntax": "The code is not valid Python:",
-    "security": "The code does what an extractor may not do:",
-    "signature": "The function extract() does not have the form that is called:",
+    "syntax": "The code isn't valid Python:",
+    "security": "The code does something that extractors can't do:",
+    "signature": "The function extract() has the wrong signature:",
     "sandbox": "The extractor failed on sample paths:",
-    "quality": "The extractor ran, but its results are not what is wanted:",
+    "quality": "The extractor ran, but its results are wrong:",
 }
 _REMINDERS = (
-    f"Write one file of Python that defines: {EXPECTED.template}",
-    "Its argument is the path as text; there is no file to open. Helper functions are allowed.",
-    "Return a plain dict of field names and JSON values; a path without anything to extract gives {}.",
+    f"Write one Python file that defines: {EXPECTED.template}",
+    "Its argument is the path as a string; no files exist. Helper functions are allowed.",
+    "Return a plain dict of field names and JSON values; return {} if the path has no fields.",
     f"Not allowed: {', '.join(BUILTINS)}; type() with three arguments, getattr() with a computed name, and "
     "special attributes such as x.__class__.",
 )
@@ -94,7 +93,7 @@ _RULES = (
     run_findings.RAISED_RULE,
     run_findings.NOT_COMPILED_RULE,
     run_findings.NO_FUNCTION_RULE,
-    Rule(id="result.not_dict", title="extract() returned no plain dict", help="Bad: return None."),
+    Rule(id="result.not_dict", title="extract() didn't return a plain dict", help="Bad: return None."),
     *extraction_quality.RULES,
     *expected_results.RULES,
 )
@@ -181,12 +180,12 @@ class Extractor(Kind[ExtractorPayload]):
         around = [Surrounding(title="sample paths", text=paths)]
         if payload.cases:
             told = cases_told((case, case.path, case.expected) for case in payload.cases)
-            around.append(Surrounding(title="cases that have to pass", text=told))
+            around.append(Surrounding(title="cases that must pass", text=told))
         return around
 
     def normal_form(self, payload: ExtractorPayload) -> bytes:
         """Return the syntax tree of the code."""
-        return python_normal.normal_form(_source(payload).text)
+        return python_normal_form(_source(payload).text)
 
     def around(self, context: ExtractorContext) -> Sequence[Surrounding]:
         """Return the sample paths and cases of the request."""
@@ -281,9 +280,7 @@ def _compared(tried: Tried, case: ExtractorCase) -> Tried:
     return judge_value(tried, case, case.expected)  # type: ignore[arg-type]  # it was read as JSON
 
 
-_NOT_RUN = (
-    "Make a dict of what it gives: return dict(…), with pairs, or a dict comprehension {key: value for …}."
-)
+_NOT_RUN = "Convert it to a dict: return dict(…) with pairs, or a dict comprehension {key: value for …}."
 
 
 def _judge_path(path: str, unit: UnitResult | None, text: str) -> Tried:
@@ -300,7 +297,7 @@ def _judge_path(path: str, unit: UnitResult | None, text: str) -> Tried:
         layer=Layer.RUNTIME,
         suggestion=_NOT_RUN
         if tried.value.type_name in {"generator", "map", "filter", "zip"}
-        else "Return a plain dict on every way through the function; {} when there is nothing.",
+        else "Return a plain dict on every code path; return {} if there are no fields.",
     )
     case = replace(tried.case, status=CaseStatus.FAILED, message=finding.message)
     return Tried(case=case, findings=(*tried.findings, finding))

@@ -25,9 +25,9 @@ from assayd.model.run import Cause, UnitResult
 from assayd.model.text_limits import shorten
 
 RULES = (
-    Rule(id="contract.import_failed", title="The adapter cannot be imported"),
-    Rule(id="contract.not_registered", title="Importing the adapter registers no class of it"),
-    Rule(id="contract.not_callable", title="A method of the registered class is none when it is asked for"),
+    Rule(id="contract.import_failed", title="The adapter can't be imported"),
+    Rule(id="contract.not_registered", title="Importing the adapter registers no class"),
+    Rule(id="contract.not_callable", title="A method of the registered class isn't callable"),
 )
 
 FILENAME = "contract.py"
@@ -91,7 +91,7 @@ def _record(unit: UnitResult) -> Record | None:
 def _events(file: str, unit: UnitResult, texts: Mapping[str, str]) -> Iterator[Finding]:
     for event, finding in file_events(file, unit.events, texts):
         if event.kind == LEAVING:
-            message = "Importing the adapter was to end the process."
+            message = "Importing the adapter ends the process."
             yield replace(finding, rule="contract.import_failed", category=_CATEGORY, message=message)
         else:
             yield finding
@@ -113,7 +113,7 @@ def _raised(file: str, record: Raised, texts: Mapping[str, str]) -> Finding:
     return Finding(
         rule=NOT_COMPILED_RULE.id if syntax else "contract.import_failed",
         category="syntax" if syntax else _CATEGORY,
-        message=shorten(f"{file} cannot be imported: {told}"),
+        message=shorten(f"{file} can't be imported: {told}"),
         layer=Layer.RUNTIME,
         file=record.file if place is not None else file,
         line=record.line if place is not None else None,
@@ -131,7 +131,7 @@ def _compared(file: str, record: Bound, contract: AdapterContract) -> Iterator[F
     own = [one for one in classes if isinstance(one, dict) and one.get("module") == module]
     if not own:
         how = " or ".join(f"@{name}" for name in contract.decorators)
-        message = f"When {file} had been imported, no class of it was registered."
+        message = f"Importing {file} registered no class."
         yield _finding(
             "contract.not_registered", file, message, f"Put {how} above the class, at the top level."
         )
@@ -147,8 +147,8 @@ def _judged_methods(
     for method in wanted:
         form = forms.get(method)
         if form != "callable":
-            what = "is missing" if form in {None, "missing"} else f"is {form}, and no function"
-            message = shorten(f"When {file} had been imported, {name}.{method} {what}.")
+            what = "is missing" if form in {None, "missing"} else f"is {form}, not a function"
+            message = shorten(f"After the import of {file}, {name}.{method} {what}.")
             yield _finding(
                 "contract.not_callable", file, message, f"Define it in the class: def {method}(self, …):"
             )

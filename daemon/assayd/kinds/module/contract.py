@@ -25,8 +25,8 @@ from assayd.static.python.scopes import NodeSite, Scope, ScopedTree, ScopeKind, 
 RULES = (
     Rule(
         id="contract.no_file",
-        title="No file can be the adapter's",
-        help="Good: adapter.py, or the name that the manifest's entrypoint has.",
+        title="The adapter's file is missing",
+        help="Good: adapter.py, or the name in the manifest's entrypoint.",
     ),
     Rule(
         id="contract.no_decorator",
@@ -35,17 +35,17 @@ RULES = (
     ),
     Rule(
         id="contract.not_a_class",
-        title="What is registered is no class at the top level",
+        title="The registered object isn't a top-level class",
         help="Bad: @register_adapter above a function. Good: above a class.",
     ),
     Rule(
         id="contract.missing_method",
-        title="A method that an adapter has to have",
+        title="A required method is missing",
         help="Bad: a class without get_schema. Good: def get_schema(self): ….",
     ),
     Rule(
         id="contract.method_form",
-        title="A method that takes no self",
+        title="A method without self",
         help="Bad: def transform(): …. Good: def transform(self, raw): ….",
     ),
 )
@@ -61,12 +61,12 @@ def check_contract(file: str, text: str, tree: ScopedTree, contract: AdapterCont
 
 def no_file(files: list[str]) -> Finding:
     """Return the finding for a module none of whose files can be the adapter's."""
-    among = f"; there are {shorten(', '.join(files), 200)}" if files else ""
+    among = f"; the files are {shorten(', '.join(files), 200)}" if files else ""
     return Finding(
         rule="contract.no_file",
         category=_CATEGORY,
-        message=f"There is no adapter.py{among}.",
-        suggestion="Call the adapter's file adapter.py.",
+        message=f"The file adapter.py is missing{among}.",
+        suggestion="Name the adapter's file adapter.py.",
     )
 
 
@@ -80,7 +80,7 @@ def _check(text: str, tree: ScopedTree, contract: AdapterContract) -> Iterator[F
     classes = registered_classes(tree, contract)
     for site in _registered(tree, contract):
         if site.node not in classes:
-            message = "What is registered is no class at the top level."
+            message = "The registered object isn't a top-level class."
             yield finding_at(
                 site.node,
                 text,
@@ -99,7 +99,7 @@ def _check(text: str, tree: ScopedTree, contract: AdapterContract) -> Iterator[F
             if name not in methods:
                 yield _missing(node, name, list(methods), text)
             elif _takes_nothing(methods[name]):
-                message = f"{node.name}.{name} takes no self."
+                message = f"{node.name}.{name} has no self parameter."
                 suggestion = f"Write: def {name}(self, …):"
                 yield _categorised(
                     finding_at(methods[name], text, "contract.method_form", message, suggestion=suggestion)

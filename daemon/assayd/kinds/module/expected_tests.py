@@ -290,10 +290,10 @@ def _hooks(text: str, tree: ast.Module) -> Iterator[Finding]:
                     node, text, "tests.hook", message, suggestion="Use a fixture in the test file."
                 )
             case ast.Assign(targets=[ast.Name(id="pytest_plugins")]):
-                message = "pytest_plugins loads plugins, which a module may not bring."
+                message = "pytest_plugins loads plugins, which modules can't do."
                 end = node.end_lineno or node.lineno
                 edit = Edit(start_line=node.lineno, end_line=end, replacement="")
-                found = finding_at(node, text, "tests.hook", message, suggestion="Leave it out.")
+                found = finding_at(node, text, "tests.hook", message, suggestion="Remove it.")
                 yield replace(found, edit=edit)
             case _:
                 continue
@@ -310,7 +310,7 @@ def _duplicates(text: str, body: Sequence[ast.stmt]) -> Iterator[Finding]:
                     text,
                     "tests.duplicate",
                     message,
-                    suggestion="Give each test a name of its own.",
+                    suggestion="Give each test a unique name.",
                     severity=Severity.WARNING,
                 )
             seen.add(node.name)
@@ -344,7 +344,7 @@ def _yielding(text: str, node: Definition) -> Iterator[Finding]:
     fixture = "fixture" in map(_last_word, node.decorator_list)
     if node.name.startswith("test") and not fixture and any(_own_yields(node)):
         message = f"{node.name} yields, and the framework passes over tests that do."
-        suggestion = "Leave yield out of the test; what has to be set up and taken down is a fixture's."
+        suggestion = "Remove yield from the test; move setup and teardown into a fixture."
         yield finding_at(node, text, "tests.never_runs", message, suggestion=suggestion)
 
 

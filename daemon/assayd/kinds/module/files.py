@@ -35,24 +35,24 @@ RULES = (
     ),
     Rule(
         id="paths.not_normal",
-        title="A file's name that is not in its plain form",
+        title="A file name isn't normalized",
         help="Bad: ./a//b.py. Good: a/b.py.",
     ),
-    Rule(id="paths.conflict", title="Two files cannot both lie where they should"),
+    Rule(id="paths.conflict", title="Two files conflict"),
     Rule(
         id="paths.planted",
-        title="A file that tells the test framework or the interpreter what to do",
+        title="A file configures the test framework or interpreter",
         help="Bad: conftest.py. Good: fixtures in the test file.",
     ),
     Rule(
         id="paths.shadows",
-        title="A file that takes the place of a module that others import",
+        title="A file shadows a module",
         help="Bad: json.py. Good: weather_json.py.",
     ),
     Rule(id="paths.too_many", title="Too many files", help=f"A module has at most {MAX_FILES} files."),
     Rule(
         id="paths.too_large",
-        title="A file that is too large",
+        title="A file is too large",
         help=f"A file has at most {MAX_FILE_BYTES} bytes.",
     ),
 )
@@ -75,7 +75,7 @@ _OF_THE_IMAGE = frozenset(
         "yarl",
     }
 )  # fmt: skip
-"""Modules of the image beside the standard library, and names that the runner gives."""
+"""Modules of the image in addition to the standard library, and names that the runner provides."""
 
 
 def check_files(files: Mapping[str, str], provided: Iterable[str]) -> Iterator[Finding]:
@@ -83,14 +83,14 @@ def check_files(files: Mapping[str, str], provided: Iterable[str]) -> Iterator[F
     taken = {name.partition(".")[0] for name in provided} | _OF_THE_IMAGE | sys.stdlib_module_names
     if len(files) > MAX_FILES:
         message = f"The module has {len(files)} files; {MAX_FILES} are allowed."
-        yield _finding("paths.too_many", None, message, "Join files, or leave out what is not needed.")
+        yield _finding("paths.too_many", None, message, "Combine files, or remove unneeded ones.")
     yield from _check_twice(files)
     for name, text in files.items():
         yield from _check_name(name, files, taken)
         size = len(text.encode("utf-8", "surrogatepass"))
         if size > MAX_FILE_BYTES:
             message = f"{shorten(name, 100)!r} has {size} bytes; {MAX_FILE_BYTES} are allowed."
-            yield _finding("paths.too_large", name, message, "Split the file, or take data out of it.")
+            yield _finding("paths.too_large", name, message, "Split the file, or move data out of it.")
 
 
 def is_python(name: str) -> bool:
@@ -145,16 +145,14 @@ def _check_name(name: str, files: Mapping[str, str], taken: frozenset[str] | set
         return
     parts = name.split("/")
     if parts[-1] in _PLANTED or name.endswith(_PLANTED_SUFFIXES) or _in_planted_folder(parts):
-        message = f"{name!r} tells the test framework or the interpreter what to do; a module may not."
-        yield _finding("paths.planted", name, message, "Leave it out; put fixtures into the test files.")
+        message = f"{name!r} configures the test framework or the interpreter, which modules can't do."
+        yield _finding("paths.planted", name, message, "Remove it; put fixtures into the test files.")
         return
     if any("/".join(parts[:count]) in files for count in range(1, len(parts))):
-        yield _finding(
-            "paths.conflict", name, f"{name!r} lies below another file.", "Give one of the two another name."
-        )
+        yield _finding("paths.conflict", name, f"{name!r} is below another file.", "Rename one of the two.")
     top = parts[0].removesuffix(".py") if len(parts) == 1 else parts[0]
     if top in taken and (is_python(name) or len(parts) > 1):
-        message = f"{name!r} takes the place of the module {top!r}, which others import."
+        message = f"{name!r} shadows the module {top!r}."
         yield _finding("paths.shadows", name, message, f"Choose another name, e.g. own_{parts[0]}.")
 
 
@@ -166,9 +164,9 @@ def _check_twice(files: Iterable[str]) -> Iterator[Finding]:
         alike = by_case.setdefault(name.lower(), name)
         same = by_module.setdefault(module_name(name), name) if is_python(name) else name
         if alike != name or same != name:
-            other, how = (alike, "differ in case alone") if alike != name else (same, "are one module")
+            other, how = (alike, "differ only in case") if alike != name else (same, "are the same module")
             message = f"{shorten(other, 100)!a} and {shorten(name, 100)!a} {how}."
-            yield _finding("paths.conflict", name, message, "Give one of the two another name.")
+            yield _finding("paths.conflict", name, message, "Rename one of the two.")
 
 
 def _odd_name(name: str) -> tuple[str, str, str] | None:
@@ -176,22 +174,22 @@ def _odd_name(name: str) -> tuple[str, str, str] | None:
     if name.startswith(("/", "~")) or ".." in parts or "\\" in name or (len(name) > 1 and name[1] == ":"):
         return (
             "paths.not_inside",
-            "does not lie inside the module",
-            "Name files by their place in the module.",
+            "is outside the module",
+            "Use paths relative to the module.",
         )
     if not name or "" in parts or "." in parts:
         return (
             "paths.not_normal",
-            "is not in its plain form",
-            "Write it without '.', and with single slashes.",
+            "isn't normalized",
+            "Write it without '.' and double slashes.",
         )
     if not name.isprintable() or not name.isascii() or name.strip() != name:
-        return "paths.not_normal", "holds characters that a name may not have", "Use plain letters."
+        return "paths.not_normal", "contains characters that aren't allowed", "Use plain letters."
     if len(name.encode()) > _MAX_PATH_BYTES or len(parts) > _MAX_DEPTH:
         return "paths.not_normal", "is too long or too deep", "Use shorter names and fewer folders."
     if is_python(name) and not all(part.isidentifier() for part in module_name(name).split(".")):
         suggestion = "Use letters, digits and underscores, so that it can be imported."
-        return "paths.not_normal", "is not the name of a module", suggestion
+        return "paths.not_normal", "isn't a module name", suggestion
     return None
 
 

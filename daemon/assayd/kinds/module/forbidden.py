@@ -34,7 +34,7 @@ RULES = (
     Rule(
         id="forbidden.name",
         title="A name that the contract forbids",
-        help="Bad: os.system(…), eval(…). Good: do without; the suggestion says what to do instead.",
+        help="Bad: os.system(…), eval(…). Good: the replacement in the suggestion.",
     ),
 )
 
@@ -51,17 +51,17 @@ _REVEALING = frozenset(
 """Attributes that lead from an object to frames, code and namespaces."""
 _NAMESPACES = frozenset({"__builtins__", "__loader__", "__spec__"})
 _INSTEAD = {
-    "eval": "For data use json.loads.",
-    "exec": "Write the code itself.",
-    "compile": "For patterns write re.compile; write other code itself.",
+    "eval": "Use json.loads for data.",
+    "exec": "Write the code directly.",
+    "compile": "Use re.compile for patterns; write other code directly.",
     "__import__": "Write an import statement.",
     "importlib": "Write an import statement.",
-    "sys.modules": 'In tests write unittest.mock.patch.dict("sys.modules", …).',
-    "sys": "Do without the interpreter's own state.",
-    "os._exit": "Let the code end by itself.",
-    "os": "Do without other processes and foreign descriptors; open files with open().",
-    "subprocess": "Do without other programs.",
-    "shutil.rmtree": "Use the tmp_path fixture in tests; it is removed by itself.",
+    "sys.modules": 'Use unittest.mock.patch.dict("sys.modules", …) in tests.',
+    "sys": "Remove access to the interpreter's state.",
+    "os._exit": "Let the code end normally.",
+    "os": "Remove other processes and foreign descriptors; open files with open().",
+    "subprocess": "Remove calls of other programs.",
+    "shutil.rmtree": "Use the tmp_path fixture in tests; pytest removes it.",
     "pytest": "Use fixtures; hooks belong to plugins.",
 }
 _ROUNDS = 3
@@ -177,8 +177,8 @@ def _check(read: _Text, site: NodeSite) -> Iterator[Finding]:
                     yield _finding(read, node, name)
         case ast.Name(ctx=ast.Load()):
             if node.id in _NAMESPACES:
-                message = f"The special name {node.id!r} may not be used."
-                yield finding_at(node, read.text, "name.dunder", message, suggestion="Do without it.")
+                message = f"The special name {node.id!r} isn't allowed."
+                yield finding_at(node, read.text, "name.dunder", message, suggestion="Remove it.")
             elif name := read.which(n for n in read.dotted(node, site.scope) if n.startswith("builtins.")):
                 yield _finding(read, node, name)
         case ast.Attribute():
@@ -193,8 +193,8 @@ def _check_attribute(read: _Text, node: ast.Attribute, scope: Scope) -> Iterator
     if name := read.which(read.dotted(node, scope)):
         yield _finding(read, node, name)
     elif normal(node.attr) in _REVEALING:
-        message = f"{node.attr!r} leads to the internals of running code."
-        yield finding_at(node, read.text, "attribute.internal", message, suggestion="Do without it.")
+        message = f"{node.attr!r} exposes the internals of running code."
+        yield finding_at(node, read.text, "attribute.internal", message, suggestion="Remove it.")
 
 
 def _check_taken(read: _Text, node: ast.Call | ast.Subscript, scope: Scope) -> Iterator[Finding]:
@@ -203,12 +203,12 @@ def _check_taken(read: _Text, node: ast.Call | ast.Subscript, scope: Scope) -> I
         yield _finding(read, node, name)
         return
     if revealing := _revealing(node):
-        message = f"{revealing!r} leads to the internals of running code."
-        yield finding_at(node, read.text, "attribute.internal", message, suggestion="Do without it.")
+        message = f"{revealing!r} exposes the internals of running code."
+        yield finding_at(node, read.text, "attribute.internal", message, suggestion="Remove it.")
     for base, key in _taken(read, node, scope):
         module = read.has_forbidden(base)
         if module is not None and _text(key) is None:
-            message = f"An attribute of {module} is taken by a computed name."
+            message = f"An attribute of {module} is accessed by a computed name."
             suggestion = f"Write the name itself: {module}.name."
             yield finding_at(node, read.text, "attribute.dynamic", message, suggestion=suggestion)
 
@@ -245,8 +245,8 @@ def _finding(read: _Text, node: ast.AST, name: str) -> Finding:
         node,
         read.text,
         "forbidden.name",
-        f"{plain!r} may not be used in a module.",
-        suggestion=instead or "Do without it.",
+        f"{plain!r} isn't allowed in a module.",
+        suggestion=instead or "Remove it.",
     )
 
 

@@ -76,7 +76,7 @@ def _unlisted(node: ast.Attribute, scope: Scope, modules: PolicyModules, text: s
     origins = resolve(base.id, scope).origins if isinstance(base, ast.Name) else ()
     for module in sorted(origin.module for origin in origins if origin.name is None):
         if modules.names(module) is not None and not modules.allows_name(module, node.attr):
-            message = f"{node.attr!r} of {module!r} may not be used."
+            message = f"{node.attr!r} of {module!r} isn't allowed."
             suggestion = name_suggestion(module, modules)
             yield finding_at(node, text, "attribute.not_allowed", message, suggestion=suggestion)
 
@@ -89,8 +89,8 @@ def _is_listed(node: ast.Import, policy: ImportPolicy) -> bool:
 def _idle(node: ast.Import, modules: PolicyModules, text: str) -> Iterator[Finding]:
     """Refuse a module that is there for the names that the policy lists, where nothing uses any."""
     module = node.names[0].name
-    message = f"Import of {module!r} is not allowed but for some of its names, and none is used."
-    suggestion = f"Leave the line out. {name_suggestion(module, modules)}"
+    message = f"Import of {module!r} is not allowed except for some of its names, and none of them is used."
+    suggestion = f"Remove the line. {name_suggestion(module, modules)}"
     yield finding_at(node, text, "import.not_allowed", message, suggestion=suggestion)
 
 
@@ -106,7 +106,7 @@ def _called(node: ast.Call, modules: PolicyModules, text: str, own: Own) -> Iter
     given = [*node.args[:1], *(one.value for one in node.keywords if one.arg == "modname")]
     name = given[0].value if given and isinstance(given[0], ast.Constant) else None
     if not isinstance(name, str):
-        message = "A module is imported by a name that is computed."
+        message = "A module is imported by a computed name."
         suggestion = f'Write the name itself: {_IMPORTING}("json").'
         yield finding_at(node, text, "import.not_allowed", message, suggestion=suggestion)
     elif not own.covers(name):
@@ -136,7 +136,7 @@ def _from(file: str, node: ast.ImportFrom, modules: PolicyModules, text: str, ow
     if name is None:
         yield _relative(node, text, own)
     elif node.level and not own.covers(name):
-        message = f"There is no module {name!r} among the files."
+        message = f"The module {name!r} isn't one of the files."
         yield finding_at(node, text, "import.relative", message, suggestion="Import one of the files.")
     elif not own.covers(name):
         yield from check_imports(node, modules, text)
@@ -145,14 +145,14 @@ def _from(file: str, node: ast.ImportFrom, modules: PolicyModules, text: str, ow
 def _relative(node: ast.ImportFrom, text: str, own: Own) -> Finding:
     """Refuse a relative import where there is no package; one of a single line can be written anew."""
     dots, module = "." * node.level, node.module or ""
-    message = f"Relative import of {dots + module!r}, where there is no package."
+    message = f"Relative import of {dots + module!r}, outside a package."
     target = module or "MODULE"
     finding = finding_at(
         node,
         text,
         "import.relative",
         message,
-        suggestion=f"Write: from {target} import …. Files lie at the top.",
+        suggestion=f"Write: from {target} import …. Files are at the top level.",
     )
     line = line_at(text, node.lineno)
     if node.level != 1 or not own.covers(module) or node.end_lineno != node.lineno or line is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from assayd.findings.allowances import allowances
+from assayd.findings.briefing import allowances
 from assayd.model.policy import AdapterContract, ExecutionPolicy
 
 _TESTS = (

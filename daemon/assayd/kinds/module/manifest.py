@@ -20,10 +20,8 @@ from assayd.model.finding import Finding, Rule, Severity
 from assayd.model.text_limits import shorten
 
 RULES = (
-    Rule(
-        id="manifest.missing", title="A field that a manifest has to have", help="Every module has a version."
-    ),
-    Rule(id="manifest.unknown", title="A field that no manifest has", help="Bad: colour. Good: description."),
+    Rule(id="manifest.missing", title="A required field is missing", help="Every module has a version."),
+    Rule(id="manifest.unknown", title="An unknown field", help="Bad: colour. Good: description."),
     Rule(
         id="manifest.type",
         title="A field of the wrong type",
@@ -31,28 +29,28 @@ RULES = (
     ),
     Rule(
         id="manifest.value",
-        title="A field whose value is not of the form that it should have",
+        title="A field value in a wrong form",
         help='Bad: "version": "1.0". Good: "version": "1.0.0".',
     ),
     Rule(
         id="manifest.module_id",
-        title="The id is not made of category and platform",
+        title="The id doesn't match category and platform",
         severity=Severity.WARNING,
         help="Good: weather/open_meteo for the category weather and the platform open_meteo.",
     ),
     Rule(
         id="manifest.entrypoint",
-        title="The entrypoint names nothing in the adapter",
+        title="The entrypoint isn't in the adapter",
         severity=Severity.WARNING,
         help="Good: the name of the adapter's class, or of its file.",
     ),
 )
 
 _FORMS = {
-    r"^[a-z0-9_]+/[a-z0-9_]+$": "category/platform in small letters, digits and underscores",
-    r"^[0-9]+\.[0-9]+\.[0-9]+$": "three numbers with dots between, e.g. 1.0.0",
-    r"^[a-z_]+$": "small letters and underscores",
-    r"^[a-z0-9_]+$": "small letters, digits and underscores",
+    r"^[a-z0-9_]+/[a-z0-9_]+$": "category/platform in lowercase letters, digits and underscores",
+    r"^[0-9]+\.[0-9]+\.[0-9]+$": "three numbers separated by dots, e.g. 1.0.0",
+    r"^[a-z_]+$": "lowercase letters and underscores",
+    r"^[a-z0-9_]+$": "lowercase letters, digits and underscores",
     r"^[A-Za-z_][A-Za-z0-9_]*$": "an identifier, e.g. WeatherAdapter",
 }
 _EXAMPLES: Mapping[int | str, str] = {
@@ -150,7 +148,7 @@ def entrypoint_finding(entrypoint: str, known: list[str]) -> Finding:
         rule="manifest.entrypoint",
         category="schema_error",
         severity=Severity.WARNING,
-        message=f"The entrypoint {shorten(entrypoint, 100)!r} names nothing in the adapter.",
+        message=f"The entrypoint {shorten(entrypoint, 100)!r} isn't in the adapter.",
         context="/entrypoint",
         suggestion=f"Name one of {', '.join(known)}.",
     )
@@ -176,17 +174,21 @@ def _words(error: ErrorDetails) -> tuple[str, str, str]:
             return "manifest.missing", "is missing", f'Add "{field}".'
         case "extra_forbidden":
             names = ", ".join(Manifest.model_fields) if len(error["loc"]) == 1 else "those of the schema"
-            return "manifest.unknown", "is no field of a manifest", f"Leave it out; fields are {names}."
+            return "manifest.unknown", "isn't a field of the manifest", f"Remove it; fields are {names}."
         case "string_pattern_mismatch":
             form, given = _FORMS[limits["pattern"]], shorten(str(error["input"]), 60)
-            return "manifest.value", f"{given!a} is not {form}", f"Write {form}.{_example(error)}"
+            return "manifest.value", f"{given!a} isn't {form}", f"Write {form}.{_example(error)}"
         case "literal_error":
-            return "manifest.value", "is none of the known values", f"Use one of {limits['expected']}."
+            return "manifest.value", "isn't a known value", f"Use one of {limits['expected']}."
         case "string_too_long" | "greater_than_equal" | "too_short":
-            return "manifest.value", error["msg"][:1].lower() + error["msg"][1:], "Keep to that."
+            return (
+                "manifest.value",
+                error["msg"][:1].lower() + error["msg"][1:],
+                "Change the value accordingly.",
+            )
         case _:
             wanted = error["msg"].removeprefix("Input should be ")
-            return "manifest.type", f"should be {wanted}", f"Give {wanted}.{_example(error)}"
+            return "manifest.type", f"should be {wanted}", f"Write {wanted}.{_example(error)}"
 
 
 def _example(error: ErrorDetails) -> str:

@@ -34,26 +34,26 @@ from assayd.model.text_limits import shorten
 
 RULES = (
     Rule(id="tests.failed", title="A test failed", help="Bad: assert transform(raw) == wrong."),
-    Rule(id="tests.error", title="A test could not be set up, or not be taken down"),
+    Rule(id="tests.error", title="Setup or teardown of a test failed"),
     Rule(
         id="tests.exited",
         title="The tests tried to end the process",
         help="Bad: sys.exit(0) in a test. Good: pytest.raises(SystemExit) around what exits.",
     ),
-    Rule(id="tests.import_failed", title="A file of tests cannot be imported"),
-    Rule(id="tests.not_collected", title="A test of the file was not collected when it ran"),
-    Rule(id="tests.unexpected", title="A test ran that the file does not hold"),
-    Rule(id="tests.not_run", title="Tests did not run, since one ended them all"),
-    Rule(id="tests.too_many", title="More tests than are run", help="One file may have 1000 tests."),
-    Rule(id="tests.hung", title="A test did not end in time", help="Bad: while True in what is tested."),
+    Rule(id="tests.import_failed", title="A test file can't be imported"),
+    Rule(id="tests.not_collected", title="A test wasn't collected"),
+    Rule(id="tests.unexpected", title="An unknown test ran"),
+    Rule(id="tests.not_run", title="Tests didn't run because another ended them"),
+    Rule(id="tests.too_many", title="Too many tests", help="One file may have 1000 tests."),
+    Rule(id="tests.hung", title="A test didn't end in time", help="Bad: while True in the tested code."),
     Rule(
         id="tests.tampered",
-        title="What tests are judged by was exchanged",
+        title="Tests modified the test framework",
         help="Bad: pytest.Function.runtest = …. Good: tests that pass by themselves.",
     ),
-    Rule(id="tests.contradicted", title="What was told of the tests does not fit together"),
+    Rule(id="tests.contradicted", title="Reports of the tests contradict each other"),
     Rule(id="tests.none_ran", title="No test ran"),
-    Rule(id="tests.all_skipped", title="All tests were skipped", help="At least one test has to run."),
+    Rule(id="tests.all_skipped", title="All tests were skipped", help="At least one test must run."),
 )
 
 CATEGORY = "test_failure"
@@ -68,7 +68,7 @@ _STATUSES = {
 }
 _EXITS = frozenset({"SystemExit", "Exit", "KeyboardInterrupt"})
 _SYNTAX = frozenset({"SyntaxError", "IndentationError", "TabError"})
-_EXIT_ADVICE = "Let tests end by themselves; expect an exit with pytest.raises(SystemExit)."
+_EXIT_ADVICE = "Let tests end normally; expect an exit with pytest.raises(SystemExit)."
 _NOT_AWAITED = "async def function and no async plugin"
 """How the framework skips a test that gave it a coroutine; those of ``async def`` are awaited."""
 _SHOWN = 5
@@ -105,7 +105,7 @@ def judge_tests(file: str, unit: UnitResult | None, texts: Texts, expected: Expe
     elif not has_errors(findings) or unit.outcome.cause is Cause.TIMEOUT:
         findings.append(_cut_short(file, unit, told))
     if told.final is not None and not told.final.good and not has_errors(findings):
-        findings.append(_contradicted(file, "the process failed, and nothing that was told says why"))
+        findings.append(_contradicted(file, "the process failed without a reported reason"))
     return TestedFile(cases=tuple(_cases(file, unit, told, expected)), findings=tuple(findings))
 
 
@@ -120,7 +120,7 @@ def nothing_ran(cases: Sequence[Case], files: Sequence[str]) -> Finding:
         message=f"All tests were skipped{said}." if skipped else f"No test ran of {', '.join(files)}.",
         layer=Layer.RUNTIME,
         file=files[0] if files else None,
-        suggestion="Let at least one test run: without network, and without what the image does not have.",
+        suggestion="Let at least one test run, without network and without modules that the image lacks.",
     )
 
 
@@ -156,7 +156,7 @@ def _events(file: str, unit: UnitResult, texts: Texts) -> Iterator[Finding]:
     """Return what the runtime policy refused."""
     for event, finding in file_events(file, unit.events, texts):
         if event.kind == LEAVING:
-            message = "The process was to be ended by os._exit."
+            message = "The code called os._exit."
             yield replace(
                 finding, rule="tests.exited", category=CATEGORY, message=message, suggestion=_EXIT_ADVICE
             )
@@ -197,15 +197,17 @@ def _findings(file: str, told: Told, texts: Texts) -> Iterator[Finding]:
     yield from _failures(file, told, texts)
     for ended in told.ended:
         if ended.outcome == "skipped" and _NOT_AWAITED in ended.reason:
-            message = f"{ended.id} gave a coroutine, which nobody awaited."
-            yield _finding("tests.never_runs", file, message, "Write async def, and await in the test.")
+            message = f"{ended.id} returned a coroutine that wasn't awaited."
+            yield _finding(
+                "tests.never_runs", file, message, "Write async def, and await the call in the test."
+            )
     if told.stopped is not None:
         left = len(told.collected or ()) - len(told.ended)
         rule = "tests.exited" if _is_exit(told.stopped) else "tests.error"
         found = _raised(told.stopped, file, texts, rule, f"{told.running or file} ended all tests")
         yield replace(found, context=f"{left} tests did not run")
     for note in told.final.notes if told.final else ():
-        suggestion = "Leave the test framework as it is; a test passes by what it tests."
+        suggestion = "Don't modify the test framework; make the tests pass."
         yield _finding("tests.tampered", file, f"{note}.", suggestion)
 
 
@@ -217,26 +219,26 @@ def _failures(file: str, told: Told, texts: Texts) -> Iterator[Finding]:
 
 def _failure(file: str, ended: EndedTest, texts: Texts) -> Finding:
     rule = "tests.failed" if ended.outcome == "failed" else "tests.error"
-    step = {"setup": " (while it was set up)", "teardown": " (while it was taken down)"}.get(ended.step, "")
+    step = {"setup": " (during setup)", "teardown": " (during teardown)"}.get(ended.step, "")
     if ended.raised is None:
-        return _finding(rule, file, f"{ended.reason or 'it failed'}{step}", "Look at what it expects.")
+        return _finding(
+            rule, file, f"{ended.reason or 'it failed'}{step}", "Compare with the test's expectation."
+        )
     return _raised(ended.raised, file, texts, "tests.exited" if _is_exit(ended.raised) else rule, "", step)
 
 
 def _not_imported(file: str, raised: Raised, texts: Texts) -> Finding:
     if _is_exit(raised):
-        return _raised(raised, file, texts, "tests.exited", f"{file} ends the process when it is imported")
+        return _raised(raised, file, texts, "tests.exited", f"{file} ends the process at import")
     rule = NOT_COMPILED_RULE.id if raised.error_type in _SYNTAX else "tests.import_failed"
-    found = _raised(raised, file, texts, rule, f"{file} cannot be imported")
+    found = _raised(raised, file, texts, rule, f"{file} can't be imported")
     if raised.error_type == "ModuleNotFoundError":
         own = ", ".join(sorted(name.removesuffix(".py") for name in texts))
         return replace(
             found, suggestion=f"Import what the image has, or the module's own files: {shorten(own, 300)}."
         )
     if raised.error_type == "ImportError" and raised.meant is None:
-        return replace(
-            found, suggestion="Define the name where it is imported from, or import one that is there."
-        )
+        return replace(found, suggestion="Define the name in that module, or import an existing one.")
     return found
 
 
@@ -266,14 +268,16 @@ def _advice(rule: str, raised: Raised, text: str) -> str:
     if rule == "tests.exited":
         return _EXIT_ADVICE
     if raised.error_type.rpartition(".")[2] == "AssertionError":
-        return "Make the code give what the test expects."
+        return "Change the code so that it returns the expected result."
     strange = _NOT_ALLOWED.match(raised.message)
     if strange is not None and strange[1] not in sys.stdlib_module_names:
-        return f'There is no module {strange[1]!r}: name a file of the module, as in patch("adapter.…").'
+        return (
+            f'The module {strange[1]!r} doesn\'t exist. Use a file of the module, as in patch("adapter.…").'
+        )
     if (fixture := _FIXTURE.match(raised.message)) is not None:
         return (
-            f"There is no fixture {fixture[1]!r}: the image has pytest and pytest-asyncio, and no other "
-            "plugin. Define it in the file, or take monkeypatch or unittest.mock.patch."
+            f"The fixture {fixture[1]!r} doesn't exist: the image has only pytest and "
+            "pytest-asyncio. Define it in the file, or take monkeypatch or unittest.mock.patch."
         )
     return network_hint(raised.error_type, raised.message, text) or exception_hint(raised, text)
 
@@ -287,21 +291,21 @@ def _compared(file: str, told: Told, expected: ExpectedTests) -> Iterator[Findin
     strange = [name for name in told.collected if not name.startswith(prefix)]
     strange += sorted(ran - {*expected.certain, *expected.possible})
     if strange:
-        message = f"{file} does not hold {_listed(strange)}, which ran."
-        yield _finding("tests.unexpected", file, message, "Write tests out, as functions of the file.")
+        message = f"{file} doesn't contain {_listed(strange)}, which ran."
+        yield _finding("tests.unexpected", file, message, "Write the tests as functions in the file.")
     if missing := [name for name in expected.certain if name not in ran]:
-        message = f"{file} holds {_listed(missing)}, which was not collected when it ran."
-        yield _finding("tests.not_collected", file, message, "Do not take tests away while the file runs.")
+        message = f"{file} contains {_listed(missing)}, which wasn't collected."
+        yield _finding("tests.not_collected", file, message, "Don't remove tests while the file runs.")
     left = len(told.collected) - len(told.ended)
     if left and told.stopped is None and not told.not_collected:
-        yield _finding("tests.not_run", file, f"{left} tests of {file} did not run.", "Let every test run.")
+        yield _finding("tests.not_run", file, f"{left} tests of {file} didn't run.", "Let every test run.")
 
 
 def _cut_short(file: str, unit: UnitResult, told: Told) -> Finding:
     """Return the finding for a unit that did not come to its own end."""
     what = told.running or (f"The import of {file}" if told.collected is None else f"The unit of {file}")
     if unit.outcome.cause is Cause.TIMEOUT:
-        message = f"{what} did not end in time{time_words(unit)}."
+        message = f"{what} didn't end in time{time_words(unit)}."
         return replace(_finding("tests.hung", file, message, time_hint(unit)), context=told.running)
     return replace(cause_finding(unit.outcome.cause, what, details_of(unit)), file=file)
 
@@ -311,8 +315,8 @@ def _is_exit(raised: Raised) -> bool:
 
 
 def _contradicted(file: str, problem: str) -> Finding:
-    message = f"What was told of the tests of {file} does not fit together: {problem}."
-    return _finding("tests.contradicted", file, message, "Do not write to descriptors that are not yours.")
+    message = f"Reports of the tests of {file} contradict each other: {problem}."
+    return _finding("tests.contradicted", file, message, "Don't write to foreign descriptors.")
 
 
 def _finding(rule: str, file: str, message: str, suggestion: str) -> Finding:

@@ -15,7 +15,7 @@ from itertools import islice
 from types import MappingProxyType
 
 from assayd.findings import runs as run_findings
-from assayd.findings.repair_context import context_of, errors_of
+from assayd.findings.retry_context import context_of, errors_of
 from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.kinds.module import adapter_unit, generating, pytest_unit
 from assayd.kinds.module import blame as module_blame
@@ -39,9 +39,9 @@ from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit, UnitResu
 from assayd.model.text_limits import FINDINGS
 from assayd.static.python import imports as python_imports
 from assayd.static.python import inferred_names as python_meant
-from assayd.static.python import normal_form as python_normal
 from assayd.static.python import source as python_source
 from assayd.static.python.scopes import scoped
+from assayd.static.python.source import normal_form as python_normal_form
 
 CONTRACT_UNIT = "contract"
 
@@ -52,10 +52,10 @@ _PRELOAD = (
 """What the default policy allows, and what the framework loads. Never what a request names."""
 
 _HEADLINES = {
-    "syntax": "A file of the module is not valid Python:",
-    "contract": "The module does not keep to the contract of adapters:",
-    "manifest": "The manifest is not valid:",
-    "paths": "The files of the module are not as they may be:",
+    "syntax": "A file of the module isn't valid Python:",
+    "contract": "The module violates the adapter contract:",
+    "manifest": "The manifest isn't valid:",
+    "paths": "The files of the module aren't allowed:",
     "sandbox": "The module failed when it ran:",
 }
 _RULES = (
@@ -65,14 +65,14 @@ _RULES = (
     *module_contract.RULES,
     *(rule for rule in python_imports.RULES if rule.id.startswith("import.")),
     *module_forbidden.RULES,
-    Rule(id="attribute.dynamic", title="A name of a module that is computed", help="Bad: getattr(os, name)."),
+    Rule(id="attribute.dynamic", title="An attribute with a computed name", help="Bad: getattr(os, name)."),
     Rule(
-        id="attribute.internal", title="An attribute that leads to frames or code", help="Bad: f.__globals__."
+        id="attribute.internal", title="An attribute that exposes frames or code", help="Bad: f.__globals__."
     ),
     Rule(
         id="attribute.not_allowed",
-        title="A name that the policy does not allow of a module",
-        help="A profile may list the names of a module that may be used.",
+        title="A name that the policy doesn't allow",
+        help="A profile can list the allowed names of a module.",
     ),
     Rule(id="name.dunder", title="A special name", help="Bad: __builtins__."),
     *module_tests.RULES,
@@ -221,7 +221,7 @@ class Module(Kind[ModulePayload, PreparedModule]):
     def normal_form(self, payload: ModulePayload) -> bytes:
         """Return the syntax trees of all files."""
         texts = sorted(_texts(payload).items())
-        return b"\n".join(name.encode() + b"\t" + python_normal.normal_form(text) for name, text in texts)
+        return b"\n".join(name.encode() + b"\t" + python_normal_form(text) for name, text in texts)
 
     def brief(self, context: ModuleContext, policy: ExecutionPolicy) -> Briefing:
         """Return what a model is told before it writes."""

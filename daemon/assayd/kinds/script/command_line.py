@@ -5,8 +5,8 @@ from assayd.ports.command_line import CommandLine, Option
 command_line = CommandLine(
     from_files="assayd.kinds.script.from_files:from_files",
     options=(
-        Option(name="argv", help="A program of the image with its arguments; the files are laid out for it."),
-        Option(name="stdin", help="What it reads from standard input."),
-        Option(name="collect", help="Files that must be there at the end, with commas between."),
+        Option(name="argv", help="Program of the image with its arguments; it finds the submitted files."),
+        Option(name="stdin", help="Text for its standard input."),
+        Option(name="collect", help="Files that must exist at the end, separated by commas."),
     ),
 )

@@ -91,11 +91,11 @@ def _judge_unit(
 def _with_files(finding: Finding, submitted: ScriptPayload) -> Finding:
     """Say of a file that is not there which there are."""
     found = _NO_FILE.match(finding.message)
-    if found is None or (finding.suggestion or "").startswith("The image has no such program"):
+    if found is None or (finding.suggestion or "").startswith("The image doesn't have this program"):
         return finding
     there = ", ".join(sorted(submitted.files)) or "none"
     given = "; standard input has text: read sys.stdin" if submitted.stdin else ""
-    return replace(finding, suggestion=f"Files are those that were submitted ({shorten(there, 300)}){given}.")
+    return replace(finding, suggestion=f"Only the submitted files exist ({shorten(there, 300)}){given}.")
 
 
 _NO_FILE = re.compile(r"FileNotFoundError: .*No such file or directory")
@@ -107,18 +107,18 @@ def judge_outputs(submitted: ScriptPayload, result: RunResult) -> Iterator[Findi
     for path in submitted.collect:
         if path not in there:
             left = next((why for why in result.outputs_dropped if why.startswith(ascii(path))), None)
-            message = f"The declared output {shorten(left or f'{path!a} is not there', 300)}."
-            remedy = "Write a regular file of that name below the directory that the script starts in."
+            message = f"The declared output {shorten(left or f'{path!a} is missing', 300)}."
+            remedy = "Write a regular file with this name below the start directory."
             named = sorted(set(_named_alike(path, submitted.code or "")) - {path})
             instead = (
-                f" The code names {', '.join(named[:_MOST_NAMED])}: write to {path}, or collect that."
+                f" The code uses {', '.join(named[:_MOST_NAMED])}: write to {path}, or collect that file."
                 if named
                 else ""
             )
             yield _output_finding("collect.missing", message, remedy + instead)
         elif there[path].truncated:
-            message = f"The declared output {path!a} is too large; only a part was kept."
-            yield _output_finding("collect.cut", message, "Write less, or fewer files.")
+            message = f"The declared output {path!a} is too large, so only a part was kept."
+            yield _output_finding("collect.cut", message, "Write fewer or smaller files.")
 
 
 def _named_alike(path: str, code: str) -> Iterator[str]:

@@ -16,10 +16,10 @@ from assayd.errors import RequestError
 from assayd.findings import exec_unit, python_failures
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
-from assayd.findings.allowances import allowances
+from assayd.findings.briefing import allowances
 from assayd.findings.expected import TEXTS_COMPARED, cases_told
 from assayd.findings.python_failures import IMAGE_MODULES
-from assayd.findings.repair_context import without_layout
+from assayd.findings.retry_context import without_layout
 from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.kinds.script import generating
 from assayd.kinds.script.generating import ScriptContext
@@ -34,9 +34,9 @@ from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
 from assayd.static import work_paths
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import model_answer
-from assayd.static.python import normal_form as python_normal
 from assayd.static.python import source as python_source
 from assayd.static.python.inferred_names import check_meant
+from assayd.static.python.source import normal_form as python_normal_form
 from assayd.static.work_files import content_of
 from assayd.static.work_paths import check_paths
 
@@ -44,10 +44,10 @@ FILENAME = "script.py"
 _ENVIRONMENT = {"HOME": "/sandbox", "TMPDIR": "/sandbox"}
 """What programs look for, beside PATH and LANG of the image: /sandbox is all that can be written to."""
 
-_HEADLINES = {"syntax": "The script cannot be run:", "sandbox": "The script ran and failed:"}
+_HEADLINES = {"syntax": "The script can't run:", "sandbox": "The script failed:"}
 _REMINDERS = (
-    "Write one file of Python; it ends well when it ends by itself with exit code 0.",
-    "The directory that it starts in is the only place to write; end every process that is started.",
+    "Write one Python file; it passes if it ends by itself with exit code 0.",
+    "Write only below the start directory; wait for every process that the script starts.",
 )
 
 _RULES = (
@@ -63,10 +63,10 @@ _RULES = (
     exec_unit.NOT_EXECUTED_RULE,
     Rule(
         id="collect.missing",
-        title="A declared output that is not there",
+        title="A declared output is missing",
         help="Bad: collect ['out.csv'], and nothing writes it.",
     ),
-    Rule(id="collect.cut", title="A declared output that is too large to be kept whole"),
+    Rule(id="collect.cut", title="A declared output is too large"),
     *expected_results.RULES,
 )
 
@@ -101,8 +101,8 @@ class Script(Kind[ScriptPayload]):
         """
         if payload.argv and policy.imports.mode is ImportMode.ENFORCE:
             message = (
-                f"policy {policy.name!r} judges imports, which nothing can do inside another program; "
-                "send the script as code, or use a policy that only records them"
+                f"policy {policy.name!r} enforces imports, which isn't possible inside another program; "
+                "submit the script as code, or use a policy that only records them"
             )
             raise RequestError("policy.unenforceable", message, field="policy")
         return policy
@@ -143,10 +143,10 @@ class Script(Kind[ScriptPayload]):
         around = []
         if payload.collect:
             wanted = "\n".join(payload.collect)
-            around.append(Surrounding(title="files that must be there at the end", text=wanted))
+            around.append(Surrounding(title="files that must exist at the end", text=wanted))
         if payload.cases:
             told = cases_told((case, case.stdin, case.expected) for case in payload.cases)
-            around.append(Surrounding(title="cases that have to pass: standard input -> output", text=told))
+            around.append(Surrounding(title="cases that must pass: standard input -> output", text=told))
         return around
 
     def context(
@@ -168,7 +168,7 @@ class Script(Kind[ScriptPayload]):
     def normal_form(self, payload: ScriptPayload) -> bytes:
         """Return the syntax tree of Python, else the words of the text."""
         _, text = _main_text(payload)
-        return python_normal.normal_form(text) if _is_python(payload) else without_layout(text, "#")
+        return python_normal_form(text) if _is_python(payload) else without_layout(text, "#")
 
     def around(self, context: ScriptContext) -> Sequence[Surrounding]:
         """Return the files, the standard input and the cases of the request."""

@@ -43,6 +43,7 @@ class PoolKey:
         return _digest(self)
 
 
+_key_of, _memory_of = attrgetter("key"), attrgetter("memory_bytes")
 _parts_of = attrgetter(*(each.name for each in fields(PoolKey)))
 
 
@@ -260,8 +261,10 @@ def _surplus(state: PoolState) -> Iterator[Remove]:
 def _unserved(state: PoolState) -> list[PoolKey]:
     """Name the keys of waiters for which nothing is being started yet, in turn."""
     coming = Counter(state.starting)
-    for key, count in state.refilling.items():  # what comes beyond the reserve is theirs
-        coming[key] += max(0, count - _short(state, key))
+    if state.refilling:
+        short = _shortages(state)
+        for key, count in state.refilling.items():  # what comes beyond the reserve is theirs
+            coming[key] += max(0, count - short.get(key, 0))
     unserved = []
     for lessee in state.waiting:
         if coming[lessee.key] > 0:
@@ -271,10 +274,18 @@ def _unserved(state: PoolState) -> list[PoolKey]:
     return unserved
 
 
-def _short(state: PoolState, key: PoolKey) -> int:
-    """Return how many ready containers the reserve of a key lacks."""
-    ready = sum(idle.key == key for idle in state.idle)
-    return max(0, min(RESERVED, state.targets.get(key, 0)) - ready)
+def _shortages(state: PoolState) -> dict[PoolKey, int]:
+    """Return how many ready containers the reserve of each key lacks, without those that lack none.
+
+    Asked several times for each attempt, and there are tens of keys: so no call for each of them but one.
+    """
+    ready = dict(Counter(map(_key_of, state.idle)))
+    short = {}
+    for key, wanted in state.targets.items():
+        lacks = min(wanted, RESERVED) - ready.get(key, 0)
+        if lacks > 0:
+            short[key] = lacks
+    return short
 
 
 def _startable(state: PoolState) -> list[PoolKey]:
@@ -293,7 +304,7 @@ def _reserve_due(state: PoolState) -> list[PoolKey]:
     few = state.limits.start_concurrency < 2 or state.since_refill < STARTS_BETWEEN
     if not state.waiting or few:
         return []
-    lacks = {key: _short(state, key) - state.refilling.get(key, 0) for key in state.targets}
+    lacks = {key: short - state.refilling.get(key, 0) for key, short in _shortages(state).items()}
     key = max(lacks, key=lambda key: lacks[key], default=None)
     return [create.key for create in _fitting(state, [key])] if key is not None and lacks[key] > 0 else []
 
@@ -323,7 +334,7 @@ def _refill(state: PoolState) -> Iterator[Create]:
     One removal may go on beside a start: it takes the engine turns with both to keep up with a steady
     demand. When a key runs low, one start more is allowed than else.
     """
-    idle = Counter([i.key for i in state.idle])
+    idle = Counter(map(_key_of, state.idle))
     low = {key for key, wanted in state.targets.items() if 4 * idle[key] <= wanted}
     at_once = state.limits.refill_concurrency + bool(low)
     room = min(state.room, at_once - state.coming - max(state.removing - 1, 0))
@@ -334,7 +345,7 @@ def _refill(state: PoolState) -> Iterator[Create]:
 
 def _fitting(state: PoolState, keys: Sequence[PoolKey]) -> Iterator[Create]:
     """Start those for which the idle leave memory."""
-    memory = state.limits.idle_memory_bytes - sum(i.memory_bytes for i in state.idle)
+    memory = state.limits.idle_memory_bytes - sum(map(_memory_of, state.idle))
     for key in keys:
         if memory > max((i.memory_bytes for i in state.idle if i.key == key), default=0):
             yield Create(key=key, ahead=True)
@@ -342,7 +353,7 @@ def _fitting(state: PoolState, keys: Sequence[PoolKey]) -> Iterator[Create]:
 
 def _missing(state: PoolState) -> list[PoolKey]:
     """Name a key once per container that it lacks, the emptiest key first."""
-    have = Counter([i.key for i in state.idle])
+    have = Counter(map(_key_of, state.idle))
     for coming in (state.starting, state.refilling):
         for key, count in coming.items():
             have[key] += count

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
+from string import Formatter
 
 from assayd.findings.source_text import line_at
 from assayd.guest.near import nearest
 from assayd.model.finding import Edit, Finding, Severity
-from assayd.static.python import format as python_format
 from assayd.static.python.imports import finding_at, name_suggestion
 from assayd.static.python.names import (
     BY_NAME,
@@ -30,6 +30,39 @@ from assayd.static.python.own import is_path, names_its_fields
 from assayd.static.python.scopes import NodeSite
 from assayd.static.python.view import View
 
+FORMAT_METHODS = frozenset({"format", "format_map", "vformat"})
+_ATTRIBUTE = re.compile(r"\.([^.\[\]]+)")
+_MAX_DEPTH = 3
+
+
+def format_template(node: ast.Attribute, parent: ast.AST | None, constants: Mapping[str, str]) -> str | None:
+    """Return the template of ``….format``, when it is a literal or a name bound once to one."""
+    value: ast.expr = node.value
+    if isinstance(value, ast.Name) and value.id == "str":
+        if not isinstance(parent, ast.Call) or parent.func is not node or not parent.args:
+            return None
+        value = parent.args[0]
+    match value:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.Name(id=name):
+            return constants.get(name)
+        case _:
+            return None
+
+
+def template_attributes(text: str, depth: int = 0) -> Iterator[str]:
+    """Return the attributes that a template follows, those in nested format specs included."""
+    try:
+        fields = list(Formatter().parse(text))
+    except ValueError:
+        return  # str.format refuses it as well, when it runs
+    for _, field, spec, _ in fields:
+        yield from _ATTRIBUTE.findall(field or "")
+        if spec and depth < _MAX_DEPTH:
+            yield from template_attributes(spec, depth + 1)
+
+
 _KEPT = frozenset({"__class__", "__match_args__"})
 """Special attributes that may be read, and not changed."""
 _INSTEAD_OF_DUNDER = {
@@ -40,7 +73,7 @@ _INSTEAD_OF_DUNDER = {
     "__getattr__": 'Write getattr(x, "name").',
     "__setattr__": 'Write setattr(x, "name", value).',
     "__delattr__": 'Write delattr(x, "name").',
-    "__wrapped__": "Keep the function under a name of its own before it is wrapped.",
+    "__wrapped__": "Keep the function under a separate name before wrapping it.",
 }
 
 
@@ -58,16 +91,16 @@ def refused_attribute(name: str, uses_paths: bool, own: Container[str] = ()) -> 
             return None
         near = nearest(name, sorted(OPERATOR_METHODS | READABLE_DUNDERS))
         meant = f"Did you mean '{near[0]}'?" if near is not None and near[1] else None
-        suggestion = _INSTEAD_OF_DUNDER.get(name, meant or "Do without special attributes.")
-        return "attribute.dunder", f"The special attribute {name!r} may not be used.", suggestion
+        suggestion = _INSTEAD_OF_DUNDER.get(name, meant or "Remove the special attribute.")
+        return "attribute.dunder", f"The special attribute {name!r} isn't allowed.", suggestion
     if INTERNALS.fullmatch(name):
-        message = f"{name!r} leads to the internals of running code."
-        return "attribute.internal", message, "Do without it."
+        message = f"{name!r} exposes the internals of running code."
+        return "attribute.internal", message, "Remove it."
     if uses_paths and name in FILE_METHODS:
-        message = f"{name!r} touches files when it is asked of a path."
+        message = f"{name!r} accesses files if called on a path."
         suggestion = (
-            "Use the pure part of a path: parts, name, stem, suffix, parent, parents. What only the file has "
-            "(size, times) has to be left out: there is the text alone."
+            "Use pure attributes of a path: parts, name, stem, suffix, parent, parents. Data of the file "
+            "(size, times) isn't available."
         )
         return "attribute.file_access", message, suggestion
     return None
@@ -88,11 +121,11 @@ def check_attribute(view: View, site: NodeSite) -> Iterator[Finding]:
     fine = _sets_in_frozen(view, node, site) or _of_super(view, node, site)
     refused = None if fine else refused_attribute(node.attr, of_path, view.own)
     if refused is None and node.attr in _KEPT and not isinstance(node.ctx, ast.Load):
-        message = f"{node.attr!r} of an object is exchanged."
-        refused = ("attribute.dunder", message, "Make an object of another class.")
+        message = f"{node.attr!r} of an object is replaced."
+        refused = ("attribute.dunder", message, "Create an object of another class.")
     if refused is None and node.attr in STREAM_PARTS - view.own and view.uses_streams and not owners:
-        message = f"{node.attr!r} leads from a stream to the open file below it."
-        refused = ("attribute.file_access", message, "Write to the stream itself.")
+        message = f"{node.attr!r} exposes the open file below a stream."
+        refused = ("attribute.file_access", message, "Write to the stream.")
     if refused is not None:
         found = view.error(node, *refused)
         yield replace(found, edit=_vars_edit(view, node)) if node.attr == "__dict__" else found
@@ -105,9 +138,9 @@ def _method(view: View, node: ast.Attribute, site: NodeSite, of_path: bool) -> I
     if of_path and node.attr in ENVIRONMENT_METHODS:
         yield _of_environment(view, node, node.attr)
     elif node.attr == "replace" and view.uses_paths and _replaces_file(view, node, site):
-        message = "'replace' with one argument moves a file when it is asked of a path."
+        message = "'replace' with one argument moves a file if called on a path."
         yield view.error(node, "attribute.file_access", message, "Write text.replace(old, new).")
-    elif node.attr in python_format.METHODS:
+    elif node.attr in FORMAT_METHODS:
         yield from _format(view, node, site)
 
 
@@ -116,10 +149,12 @@ def _module_attribute(view: View, node: ast.Attribute, module: str) -> Iterator[
     if not view.governs(module):
         return
     if not view.modules.allows_name(module, node.attr):
-        message = f"{dotted} may not be used."
+        message = f"{dotted} isn't allowed."
         yield view.error(node, "attribute.not_allowed", message, name_suggestion(module, view.modules))
     elif not isinstance(node.ctx, ast.Load):
-        yield view.error(node, "module.modified", f"{dotted} is changed.", "Bind a name of your own instead.")
+        yield view.error(
+            node, "module.modified", f"{dotted} is modified.", "Use a separate variable instead."
+        )
     elif dotted in ENVIRONMENT_FUNCTIONS:
         yield _of_environment(view, node, dotted)
 
@@ -130,8 +165,8 @@ def _of_environment(view: View, node: ast.Attribute, name: str) -> Finding:
         node,
         view.text,
         "attribute.environment",
-        f"{name!r} asks for the folder, the home or the variables of the container, which has none of yours.",
-        suggestion="Keep to what the path itself says: it is given as text, and is no path of this machine.",
+        f"{name!r} reads the folder, home or environment of the container.",
+        suggestion="Use only the path's text; it isn't a path on this machine.",
         severity=Severity.WARNING,
     )
 
@@ -162,7 +197,7 @@ def check_by_name(view: View, site: NodeSite) -> Iterator[Finding]:
         case [value, ast.Constant(value=str(name)), *_]:
             owners = [m for m in view.modules_of(value, site.scope) if view.governs(m)]
             for module in (m for m in sorted(owners) if not view.modules.allows_name(m, name)):
-                message, instead = f"{module}.{name} may not be used.", name_suggestion(module, view.modules)
+                message, instead = f"{module}.{name} isn't allowed.", name_suggestion(module, view.modules)
                 yield view.error(node, "attribute.not_allowed", message, instead)
             if not owners:
                 yield from _named(view, node, name)
@@ -177,7 +212,7 @@ def check_match_class(view: View, site: NodeSite) -> Iterator[Finding]:
     for name in site.node.kwd_attrs:
         yield from _named(view, site.node, name)
     if site.node.patterns and not names_its_fields(site.node.cls, site.scope, view.tree):
-        message = "The class of a pattern is computed, so that the fields it takes are not known."
+        message = "The class of the pattern is computed, so its fields are unknown."
         yield view.error(site.node, "attribute.dynamic", message, "Name the fields: case Point(x=x, y=y).")
 
 
@@ -210,15 +245,15 @@ def _named(view: View, node: ast.AST, name: str) -> Iterator[Finding]:
     """Judge an attribute that is taken by name, where its use cannot be seen."""
     refused = refused_attribute(name, view.uses_paths, view.own)
     if refused is None and normal(name) in _KEPT and _changes(node):
-        message = f"{name!r} of an object is exchanged."
-        refused = ("attribute.dunder", message, "Make an object of another class.")
+        message = f"{name!r} of an object is replaced."
+        refused = ("attribute.dunder", message, "Create an object of another class.")
     if refused is not None:
         yield view.error(node, *refused)
     elif view.uses_paths and normal(name) == "replace":
-        message = "'replace' moves a file when it is asked of a path."
+        message = "'replace' moves a file if called on a path."
         yield view.error(node, "attribute.file_access", message, "Write text.replace(old, new).")
-    elif normal(name) in python_format.METHODS:
-        message = f"{name!r} of a text follows the attributes that the text names."
+    elif normal(name) in FORMAT_METHODS:
+        message = f"{name!r} of a string follows the attributes that the string names."
         yield view.error(node, "format.attribute", message, 'Use an f-string: f"{value}".')
 
 
@@ -263,14 +298,14 @@ def _vars_edit(view: View, node: ast.Attribute) -> Edit | None:
     return Edit(start_line=node.lineno, end_line=node.lineno, replacement=changed)
 
 
-_PLAIN_TEMPLATE = "Keep the template in a literal or a constant, and its fields plain: {0}, {name}, {0[key]}."
+_PLAIN_TEMPLATE = "Use a literal or constant template with plain fields: {0}, {name}, {0[key]}."
 
 
 def _format(view: View, node: ast.Attribute, site: NodeSite) -> Iterator[Finding]:
     """``"{0.__class__}".format(x)`` -> format.attribute."""
-    template = python_format.template(node, site.parent, view.constants)
+    template = format_template(node, site.parent, view.constants)
     if template is None:
-        message = f"The template of .{node.attr}() cannot be read beforehand."
+        message = f"The template of .{node.attr}() is unknown before the run."
         yield finding_at(
             node,
             view.text,
@@ -280,9 +315,9 @@ def _format(view: View, node: ast.Attribute, site: NodeSite) -> Iterator[Finding
             severity=Severity.WARNING,
         )
         return
-    for name in python_format.attributes(template):
+    for name in template_attributes(template):
         if refused_attribute(name, view.uses_paths) is not None:
-            message = f"The format text follows the attribute {name!r}."
+            message = f"The format string follows the attribute {name!r}."
             literal = isinstance(node.value, ast.Constant)
             suggestion = 'Use an f-string: f"{value}".' if literal else _PLAIN_TEMPLATE
             yield view.error(node, "format.attribute", message, suggestion)

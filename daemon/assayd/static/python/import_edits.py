@@ -23,7 +23,7 @@ from assayd.static.python.names import PACKAGE_NAMES
 
 PACKAGE_RULE = Rule(
     id="import.package",
-    title="A package is imported of which only path names are used",
+    title="Only path names of a package are used",
     severity=Severity.WARNING,
     help="Bad: import os. Good: import os.path, which binds the same name.",
 )
@@ -31,9 +31,9 @@ _PATH_NAMES = PACKAGE_NAMES["os"] | {"path"}
 
 MAIN_RULE = Rule(
     id="main.not_run",
-    title="A part for the text as a program, which alone needs an import that is refused",
+    title="Only the __main__ part needs a forbidden import",
     severity=Severity.WARNING,
-    help='Bad: if __name__ == "__main__": main(sys.argv). The function is called, and nothing else.',
+    help='Bad: if __name__ == "__main__": main(sys.argv). Only the function is called.',
 )
 
 Import = ast.Import | ast.ImportFrom
@@ -137,8 +137,8 @@ def _not_run(program: ast.If, node: Import, text: str) -> Finding:
         program,
         text,
         MAIN_RULE.id,
-        f"This part runs only where the text is a program, and it alone needs {_module(node)!r}.",
-        suggestion="Leave it out: the function is called, and __name__ is not '__main__'.",
+        f"This part runs only in a program, and only it needs {_module(node)!r}.",
+        suggestion="Remove it: only the function is called, and __name__ isn't '__main__'.",
         severity=Severity.WARNING,
     )
     last = program.end_lineno or program.lineno
@@ -170,10 +170,10 @@ def _as_warning(finding: Finding, edit: Edit | None) -> Finding:
         finding,
         rule=PACKAGE_RULE.id,
         severity=Severity.WARNING,
-        message="The whole of 'os' is imported, and only its path names may be used.",
+        message="All of 'os' is imported, but only its path names are allowed.",
         suggestion="Write: import os.path, which binds the same name."
         if edit is None or edit.replacement
-        else "Leave the line out; nothing uses it.",
+        else "Remove the line; nothing uses it.",
         edit=edit,
     )
 

@@ -25,14 +25,14 @@ from assayd.static.python.names import PACKAGE_NAMES, reason_for
 RULES = (
     Rule(
         id="import.not_allowed",
-        title="A module that the policy does not allow",
+        title="A module that the policy doesn't allow",
         help="Bad: import os. Good: import os.path.",
     ),
     Rule(id="import.star", title="A star import", help="Bad: from re import *. Good: from re import match."),
     Rule(id="import.relative", title="A relative import", help="A submission is one file."),
     Rule(
         id="attribute.not_allowed",
-        title="A name that the policy does not allow of a module",
+        title="A name that the policy doesn't allow",
         help="Bad: fnmatch.os. Good: fnmatch.fnmatch.",
     ),
 )
@@ -152,7 +152,7 @@ def _from(node: ast.ImportFrom, modules: PolicyModules) -> Iterator[Problem]:
         yield (
             "import.relative",
             f"Relative import of {relative!r}.",
-            "Put all code into the one file.",
+            "Put all code into one file.",
         )
     elif module == "__future__":
         return
@@ -161,13 +161,13 @@ def _from(node: ast.ImportFrom, modules: PolicyModules) -> Iterator[Problem]:
     elif any(alias.name == "*" for alias in node.names):
         yield (
             "import.star",
-            f"Everything is imported from {module!r}.",
-            f"Name what is needed: from {module} import ….",
+            f"The star imports every name from {module!r}.",
+            f"Import the names that you need: from {module} import ….",
         )
     else:
         for alias in node.names:
             if not modules.allows_name(module, alias.name):
-                message = f"{alias.name!r} of {module!r} may not be used."
+                message = f"{alias.name!r} of {module!r} isn't allowed."
                 yield "attribute.not_allowed", message, name_suggestion(module, modules)
 
 
@@ -223,11 +223,11 @@ _INSTEAD: Mapping[str, Sequence[str]] = {
 }
 """What does the same, or most of it, where the policy allows that."""
 _WITHOUT: Mapping[str, str] = {
-    "sys": "Do without it: Python is 3.11 or newer on Linux here, and what print() writes is shown.",
-    "platform": "Do without it: the code runs on Linux here.",
-    "builtins": "Write the names themselves: builtin names need no import.",
+    "sys": "Remove it: Python is 3.11 or newer on Linux, and the report shows printed output.",
+    "platform": "Remove it: the code runs on Linux.",
+    "builtins": "Use the names directly: builtins need no import.",
 }
-"""What to do without a module where the policy does not allow it, and nothing else does its work."""
+"""Advice for modules that the policy doesn't allow and that have no replacement."""
 WHITELIST = "Allowed imports: "
 
 
@@ -243,7 +243,7 @@ def instead_of_import(module: str, modules: PolicyModules) -> str:
     allowed = sorted(modules.policy.allowed - modules.policy.denied)
     close = close_names(module, allowed)
     if close:
-        return f"Did you mean {close[0]}? That may be imported."
+        return f"Did you mean {close[0]}? It is allowed."
     return f"{WHITELIST}{shorten(', '.join(allowed), 600) or 'none'}."
 
 
@@ -255,7 +255,8 @@ def said_once(findings: Iterable[Finding]) -> Iterator[Finding]:
             if first is not None:
                 place = f" of line {first}" if first else ""
                 yield replace(
-                    finding, suggestion=f"Do without it; what may be imported is said with the import{place}."
+                    finding,
+                    suggestion=f"Remove it; the finding on the import{place} lists the allowed modules.",
                 )
                 continue
             first = finding.line or 0

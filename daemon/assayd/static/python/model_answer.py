@@ -24,7 +24,7 @@ from assayd.model.text_limits import SOURCE_BYTES
 from assayd.static.python.source import compiles, parse
 
 RULES = (
-    Rule(id="answer.block_taken", title="Code was taken out of a fenced block", severity=Severity.INFO),
+    Rule(id="answer.block_taken", title="Only the fenced block was used", severity=Severity.INFO),
     Rule(id="answer.unindented", title="Indentation of the whole text was removed", severity=Severity.INFO),
 )
 
@@ -155,11 +155,11 @@ def _is_indented(text: str) -> bool:
 
 
 def _say_taken(taken: _Block, blocks: Sequence[_Block], text: str) -> Iterator[Finding]:
-    where = "Lines are counted from the first line of the block."
+    where = "Line numbers start at the block's first line."
     if len(blocks) > 1:
-        yield _info("answer.block_taken", f"The first of several fenced blocks was taken. {where}")
+        yield _info("answer.block_taken", f"Only the first of several fenced blocks was used. {where}")
     elif (text[: taken.start] + text[taken.end :]).strip():
-        yield _info("answer.block_taken", f"Text around the fenced block was left out. {where}")
+        yield _info("answer.block_taken", f"Text around the fenced block was ignored. {where}")
 
 
 def _say_unindented(before: str, after: str) -> Iterator[Finding]:

@@ -27,7 +27,7 @@ from assayd.static.python.source import PythonSource
 
 NO_VALUE_RULE = Rule(
     id="function.no_value",
-    title="A function that ends without return, and whose value is used",
+    title="A function without return whose value is used",
     help="Bad: def f(x): x + 1, and y = f(2). Good: def f(x): return x + 1.",
 )
 
@@ -120,7 +120,7 @@ def _unanswered(function: _Function, source: PythonSource) -> Finding:
     return Finding(
         rule=NO_VALUE_RULE.id,
         category="function",
-        message=f"{function.name}() ends without return (line {line}), and Python wants a value of it.",
+        message=f"{function.name}() ends without return (line {line}), but Python requires a value.",
         severity=Severity.WARNING,
         line=line,
         snippet=snippet(source.text, line),

@@ -19,12 +19,24 @@ given at once, in source order. One bad line for each rule:
     "{0.__class__}".format(x)         format.attribute
     template.format(x)                format.dynamic_template   (a warning)
     type X = int                      node.not_allowed
+
+The security scan's rules on functions of allowed modules that may be used in one form only.
+
+They are written in C or by others, so that nothing can judge what they are given when they run.
+
+    operator.attrgetter(name)               attribute.dynamic       (good: attrgetter("year"))
+    operator.methodcaller(name)             attribute.dynamic       (good: methodcaller("strip"))
+    functools.wraps(f, ("__globals__",))    attribute.dynamic       (good: wraps(f))
+    logging.basicConfig(filename="x")       attribute.file_access   (good: basicConfig(level=logging.INFO))
+    c = warnings.catch_warnings()           attribute.internal      (good: with warnings.catch_warnings(): …)
+
+The security scan's rules on plain names: refused builtins, special names, uses of ``type``.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
 from assayd.model.finding import Finding, Rule, Severity
@@ -37,14 +49,185 @@ from assayd.static.python.attributes import (
     check_match_args,
     check_match_class,
     check_module_value,
+    refused_attribute,
 )
-from assayd.static.python.builtins import check_name, check_type_call
-from assayd.static.python.careful import check_careful
 from assayd.static.python.imports import check_imports, said_once
-from assayd.static.python.names import NOT_DEFINED, is_dunder
-from assayd.static.python.scopes import NodeSite, ScopeKind
+from assayd.static.python.names import (
+    BUILTINS,
+    INTERNALS,
+    NOT_DEFINED,
+    READABLE_DUNDERS,
+    is_dunder,
+    may_bind,
+    may_read_own,
+)
+from assayd.static.python.scopes import NodeSite, ScopeKind, resolve
 from assayd.static.python.source import PythonSource
 from assayd.static.python.view import Check, View
+
+_Words = tuple[str, str, str]
+_OPENING = frozenset({"filename", "filemode", "encoding", "errors", "handlers"})
+
+
+def check_careful(view: View, site: NodeSite) -> Iterator[Finding]:
+    """``f = operator.attrgetter`` -> attribute.dynamic."""
+    node = site.node
+    if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+        return
+    for dotted in sorted(view.dotted(node, site.scope) & _FORMS.keys()):
+        if not view.restricts(dotted.rpartition(".")[0]):
+            continue
+        parent = site.parent
+        call = parent if isinstance(parent, ast.Call) and parent.func is node else None
+        refused = _FORMS[dotted](view, call)
+        if refused is not None:
+            yield view.error(node, *refused)
+
+
+def _asks_names(form: str) -> Callable[[View, ast.Call | None], _Words | None]:
+    """Judge a call whose names must stand in plain text; `form` is how it is written."""
+
+    def judge(view: View, call: ast.Call | None) -> _Words | None:
+        words = (
+            "attribute.dynamic",
+            f"{form} is used with a name that is computed.",
+            f'Write {form}("name").',
+        )
+        if call is None or not call.args:
+            return words
+        names = call.args[:1] if form == "methodcaller" else call.args
+        for name in names:
+            if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
+                return words
+            for part in name.value.split("."):
+                refused = refused_attribute(part, view.uses_paths, view.own)
+                if refused is not None:
+                    return refused
+        return None
+
+    return judge
+
+
+def _wraps(_: View, call: ast.Call | None) -> _Words | None:
+    plain = call is not None and len(call.args) == 1 and not call.keywords
+    if plain and not isinstance(call.args[0], ast.Starred):  # type: ignore[union-attr]  # it is there when plain
+        return None
+    message = "functools.wraps is used in another way than with the one function that is wrapped."
+    return "attribute.dynamic", message, "Write @functools.wraps(function)."
+
+
+def _configures(_: View, call: ast.Call | None) -> _Words | None:
+    if call is not None and not call.args and all(k.arg not in {None, *_OPENING} for k in call.keywords):
+        return None
+    message = "logging.basicConfig may be given plain settings only; it opens files."
+    return "attribute.file_access", message, "Write logging.basicConfig(level=logging.INFO, format=…)."
+
+
+def _in_with(view: View, call: ast.Call | None) -> _Words | None:
+    """Its object holds the module of warnings; what ``with`` gives does not."""
+    if call is not None and isinstance(view.tree.parent(call), ast.withitem):
+        return None
+    message = "warnings.catch_warnings is used in another way than in a with statement."
+    return "attribute.internal", message, "Write: with warnings.catch_warnings(): …"
+
+
+_FORMS: Mapping[str, Callable[[View, ast.Call | None], _Words | None]] = {
+    "functools.wraps": _wraps,
+    "logging.basicConfig": _configures,
+    "operator.attrgetter": _asks_names("attrgetter"),
+    "operator.methodcaller": _asks_names("methodcaller"),
+    "warnings.catch_warnings": _in_with,
+}
+
+
+def check_name(view: View, site: NodeSite) -> Iterator[Finding]:
+    """``run = eval`` -> builtin.not_allowed; ``__builtins__`` -> name.dunder."""
+    node = site.node
+    if not isinstance(node, ast.Name):
+        return
+    loaded = isinstance(node.ctx, ast.Load)
+    if is_dunder(node.id) and node.id not in BUILTINS and not _may_be(node.id, loaded):
+        yield view.dunder_name(node, node.id)
+    if not loaded and site.scope.kind is ScopeKind.CLASS and INTERNALS.fullmatch(node.id):
+        # As a field of a class it could be taken by a pattern without being named.
+        message = f"{node.id!r} exposes the internals of running code."
+        yield view.error(node, "attribute.internal", message, "Choose another name.")
+    found = resolve(node.id, site.scope)
+    if not loaded or not found.may_be_builtin or (found.shadowed and not is_dunder(node.id)):
+        return
+    if node.id in BUILTINS:
+        message = f"{node.id!r} isn't allowed: {BUILTINS[node.id]}."
+        yield view.error(node, "builtin.not_allowed", message, _instead_of(node.id))
+    elif node.id == "vars" and not _asks_for_one(view, node):
+        message = "'vars' is allowed only for the fields of one object."
+        yield view.error(node, "builtin.not_allowed", message, "Write vars(x), or build the dict.")
+    elif node.id == "type" and not _type_asks(view, node):
+        message = "'type' is allowed only with one argument; with more it creates classes."
+        yield view.error(node, "builtin.not_allowed", message, "Write type(x), or a class statement.")
+
+
+def check_type_call(view: View, site: NodeSite) -> Iterator[Finding]:
+    """``type(x)("T", (), {})`` -> builtin.not_allowed."""
+    match site.node:
+        case ast.Call(func=ast.Call(func=ast.Name() as maker), args=[_, ast.Tuple(), ast.Dict()]) as node:
+            makes = view.is_builtin(maker, "type", site.scope)
+        case _:
+            return
+    if makes:
+        message = "A class is created by calling a type."
+        yield view.error(node, "builtin.not_allowed", message, "Write a class statement.")
+
+
+def _instead_of(builtin: str) -> str:
+    if builtin == "open":
+        return "Use the arguments: no files can be opened."
+    if builtin == "compile":
+        return "Use re.compile(…) for patterns; otherwise remove it."
+    if builtin in {"globals", "locals"}:
+        return "Build a dict with the needed values."
+    return f"Remove it, or rename your variable {builtin}."
+
+
+def _may_be(name: str, loaded: bool) -> bool:
+    """Return whether a special name may be read, or bound."""
+    readable = name in READABLE_DUNDERS or may_read_own(name)
+    return readable if loaded else may_bind(name)
+
+
+def _asks_for_one(view: View, node: ast.AST) -> bool:
+    match view.tree.parent(node):
+        case ast.Call(func=func, args=[argument], keywords=[]) if func is node:
+            return not isinstance(argument, ast.Starred)
+        case _:
+            return False
+
+
+def _type_asks(view: View, node: ast.Name) -> bool:
+    """Return whether ``type`` only asks: called with one value, compared, in an annotation, as a key."""
+    parent = view.tree.parent(node)
+    if isinstance(parent, ast.Tuple):
+        parent = view.tree.parent(parent)
+    match parent:
+        case ast.Call() if parent.func is node:
+            asks = not _spreads(parent, 2)
+        case ast.Call(func=ast.Name(id="isinstance" | "issubclass" | "map")):
+            asks = True
+        case ast.keyword(arg="key") | ast.Compare() | ast.arg() | ast.Subscript() | ast.BinOp():
+            asks = True
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            asks = parent.returns is node
+        case ast.AnnAssign():
+            asks = parent.annotation is node
+        case _:
+            asks = False
+    return asks
+
+
+def _spreads(call: ast.Call, count: int) -> bool:
+    """Return whether a call has, or may have, so many arguments."""
+    spread = any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)
+    return spread or len(call.args) + len(call.keywords) >= count
+
 
 RULES = (
     *python_imports.RULES,
@@ -54,13 +237,11 @@ RULES = (
         title="A module is used as a value",
         help="Bad: f(re). Good: f(re.match).",
     ),
-    Rule(id="module.modified", title="A module is changed", help="Bad: os.path.join = f."),
-    Rule(
-        id="builtin.not_allowed", title="A builtin that submitted code may not use", help="Bad: eval(text)."
-    ),
+    Rule(id="module.modified", title="A module is modified", help="Bad: os.path.join = f."),
+    Rule(id="builtin.not_allowed", title="A builtin that isn't allowed", help="Bad: eval(text)."),
     Rule(
         id="attribute.dynamic",
-        title="An attribute whose name is computed",
+        title="An attribute with a computed name",
         help='Bad: operator.attrgetter(name). Good: operator.attrgetter("year").',
     ),
     Rule(
@@ -68,27 +249,27 @@ RULES = (
         title="A special attribute",
         help="Bad: x.__dict__. Good: vars(x).",
     ),
-    Rule(id="attribute.internal", title="An attribute that leads to frames or code"),
+    Rule(id="attribute.internal", title="An attribute that exposes frames or code"),
     Rule(
         id="attribute.file_access",
-        title="A method that touches files",
+        title="A method that accesses files",
         help="Bad: Path(p).exists(). Good: Path(p).name.",
     ),
     Rule(
         id="attribute.environment",
-        title="A function of paths that asks for the folder or the home it runs in",
+        title="A path function reads the current folder or home",
         severity=Severity.WARNING,
         help="Bad: os.path.abspath(path). Good: os.path.normpath(path).",
     ),
     Rule(id="name.dunder", title="A special name", help="Bad: __builtins__. Good: __name__."),
-    Rule(id="format.attribute", title="A format text that follows special attributes"),
+    Rule(id="format.attribute", title="A format string that follows special attributes"),
     Rule(
         id="format.dynamic_template",
-        title="A format text that cannot be read beforehand",
+        title="A format string that is unknown before the run",
         severity=Severity.WARNING,
         help='Bad: template.format(x). Good: f"{x}".',
     ),
-    Rule(id="node.not_allowed", title="Syntax that is not known to be harmless"),
+    Rule(id="node.not_allowed", title="Syntax that isn't known to be harmless"),
 )
 
 _NODE_NAMES = """
@@ -117,7 +298,7 @@ def scan(source: PythonSource, policy: ImportPolicy) -> tuple[Finding, ...]:
 def _check(view: View, site: NodeSite) -> Iterator[Finding]:
     kind = type(site.node)
     if kind.__name__ not in _NODES:
-        message = f"{kind.__name__} is syntax that may not be used here."
+        message = f"{kind.__name__} is syntax that isn't allowed."
         yield view.error(site.node, "node.not_allowed", message, "Use syntax of Python 3.11.")
     for check in _CHECKS.get(kind, ()):
         yield from check(view, site)

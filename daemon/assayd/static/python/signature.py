@@ -16,28 +16,65 @@ value nothing is known beforehand, which is a warning. One bad line for each rul
     def extract(path: int): …             signature.parameter_annotation  (a warning)
     def extract(path) -> str: …           signature.return_annotation     (a warning)
     extract = make()                      signature.unchecked             (a warning)
+
+Computes the edits for a function that is not quite the one that will be called.
+
+def extract_metadata(path): …         def extract(path): …     (the only function, named nowhere else)
+async def extract(path): …            def extract(path): …     (nothing in it waits)
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from assayd.model.finding import Finding, Rule, Severity
+from assayd.findings.source_text import line_at
+from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.static.python.annotations import alternatives, module_aliases
 from assayd.static.python.imports import finding_at
-from assayd.static.python.signature_edits import renamed, synchronous
 from assayd.static.python.source import PythonSource
+
+_WAITING = (ast.Await, ast.AsyncFor, ast.AsyncWith)
+
+
+def renamed(tree: ast.Module, text: str, name: str) -> Edit | None:
+    """Rename the one function at module level that takes one argument and begins with the name."""
+    nodes = list(ast.walk(tree))
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    if len(functions) != 1 or functions[0] not in tree.body or isinstance(functions[0], ast.AsyncFunctionDef):
+        return None
+    [function] = functions
+    spec = function.args
+    one = len((*spec.posonlyargs, *spec.args)) == 1 and not spec.kwonlyargs
+    named = any(isinstance(node, ast.Name) and node.id in {name, function.name} for node in nodes)
+    line = line_at(text, function.lineno)
+    if not one or named or line is None or not function.name.startswith(f"{name}_"):
+        return None
+    new = re.sub(rf"^(def\s+){function.name}\b", rf"\g<1>{name}", line)
+    return Edit(start_line=function.lineno, end_line=function.lineno, replacement=new)
+
+
+def synchronous(function: ast.AsyncFunctionDef, text: str) -> Edit | None:
+    """Leave `async` out, when nothing in the function waits."""
+    waits = any(isinstance(node, _WAITING) or getattr(node, "is_async", 0) for node in ast.walk(function))
+    yields = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
+    line = line_at(text, function.lineno)
+    found = None if line is None else re.fullmatch(r"(\s*)async\s+(def\b.*)", line)
+    if waits or yields or found is None:
+        return None
+    return Edit(start_line=function.lineno, end_line=function.lineno, replacement=found[1] + found[2])
+
 
 RULES = (
     Rule(id="signature.missing", title="The function is missing"),
-    Rule(id="signature.not_a_function", title="The name is something else than a function"),
+    Rule(id="signature.not_a_function", title="The name isn't a function"),
     Rule(id="signature.async", title="The function is asynchronous", help="Bad: async def. Good: def."),
     Rule(id="signature.generator", title="The function is a generator", help="Bad: yield. Good: return."),
     Rule(id="signature.no_parameter", title="The function takes no argument"),
-    Rule(id="signature.too_many_parameters", title="The function wants more arguments than it gets"),
-    Rule(id="signature.keyword_only", title="The function wants arguments by name"),
+    Rule(id="signature.too_many_parameters", title="The function requires too many arguments"),
+    Rule(id="signature.keyword_only", title="The function requires keyword arguments"),
     Rule(id="signature.no_return", title="The function returns nothing"),
     Rule(id="signature.parameter_name", title="The parameter has another name", severity=Severity.WARNING),
     Rule(
@@ -46,11 +83,11 @@ RULES = (
     Rule(id="signature.return_annotation", title="The result has another type", severity=Severity.WARNING),
     Rule(
         id="signature.mutable_default",
-        title="A default that all calls share",
+        title="A mutable default is shared by all calls",
         severity=Severity.WARNING,
         help="Bad: def extract(path, found={}). Good: found = {} inside.",
     ),
-    Rule(id="signature.unchecked", title="The function cannot be checked", severity=Severity.WARNING),
+    Rule(id="signature.unchecked", title="The function can't be checked", severity=Severity.WARNING),
 )
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -100,7 +137,7 @@ def check_signature(source: PythonSource, expected: ExpectedFunction) -> tuple[F
             missing = Finding(
                 rule="signature.missing",
                 category="signature",
-                message=f"There is no function {expected.function}() at the top level.",
+                message=f"The function {expected.function}() is missing at the top level.",
                 suggestion=_method(source.tree, expected) or f"Write: {expected.template}",
                 edit=renamed(source.tree, source.text, expected.function),
             )
@@ -108,10 +145,10 @@ def check_signature(source: PythonSource, expected: ExpectedFunction) -> tuple[F
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
             return tuple(_function(check, bound, module_aliases(source.tree)))
         case ast.ClassDef() | ast.alias() | ast.Constant():
-            message = f"{expected.function} is not a function of this file."
+            message = f"{expected.function} isn't a function of this file."
             return (check.error(bound, "not_a_function", message),)
         case _:
-            message = f"{expected.function} is computed; it is not known what it takes and returns."
+            message = f"{expected.function} is computed, so its signature is unknown."
             return (check.warning(bound, "unchecked", message),)
 
 
@@ -164,7 +201,7 @@ def _function(check: _Check, node: Function, aliases: Mapping[str, ast.expr]) ->
         yield check.error(node, "generator", f"{name}() is a generator; it would return no value.")
     elif not _returns(node):
         found = check.error(node, "no_return", f"{name}() never returns a value.")
-        yield replace(found, suggestion=f"Put at the end of {name}(): return {_last_assigned(node) or '{…}'}")
+        yield replace(found, suggestion=f"Add at the end of {name}(): return {_last_assigned(node) or '{…}'}")
     yield from _parameters(check, node)
     yield from _annotations(check, node, aliases)
 
@@ -178,21 +215,21 @@ def _parameters(check: _Check, node: Function) -> Iterator[Finding]:
         yield check.error(node, "no_parameter", f"{name}() takes no positional argument.")
     if required > 1:
         names = ", ".join(a.arg for a in positional[:required])
-        message = f"{name}() gets one argument and wants {required}: {names}."
+        message = f"{name}() receives one argument but requires {required}: {names}."
         yield check.error(node, "too_many_parameters", message)
     by_name = [a.arg for a, d in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if d is None]
     if by_name:
-        message = f"{name}() wants arguments by name: {', '.join(by_name)}."
+        message = f"{name}() requires keyword arguments: {', '.join(by_name)}."
         yield check.error(node, "keyword_only", message)
     for given, default in zip(positional[required:], spec.defaults, strict=True):
         if isinstance(default, ast.Dict | ast.List | ast.Set):
-            message = (
-                f"The default of {given.arg!r} is one for all calls: what one puts in, the next one finds."
-            )
+            message = f"The default of {given.arg!r} is shared by all calls: changes persist between calls."
             shared = check.warning(default, "mutable_default", message)
-            yield replace(shared, suggestion=f"Make it inside: {given.arg} = {ast.unparse(default)}")
+            yield replace(
+                shared, suggestion=f"Create it inside the function: {given.arg} = {ast.unparse(default)}"
+            )
     if positional and positional[0].arg != check.expected.parameter:
-        message = f"The parameter is called {positional[0].arg!r}, not {check.expected.parameter!r}."
+        message = f"The parameter is named {positional[0].arg!r}, not {check.expected.parameter!r}."
         yield check.warning(positional[0], "parameter_name", message)
 
 
@@ -202,7 +239,7 @@ def _annotations(check: _Check, node: Function, aliases: Mapping[str, ast.expr])
     if first is not None and first.annotation is not None:
         named = alternatives(first.annotation, aliases)
         if not named & check.expected.parameter_types:
-            message = f"The parameter is annotated as {', '.join(sorted(named))}; it gets a string."
+            message = f"The parameter is annotated as {', '.join(sorted(named))}; it receives a string."
             yield check.warning(first, "parameter_annotation", message)
     returns = None if isinstance(node, ast.Lambda) else node.returns
     if returns is not None:
@@ -231,7 +268,7 @@ def _method(tree: ast.Module, expected: ExpectedFunction) -> str | None:
     for owner in (node for node in tree.body if isinstance(node, ast.ClassDef)):
         if any(isinstance(one, ast.FunctionDef) and one.name == expected.function for one in owner.body):
             call = f"return {owner.name}().{expected.function}({expected.parameter})"
-            return f"That of {owner.name} is a method. Add at the top level: {expected.template} {call}"
+            return f"{owner.name} has it as a method. Add at the top level: {expected.template} {call}"
     return None
 
 

@@ -14,8 +14,9 @@ decided in `python_syntax`; what Python may do is decided in `python_security`.
 from __future__ import annotations
 
 import ast
+import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -29,18 +30,18 @@ FILENAME = "submission.py"
 
 RULES = (
     Rule(id="source.too_large", title="The source is too large", help="One text may have 1 MiB."),
-    Rule(id="source.nul_byte", title="The source holds a NUL byte"),
-    Rule(id="source.not_text", title="The source is not Unicode text"),
-    Rule(id="source.empty", title="There is no code"),
+    Rule(id="source.nul_byte", title="The source contains a NUL byte"),
+    Rule(id="source.not_text", title="The source isn't Unicode text"),
+    Rule(id="source.empty", title="The source has no code"),
     Rule(
         id="source.too_complex",
         title="The source has too many syntax nodes",
-        help="Large tables of literals belong into data, not into code.",
+        help="Put large tables into data, not into code.",
     ),
     Rule(
         id="source.unanalysable",
         title="Reading the source exceeded time or memory",
-        help="Submit smaller and less deeply nested source.",
+        help="Submit smaller, less deeply nested source.",
     ),
     *python_syntax.RULES,
 )
@@ -101,14 +102,14 @@ def _compiled(text: str) -> ast.Module | Finding:
         if _count_nodes(tree) > SYNTAX_NODES:
             return _finding("source.too_complex", f"The source has more than {SYNTAX_NODES} syntax nodes.")
         if not any(_is_code(statement) for statement in tree.body):
-            return _finding("source.empty", "There is no code in the submission.")
+            return _finding("source.empty", "The submission has no code.")
         if is_slow_to_compile(tree):
-            return _finding("source.too_complex", "Too many inner functions see too many names.")
+            return _finding("source.too_complex", "Too many inner functions use too many names.")
         compile(text, FILENAME, "exec", dont_inherit=True)
     except (RecursionError, MemoryError, OverflowError):
         return python_syntax.too_deep()
     except ValueError as error:
-        return _finding("source.not_text", f"The source cannot be read: {error}")
+        return _finding("source.not_text", f"The source can't be read: {error}")
     return tree
 
 
@@ -118,14 +119,14 @@ def _refuse(text: str) -> Finding | None:
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError as error:
         line = line_of(text, error.start)
-        return _finding("source.not_text", "The source holds half a surrogate pair.", line)
+        return _finding("source.not_text", "The source contains half a surrogate pair.", line)
     if size > SOURCE_BYTES:
         return _finding("source.too_large", f"The source has {size} bytes; {SOURCE_BYTES} are allowed.")
     if size > _QUICK_BYTES and is_slow_to_parse(text):
         return _finding("source.too_complex", "An f-string has too many pieces for its length.")
     if "\0" in text:
         line = line_of(text, text.index("\0"))
-        return _finding("source.nul_byte", "The source holds a NUL byte.", line)
+        return _finding("source.nul_byte", "The source contains a NUL byte.", line)
     return None
 
 
@@ -164,3 +165,21 @@ _SUGGESTIONS = {
     "source.empty": "Submit Python code.",
     "source.too_complex": "Submit smaller source; keep large tables out of the code.",
 }
+
+
+def normal_form(text: str) -> bytes:
+    """Return the syntax tree without places; for a text that is none, its words."""
+    try:
+        tree = ast.dump(ast.parse(text))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = " ".join(re.findall(r"\S+", text))
+    return tree.encode("utf-8", "surrogatepass")
+
+
+_NO_WORD = re.compile(r"\W+")
+
+
+def mentioned(modules: Iterable[str], text: str) -> tuple[str, ...]:
+    """Return those of some modules whose dotted names have all their parts among the words of a text."""
+    words = frozenset(_NO_WORD.split(text))
+    return tuple(module for module in modules if words.issuperset(module.split(".")))

@@ -22,19 +22,31 @@ Keyed on the messages of CPython 3.11 and later. The first row that matches give
     [(1, 2) (3, 4)], on two lines     syntax.suspicious            (a warning) edit: a comma between
 
 An edit is offered only when the whole text compiles with it, and nothing else would do: see `python_certain`.
+
+Finds the misspelt keyword or the missing comma that makes a text "invalid syntax".
+
+    dfe f(x):          Did you mean 'def'?
+    f(a b)             A comma, or an operator, is missing (no edit: it may be f(a, b), f(a.b) or f(a + b))
+
+What is found is tried out on the whole text, and the compiler judges; an edit comes of it where one keyword
+only
+makes it Python. Decides nothing where the line is something else.
 """
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from assayd.findings.source_text import line_at, snippet
+from assayd.guest.near import steps_between
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.text_limits import shorten
 from assayd.static.python.left_out import closed, comma, comparison, still_open
 from assayd.static.python.safe_fixes import (
+    TRIED_CHARS,
     Proposal,
     add_colon,
     call_print,
@@ -44,15 +56,65 @@ from assayd.static.python.safe_fixes import (
     comma_after_tuple,
     drop_bracket,
     each_line,
+    edit_between,
     expand_tabs,
     join_else_if,
     match_bracket,
     name_exceptions,
     other_quotes,
     plain_characters,
+    tree_of,
     without_fences,
 )
-from assayd.static.python.spelling import spelling
+
+_WORD = re.compile(r"[A-Za-z]+")
+_KEYWORDS = tuple(word for word in keyword.kwlist if len(word) > 1)
+_GAP = re.compile(r"(?<=[\w'\")\]}])[ \t]+(?=[\w'\"(\[{*-])")
+_MOST_PLACES = 40
+
+
+def spelling(error: SyntaxError, text: str) -> tuple[str, Edit | None] | None:
+    """Return what to do about a line that is no Python, and the edit where it is certain."""
+    line = line_at(text, error.lineno)
+    if line is None or error.lineno is None:
+        return None
+    most = max(TRIED_CHARS // max(len(text), 1), 4)
+    words = list(_respelt(line, error.lineno, text))[:most]
+    found = [(word, changed) for word, changed in words if tree_of(changed) is not None]
+    if found:
+        told = f"Did you mean '{found[0][0]}'?"
+        return told, edit_between(text, found[0][1]) if len(found) == 1 else None
+    if any(tree_of(changed) is not None for changed in list(_with_comma(line, error.lineno, text))[:most]):
+        return "A comma, or an operator, is missing in this line.", None
+    if words:
+        return f"Did you mean '{words[0][0]}'?", None
+    return None
+
+
+def _respelt(line: str, number: int, text: str) -> Iterator[tuple[str, str]]:
+    """Return each keyword that a word of the line is one step from, with the whole text that has it."""
+    for place in list(_WORD.finditer(line))[:_MOST_PLACES]:
+        if keyword.iskeyword(place[0]):
+            continue
+        for word in _KEYWORDS:
+            if abs(len(word) - len(place[0])) <= 1 and steps_between(place[0], word) == 1:
+                yield word, _replaced(text, number, line[: place.start()] + word + line[place.end() :])
+
+
+def _with_comma(line: str, number: int, text: str) -> Iterator[str]:
+    for place in list(_GAP.finditer(line))[:_MOST_PLACES]:
+        before = re.search(r"(\w+)$", line[: place.start()])
+        after = re.match(r"\w+", line[place.end() :])
+        if any(found is not None and keyword.iskeyword(found[0]) for found in (before, after)):
+            continue
+        yield _replaced(text, number, f"{line[: place.start()]},{line[place.start() :]}")
+
+
+def _replaced(text: str, number: int, line: str) -> str:
+    lines = text.split("\n")
+    lines[number - 1] = line
+    return "\n".join(lines)
+
 
 CATEGORY = "syntax"
 _SPELLING = frozenset(
@@ -102,7 +164,7 @@ def explain(error: SyntaxError, text: str) -> Finding:
 
 _APOSTROPHE = re.compile(r"\w'\w")
 _COMPARED = "Write == to compare; a single = assigns to a name."
-_COMMA = "A comma is missing in this line: put one between the two values."
+_COMMA = "Add the missing comma between the two values."
 
 
 def _left_out(error: SyntaxError, text: str, rule: str) -> tuple[str | None, Edit | None] | None:
@@ -110,11 +172,11 @@ def _left_out(error: SyntaxError, text: str, rule: str) -> tuple[str | None, Edi
     shown = line_at(text, error.lineno) or ""
     if rule == "syntax.unclosed_bracket":
         edit, missing = closed(error, text), still_open(shown)
-        told = f"Close all {len(missing)} brackets that line {error.lineno} opens: {missing}"
+        told = f"Close all {len(missing)} brackets opened in line {error.lineno}: {missing}"
         return (told if len(missing) > 1 else None, edit) if edit or len(missing) > 1 else None
     if rule == "syntax.unterminated_string" and _APOSTROPHE.search(shown):
         return (
-            f"Put a text with an apostrophe in double quotes, or write \\' for it (line {error.lineno}).",
+            f"Use double quotes for a string with an apostrophe, or write \\' (line {error.lineno}).",
             None,
         )
     if rule not in _SPELLING and rule != "syntax.assignment":
@@ -131,7 +193,7 @@ def too_deep() -> Finding:
     return Finding(
         rule="syntax.too_deep",
         category=CATEGORY,
-        message="The source is nested too deeply, or too large, to be compiled.",
+        message="The source is too deeply nested or too large to compile.",
         suggestion="Flatten nested expressions and blocks; build long values in a loop.",
     )
 
@@ -151,7 +213,7 @@ def remarks(noted: Sequence[tuple[int, str]], text: str) -> tuple[Finding, ...]:
     if len(lines) > 1:
         shown = ", ".join(map(str, lines[:_MOST_LINES]))
         more = f" and {len(lines) - _MOST_LINES} more" if len(lines) > _MOST_LINES else ""
-        first = replace(first, message=shorten(f"{first.message}; the like in lines {shown}{more}"))
+        first = replace(first, message=shorten(f"{first.message}; also in lines {shown}{more}"))
     return tuple(sorted((first, *others), key=lambda finding: finding.line or 0))
 
 
@@ -165,7 +227,7 @@ def _remark(message: str, line: int, text: str) -> Finding:
         severity=Severity.WARNING,
         line=line,
         snippet=snippet(text, line),
-        suggestion='Put an r before the string: r"…".' if escape else f"Look at line {line} again.",
+        suggestion='Put an r before the string: r"…".' if escape else f"Check line {line}.",
         edit=comma_after_tuple(text, line) if "missed a comma" in message else None,
     )
 
@@ -198,7 +260,7 @@ def _row(rule: str, pattern: str, suggestion: str, *proposals: Proposal) -> _Row
 
 
 _FENCE = _row(
-    "markdown_fence", "", "Remove the markdown fences (```) and send the code alone.", without_fences
+    "markdown_fence", "", "Remove the markdown fences (```), and submit only the code.", without_fences
 )
 _TABS = _row("tabs", "", "Indent with spaces only: four per level.", expand_tabs)
 _INDENTATION = _row("indentation", "", "Check the indentation of line {line}: four spaces per level.")
@@ -208,42 +270,42 @@ _ROWS: tuple[_Row, ...] = (
     _row(
         "unterminated_string",
         r"unterminated triple-quoted",
-        'Close the string with its three quotes ("""), somewhere after line {line}.',
+        'Close the string with three quotes (""") after line {line}.',
     ),
     _row(
         "unterminated_string",
         r"unterminated f?-?string",
-        "Close the string on line {line}, or use three quotes for one of several lines.",
+        "Close the string on line {line}, or use three quotes for several lines.",
         close_string,
     ),
     _row(
         "f_string",
         r"^f-string.*backslash",
-        "Give what has the backslash a name in a line before, and write that in the f-string: {{name}}.",
+        "Assign the expression with the backslash to a name first, and use {{name}} in the f-string.",
         each_line(other_quotes),
     ),
     _row(
         "f_string",
         r"^f-string",
-        "Simplify the f-string: compute the value before it; write {{{{ and }}}} for literal braces.",
+        "Simplify the f-string: compute the value first; write {{{{ and }}}} for literal braces.",
         each_line(other_quotes),
     ),
     _row(
         "unclosed_bracket",
         r"'(.)' was never closed",
-        "Close the '{0}' that is opened on line {line}.",
+        "Close the '{0}' opened on line {line}.",
         close_bracket,
     ),
     _row(
         "mismatched_bracket",
         r"closing parenthesis '(.)' does not match opening parenthesis '(.)'",
-        "Close '{1}' by its own kind before '{0}'.",
+        "Close '{1}' with its counterpart before '{0}'.",
         match_bracket,
     ),
     _row(
         "mismatched_bracket",
         r"unmatched '(.)'",
-        "Remove the '{0}' on line {line}, or open it before.",
+        "Remove the '{0}' on line {line}, or open it first.",
         drop_bracket,
     ),
     _row(
@@ -265,24 +327,24 @@ _ROWS: tuple[_Row, ...] = (
         "Put the exception types in parentheses: except (A, B):",
         each_line(name_exceptions),
     ),
-    _row("missing_comma", r"Perhaps you forgot a comma", "Add the comma that is missing on line {line}."),
+    _row("missing_comma", r"Perhaps you forgot a comma", "Add the missing comma on line {line}."),
     _row(
         "assignment",
         r"instead of '='|cannot assign to|cannot delete|illegal (?:target|expression)|"
         r"(?:only single target|assignment expression) .*",
-        "A single = assigns to a name; compare with ==.",
+        "Use == to compare; a single = assigns to a name.",
     ),
     _row(
         "invalid_character",
         r"invalid (?:non-printable )?character",
-        "Replace the character by its plain ASCII form (\" ' - and an ordinary space).",
+        "Replace the character with plain ASCII (\" ' - and an ordinary space).",
         each_line(plain_characters),
     ),
     _row("unicode_escape", r"unicode error", 'Put an r before the string (r"…"), or double its backslashes.'),
     _row(
         "number",
         r"invalid .*literal|leading zeros|integer string conversion",
-        "Check the number on line {line}; a name cannot start with a digit.",
+        "Check the number on line {line}; a name can't start with a digit.",
     ),
     _row("too_deep", r"too many nested|too many statically nested|too many levels", "Flatten the nesting."),
     _row(
@@ -299,16 +361,16 @@ _ROWS: tuple[_Row, ...] = (
     _row(
         "indentation",
         r"expected an indented block after (.*) on line (\d+)",
-        "Indent the body of the {0} of line {1} by four spaces; write pass when it has none.",
+        "Indent the body of the {0} on line {1} by four spaces; write pass if it is empty.",
     ),
-    _row("indentation", r"unexpected indent", "Line {line} is indented deeper than its block: align it."),
-    _row("indentation", r"unindent does not match", "Align line {line} with the block that it belongs to."),
+    _row("indentation", r"unexpected indent", "Align line {line} with its block: it is indented too deeply."),
+    _row("indentation", r"unindent does not match", "Align line {line} with its block."),
     _row(
         "continuation",
         r"line continuation|unexpected EOF|unexpected end",
-        "Nothing may follow a backslash at the end of a line; use parentheses for long lines.",
+        "Remove everything after the backslash at the end of the line; use parentheses for long lines.",
     ),
-    _row("missing_block", r"expected 'except' or 'finally'", "Give the try an except or finally block."),
+    _row("missing_block", r"expected 'except' or 'finally'", "Add an except or finally block to the try."),
     _row("future", r"from __future__|future feature", "Put known __future__ imports first in the file."),
     _row(
         "scope",
@@ -326,7 +388,7 @@ def _rules() -> Iterator[Rule]:
             title = row.rule.removeprefix("syntax.").replace("_", " ").capitalize()
             yield Rule(id=row.rule, title=title, help=re.sub(r"\{+[^}]*\}+", "…", row.suggestion))
     yield Rule(id="syntax.invalid_escape", title="Invalid escape", severity=Severity.WARNING)
-    yield Rule(id="syntax.suspicious", title="The compiler warns", severity=Severity.WARNING)
+    yield Rule(id="syntax.suspicious", title="A compiler warning", severity=Severity.WARNING)
 
 
 RULES = tuple(_rules())

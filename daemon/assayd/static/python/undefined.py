@@ -17,7 +17,7 @@ import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from assayd.findings.near_names import Near, nearest_name
+from assayd.findings.python_failures import Near, nearest_name
 from assayd.findings.source_text import column_of, line_at, snippet
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.static.python.module_scope import bound_names
@@ -27,7 +27,7 @@ from assayd.static.python.source import PythonSource
 
 UNDEFINED_RULE = Rule(
     id="name.undefined",
-    title="A name that nothing defines",
+    title="A name that isn't defined",
     help="Bad: prats[1], with parts = path.split('/'). Good: parts[1].",
 )
 
@@ -171,7 +171,7 @@ def _finding(one: _Undefined, source: PythonSource, tree: ScopedTree, severity: 
     also = f" (also in line{'s' * (len(others) > 1)} {', '.join(map(str, others[:10]))})" if others else ""
     remedy = f"Define or import '{one.name}' before it is used."
     if one.name in sys.stdlib_module_names:
-        near, remedy = None, f"Put at the top: import {one.name}"
+        near, remedy = None, f"Add at the top: import {one.name}"
     elif near:
         remedy = f"Did you mean '{near.name}'?"
     foreign = near is None and one.name not in sys.stdlib_module_names
@@ -180,7 +180,7 @@ def _finding(one: _Undefined, source: PythonSource, tree: ScopedTree, severity: 
     return Finding(
         rule=UNDEFINED_RULE.id,
         category="name",
-        message=f"'{one.name}' is not defined: nothing in the code binds it{also}.",
+        message=f"'{one.name}' is not defined anywhere in the code{also}.",
         severity=severity,
         line=line,
         column=column_of(shown, _offset(first)),

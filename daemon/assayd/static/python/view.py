@@ -56,8 +56,8 @@ class View:
 
     def dunder_name(self, node: ast.AST, name: str) -> Finding:
         """Make the finding for a special name."""
-        message = f"The special name {name!r} may not be used."
-        return self.error(node, "name.dunder", message, "Choose a name of your own.")
+        message = f"The special name {name!r} isn't allowed."
+        return self.error(node, "name.dunder", message, "Choose another name.")
 
     def is_builtin(self, node: ast.AST, name: str, scope: Scope) -> bool:
         """Return whether an expression is this name and may mean the builtin."""

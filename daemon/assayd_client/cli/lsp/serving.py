@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import typer
 
-from assayd_client.cli import extras
-from assayd_client.cli.options import daemon_of
+from assayd_client.cli.options import daemon_of, missing_extra
 
 
 def serve(context: typer.Context) -> None:
-    """Serve an editor as a language server: findings as diagnostics, certain edits as fixes."""
+    """Run a language server for editors: diagnostics and quick fixes."""
     try:
         import pygls  # noqa: F401
     except ModuleNotFoundError as missing:
-        raise extras.missing("lsp", "pygls") from missing
+        raise missing_extra("lsp", "pygls") from missing
     from assayd_client.cli.lsp.server import build
 
     build(daemon_of(context)).start_io()

@@ -39,8 +39,8 @@ class Room:
 class Answer(BaseModel):
     """What every answer ends with."""
 
-    more: list[str] = Field(default_factory=list, description="What was left out, and how it is asked for.")
-    note: str = Field(DATA_NOTE, description="How texts of this answer are to be taken.")
+    more: list[str] = Field(default_factory=list, description="Omitted parts, and how to request them.")
+    note: str = Field(DATA_NOTE, description="How to treat text in this answer.")
 
 
 class FoundAnswer(BaseModel):
@@ -48,9 +48,9 @@ class FoundAnswer(BaseModel):
 
     rule: str = Field(description="Id of the rule; `kinds` explains it.")
     severity: str = Field(description="Errors fail the submission.")
-    message: str = Field(description="What is wrong.")
+    message: str = Field(description="The fault.")
     file: str | None = Field(description="Which submitted file.")
-    line: int | None = Field(description="Line, from 1, in the text as it was checked.")
+    line: int | None = Field(description="Line, from 1, in the checked text.")
     column: int | None = Field(description="Column, from 1.")
     snippet: str | None = Field(description="The source there.")
     suggestion: str | None = Field(description="What to do about it.")
@@ -69,7 +69,7 @@ class EditAnswer(BaseModel):
 class CaseAnswer(BaseModel):
     """One thing that was run: a path, a step, a test, a case."""
 
-    name: str = Field(description="What was run.")
+    name: str = Field(description="Name of the unit.")
     status: str = Field(description="passed, failed, error or skipped.")
     cause: str | None = Field(description="Why it ended.")
     result: str | None = Field(description="The value that it gave, as JSON text.")
@@ -86,7 +86,7 @@ class AttemptAnswer(Answer):
     policy: str = Field(description="Which profile.")
     state: str = Field(description="`finished` when there is a verdict.")
     verdict: str | None = Field(description="validated, failed, error (ours, not the code's) or cancelled.")
-    stage_reached: str | None = Field(description="The first stage that failed, else `complete`.")
+    stage_reached: str | None = Field(description="The first failed stage; `complete` if validated.")
     cause: str | None = Field(description="How its run ended.")
     findings: list[FoundAnswer] = Field(description="The first findings, errors before all else.")
     findings_total: int = Field(description="How many there are.")
@@ -103,7 +103,7 @@ class PageAnswer(Answer):
 
     attempt_id: str = Field(description="The attempt.")
     part: str = Field(description="Which part of it.")
-    entries: list[str] = Field(description="Entries as JSON texts; a text alone is one entry.")
+    entries: list[str] = Field(description="Entries as JSON strings, or plain text as one entry.")
     first: int = Field(description="Where this page begins, from 1.")
     total: int = Field(description="How many entries, or characters, there are.")
     next_first: int | None = Field(description="Where the next page begins; null on the last.")
@@ -124,9 +124,11 @@ class ChainAnswer(Answer):
 
     id: str = Field(description="Its id.")
     state: str = Field(description="running or finished.")
-    outcome: str | None = Field(description="repaired or validated where it worked; else why it stopped.")
+    outcome: str | None = Field(
+        description="repaired or validated on success; otherwise the reason for stopping."
+    )
     detail: str | None = Field(description="More of the outcome.")
-    steps: list[StepAnswer] = Field(description="What was tried, in order.")
+    steps: list[StepAnswer] = Field(description="Attempts in order.")
     attempt_id: str | None = Field(description="The last attempt that was run.")
     verdict: str | None = Field(description="Its verdict.")
     payload: str | None = Field(description="What it submitted, as JSON text: the code that it came to.")
@@ -144,9 +146,9 @@ class PolicyRow(BaseModel):
 class PolicyAnswer(Answer):
     """What is allowed now."""
 
-    policies: list[PolicyRow] = Field(description="All profiles; empty where one is asked for.")
+    policies: list[PolicyRow] = Field(description="All profiles; empty if one was requested.")
     policy: dict[str, Any] | None = Field(description="The one that was asked for, with effective values.")
-    names: list[str] = Field(description="The names of `module` that may be used; empty: no list of its own.")
+    names: list[str] = Field(description="Allowed names of `module`; empty: all, if the module is allowed.")
 
 
 class RuleRow(BaseModel):

@@ -89,11 +89,11 @@ def read_token(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise RequestError("usage", f"--token-file {path}: it cannot be read: {error}") from error
     if found.st_uid != os.geteuid():
-        raise RequestError("usage", f"--token-file {path}: it belongs to somebody else; name another")
+        raise RequestError("usage", f"--token-file {path}: it belongs to another user; name another file")
     if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise RequestError("usage", f"--token-file {path}: others may use it; chmod 600 {path}")
     if len(token) < LEAST_TOKEN_CHARS or not token.isprintable() or " " in token:
-        message = f"--token-file {path}: a token has {LEAST_TOKEN_CHARS} characters or more and no blanks"
+        message = f"--token-file {path}: a token has {LEAST_TOKEN_CHARS} characters or more and no spaces"
         raise RequestError("usage", f"{message}; remove the file to have one made")
     return token
 

@@ -11,8 +11,7 @@ import typer
 
 from assayd.errors import RequestError
 from assayd_client import Target
-from assayd_client.cli import extras
-from assayd_client.cli.options import daemon_of
+from assayd_client.cli.options import daemon_of, missing_extra
 
 MESSAGE_BYTES = 20 * 2**20
 """Of one message: a submission of the largest body that the daemon takes, and what is around it."""
@@ -24,7 +23,7 @@ def serve(
     http: Annotated[
         str | None,
         typer.Option(
-            metavar="[HOST:]PORT", help="Serve HTTP on this loopback address instead; needs --token-file."
+            metavar="[HOST:]PORT", help="Serve HTTP on this loopback address instead; requires --token-file."
         ),
     ] = None,
     token_file: Annotated[
@@ -34,14 +33,14 @@ def serve(
         ),
     ] = None,
 ) -> None:
-    """Serve coding agents by the Model Context Protocol, over standard input and output or HTTP."""
+    """Run an MCP server for coding agents, over standard input and output or HTTP."""
     if (http is None) != (token_file is None):
-        raise RequestError("usage", "--http and --token-file go together: whoever has the token may ask")
+        raise RequestError("usage", "--http and --token-file must be used together")
     try:
         import anyio
         import mcp  # noqa: F401
     except ModuleNotFoundError as missing:
-        raise extras.missing("mcp", "mcp") from missing
+        raise missing_extra("mcp", "mcp") from missing
     daemon = daemon_of(context)
     if http is None:
         anyio.run(_over_streams, daemon)

@@ -239,7 +239,7 @@ def with_texts(payload: Document, texts: Mapping[str, str]) -> Document:
         try:
             changed["manifest"] = json.loads(manifest)
         except ValueError as problem:
-            raise RequestError("edit.unreadable", f"manifest.json is no JSON: {problem}") from problem
+            raise RequestError("edit.unreadable", f"manifest.json isn't valid JSON: {problem}") from problem
     return changed
 
 

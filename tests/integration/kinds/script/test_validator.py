@@ -169,7 +169,7 @@ async def test_policy_that_judges_imports_holds_for_code_and_refuses_programs(at
     tried = await attempts.submit("script", {"code": "import socket"}, policy="default")
 
     assert (tried.verdict, tried.rules) == (Verdict.FAILED, ["policy.import"])
-    with pytest.raises(RequestError, match="send the script as code"):
+    with pytest.raises(RequestError, match="submit the script as code"):
         await attempts.submit("script", {"argv": [PYTHON, "-V"]}, policy="default")
 
 
@@ -197,5 +197,5 @@ async def test_shell_is_not_in_the_image_of_other_profiles_and_the_finding_says_
 
     [finding] = tried.findings
     assert finding.rule == "sandbox.not_executed"
-    assert finding.message == "'bash' is not in the image."
+    assert finding.message == "'bash' isn't in the image."
     assert "Image python has python3.11, and no shell (policy shell has one)." in (finding.suggestion or "")

@@ -11,9 +11,9 @@ from assayd.api import SocketAccess
 from assayd.errors import StoreError
 from assayd_client import PlainClient
 from assayd_client.cli import main
-from assayd_client.cli.artifacts import safe_name
+from assayd_client.cli.attempts import safe_name
 from assayd_client.cli.listing import print_table
-from assayd_client.cli.screen import Screen
+from assayd_client.cli.terminal import Screen
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
 
@@ -199,13 +199,13 @@ def test_without_a_daemon_it_says_which_socket_and_what_to_do(tmp_path, capsys) 
     assert main(["--socket", str(tmp_path / "none"), "list"]) == 4
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert f"{tmp_path}/none (--socket): there is no such socket; start it with `assayd`" in said
+    assert f"{tmp_path}/none (--socket): the socket doesn't exist; start it with `assayd`" in said
 
 
 def test_a_user_who_is_not_admitted_is_refused(tmp_path, capsys, monkeypatch) -> None:
     with serving(FakeService(), tmp_path / "s", access=NobodyAccess()) as path:
         assert main(["--socket", str(path), "list"]) == 2
-    assert capsys.readouterr().err == "assay: this user may not use the daemon\n"
+    assert capsys.readouterr().err == "assay: this user isn't allowed to use the daemon\n"
 
 
 class NobodyAccess(SocketAccess):

@@ -135,4 +135,4 @@ def test_result_of_a_function_is_handed_to_the_module() -> None:
     code = "data: list\ndef main(data) -> dict:\n    result = {}\n    return result\n"
     [finding] = judge(code, data=[])
     assert finding.rule == "annotations.missing_result"
-    assert finding.suggestion == "Put at the end, at module level: result: dict = main(data)"
+    assert finding.suggestion == "Add at the end, at module level: result: dict = main(data)"

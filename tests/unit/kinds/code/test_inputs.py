@@ -69,7 +69,7 @@ def test_value_of_another_type_is_found_with_both_ways_out(
 ) -> None:
     [finding] = judge(f"x = 1\ndata: {annotation}\nresult: int = 1", {"data": value})
     assert (finding.rule, finding.line) == ("inputs.type", 2)
-    assert finding.message == f"The input 'data' is declared as {annotation}, and is given as {actual}."
+    assert finding.message == f"The input 'data' is declared as {annotation}, but its value is {actual}."
     assert finding.suggestion is not None
     assert "data: " in finding.suggestion
 
@@ -77,7 +77,7 @@ def test_value_of_another_type_is_found_with_both_ways_out(
 def test_suggestion_names_the_usual_conversion() -> None:
     [finding] = judge("data: list\nresult: int = 1", {"data": tagged("set", [])})
     assert finding.suggestion == (
-        "Declare what is given: data: set, and convert it in the code: list(data). Or give list."
+        "Declare the actual type: data: set, and convert it in the code: list(data). Or pass list."
     )
 
 
@@ -122,7 +122,7 @@ def test_declared_name_that_gets_a_value_later_is_not_awaited(later: str) -> Non
 def test_required_modules_are_held_against_the_image() -> None:
     findings = judge("result: int = 1", {}, "json", "xml.etree", "pandas", "tkinter")
     assert [finding.rule for finding in findings] == ["inputs.requires"] * 2
-    assert "use csv, statistics" in str(findings[0].suggestion)
+    assert "Use csv, statistics" in str(findings[0].suggestion)
 
 
 def test_form_of_an_instance_of_another_class_fits_only_what_is_not_checked() -> None:

@@ -175,9 +175,9 @@ def test_a_line_that_is_not_in_the_text_is_not_believed(line: int | None) -> Non
 @pytest.mark.parametrize(
     ("error_type", "word"),
     [
-        ("AttributeError", "of the type"),
-        ("IndexError", "check the length"),
-        ("KeyError", "Take a key"),
+        ("AttributeError", "Check the type"),
+        ("IndexError", "Check its length"),
+        ("KeyError", "Use a key"),
         ("SystemExit", "Return"),
         ("json.decoder.JSONDecodeError", "JSON"),
         ("HomeMade", "Handle"),

@@ -56,7 +56,7 @@ def test_error_has_its_pointer(change: dict[str, object], rule: str, pointer: st
 
 def test_error_shows_what_is_there_and_what_may_be() -> None:
     [finding] = check_manifest({**FULL, "platform": "open-meteo"})
-    assert "'open-meteo' is not small letters" in finding.message
+    assert "'open-meteo' isn't lowercase letters" in finding.message
     assert (finding.suggestion or "").endswith('For example: "platform": "open_meteo"')
 
 

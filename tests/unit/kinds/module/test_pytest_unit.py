@@ -354,4 +354,4 @@ def test_fixture_that_is_none_is_named() -> None:
     tested = judge(
         unit(body(*lines, status="failed"), Cause.EXITED_NONZERO), ExpectedTests(certain=("test_a",))
     )
-    assert "no fixture 'mocker'" in (tested.findings[0].suggestion or "")
+    assert "fixture 'mocker' doesn't exist" in (tested.findings[0].suggestion or "")

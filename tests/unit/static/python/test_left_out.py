@@ -56,11 +56,11 @@ def test_no_edit_where_two_things_could_be_meant(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("x = foo(bar[1, 2\n", "Close all 2 brackets that line 1 opens: ])"),
-        ("y = 'don't'\n", "Put a text with an apostrophe in double quotes, or write \\' for it (line 1)."),
+        ("x = foo(bar[1, 2\n", "Close all 2 brackets opened in line 1: ])"),
+        ("y = 'don't'\n", "Use double quotes for a string with an apostrophe, or write \\' (line 1)."),
         (
             'y = f\'{x.replace("\\n", "")}\'\n',
-            "Give what has the backslash a name in a line before, and write that in the f-string: {name}.",
+            "Assign the expression with the backslash to a name first, and use {name} in the f-string.",
         ),
     ],
 )

@@ -110,7 +110,7 @@ def test_suggestions_say_what_is_allowed(policy: ExecutionPolicy) -> None:
 def test_what_may_be_imported_is_said_once(policy: ExecutionPolicy) -> None:
     first, second = scan(parse("import sched\nimport signal\n"), policy.imports)
     assert "pathlib" in (first.suggestion or "")
-    assert second.suggestion == "Do without it; what may be imported is said with the import of line 1."
+    assert second.suggestion == "Remove it; the finding on the import of line 1 lists the allowed modules."
 
 
 def test_a_dict_of_fields_is_had_by_vars(policy: ExecutionPolicy) -> None:

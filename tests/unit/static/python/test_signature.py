@@ -198,4 +198,4 @@ def test_method_of_a_class_is_called_by_a_function() -> None:
 def test_forgotten_return_names_what_was_made_last() -> None:
     code = "def extract(path):\n    info = {}\n    info['a'] = path\n"
     [finding] = [f for f in check_signature(parse(code), EXPECTED) if f.is_error]
-    assert finding.suggestion == "Put at the end of extract(): return info"
+    assert finding.suggestion == "Add at the end of extract(): return info"

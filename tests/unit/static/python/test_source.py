@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.static.python.source import compiles, parse
+from assayd.static.python.source import compiles, mentioned, parse
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,17 @@ def test_the_same_text_is_parsed_once() -> None:
 def test_compiling_inherits_no_future_of_ours() -> None:
     assert compiles("def f(x: 1 / 0): pass\n")
     assert not compiles("return 1\n")
+
+
+def test_modules_are_found_however_they_are_imported() -> None:
+    text = "import re, json as j\nfrom os import path\nfrom collections.abc import Mapping\n"
+    assert mentioned(("re", "json", "os.path", "collections.abc", "csv"), text) == (
+        "re",
+        "json",
+        "os.path",
+        "collections.abc",
+    )
+
+
+def test_a_part_of_a_word_is_no_module() -> None:
+    assert mentioned(("re", "io"), "more = ratio") == ()

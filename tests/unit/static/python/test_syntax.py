@@ -7,6 +7,36 @@ from hypothesis import strategies as st
 from assayd.model.finding import Severity
 from assayd.static.python.source import RULES, parse
 
+
+@pytest.mark.parametrize(
+    ("text", "suggestion", "line"),
+    [
+        ("dfe f(x):\n    return x\n", "Did you mean 'def'?", "def f(x):"),
+        ("def f(x):\n    retrun x\n", "Did you mean 'return'?", "    return x"),
+        ("fro x in [1]:\n    print(x)\n", "Did you mean 'for'?", "for x in [1]:"),
+        ("improt re\n", "Did you mean 'import'?", "import re"),
+        ("x = [n for n ni [1]]\n", "Did you mean 'in'?", "x = [n for n in [1]]"),
+    ],
+)
+def test_one_change_that_makes_it_python_is_an_edit(text: str, suggestion: str, line: str) -> None:
+    [finding] = parse(text).findings
+    assert finding.suggestion == suggestion
+    assert finding.edit is not None
+    assert finding.edit.replacement == line
+
+
+def test_what_is_missing_between_two_blanks_is_left_to_the_author() -> None:
+    [finding] = parse("def f(a, b): pass\nx = f(a  b)\n").findings
+    assert "comma" in (finding.suggestion or "")
+    assert finding.edit is None
+
+
+@pytest.mark.parametrize("text", ["x = = 1\n", "x y z\n", "x = ?\n", "if x = 1 then\n"])
+def test_nothing_certain_is_said_of_other_lines(text: str) -> None:
+    [finding] = parse(text).findings
+    assert finding.edit is None
+
+
 # text, rule, line, a part of the suggestion
 BROKEN = [
     ('x = "abc', "unterminated_string", 1, "Close the string on line 1"),
@@ -22,10 +52,10 @@ BROKEN = [
     ("for x in y\n    pass\n", "missing_colon", 1, "colon"),
     ("while x\n    pass\n", "missing_colon", 1, "colon"),
     ("try\n    pass\nexcept E: pass", "missing_colon", 1, "colon"),
-    ("  x = 1\n", "indentation", 1, "align"),
-    ("x = 1\n    y = 2\n", "indentation", 2, "align"),
-    ("def f():\nreturn 1\n", "indentation", 2, "body of the function definition of line 1"),
-    ("if x:\ny = 1\n", "indentation", 2, "'if' statement of line 1"),
+    ("  x = 1\n", "indentation", 1, "Align line"),
+    ("x = 1\n    y = 2\n", "indentation", 2, "Align line"),
+    ("def f():\nreturn 1\n", "indentation", 2, "body of the function definition on line 1"),
+    ("if x:\ny = 1\n", "indentation", 2, "'if' statement on line 1"),
     ("def f():\n        x = 1\n    y = 2\n", "indentation", 3, "Align line 3"),
     ("if 1:\n\tx = 1\n        y = 2\n", "tabs", 3, "spaces only"),
     ('print "x"\n', "print_statement", 1, "print("),
@@ -36,7 +66,7 @@ BROKEN = [
     ("1 = x\n", "assignment", 1, "=="),
     ("f() = 1\n", "assignment", 1, "=="),
     ("del f()\n", "assignment", 1, "="),
-    ('f"{a b}"\n', "f_string", 1, "before it"),
+    ('f"{a b}"\n', "f_string", 1, "compute the value first"),
     ('f"{}"\n', "f_string", 1, "{{"),
     ("x = “abc”\n", "invalid_character", 1, "ASCII"),
     ("x =\u00a01\n", "invalid_character", 1, "ordinary space"),
@@ -141,7 +171,7 @@ def test_escapes_that_are_not_valid_are_one_finding_with_their_lines() -> None:
     source = parse('a = "\\d"\nb = 1\nc = "\\w"\nd = "\\d \\s"\n')
     [finding] = source.findings
     assert (finding.rule, finding.line) == ("syntax.invalid_escape", 1)
-    assert finding.message.endswith("; the like in lines 1, 3, 4")
+    assert finding.message.endswith("; also in lines 1, 3, 4")
 
 
 def test_single_escape_that_is_not_valid_names_no_other_line() -> None:

@@ -39,7 +39,7 @@ def test_token_is_made_once_for_its_owner_alone(tmp_path) -> None:
     [
         (TOKEN, 0o640, "others may use it"),
         ("short", 0o600, "32 characters"),
-        ("a b" * 20, 0o600, "no blanks"),
+        ("a b" * 20, 0o600, "no spaces"),
     ],
 )
 def test_token_that_others_may_know_is_refused(tmp_path, text, mode, said) -> None:
@@ -56,7 +56,7 @@ def test_token_that_another_user_has_written_is_refused(tmp_path, monkeypatch) -
     owner = (tmp_path / "token").stat().st_uid
     monkeypatch.setattr("os.geteuid", lambda: owner + 1)
 
-    with pytest.raises(RequestError, match="somebody else"):
+    with pytest.raises(RequestError, match="another user"):
         read_token(tmp_path / "token")
 
 

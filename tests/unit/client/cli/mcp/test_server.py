@@ -11,8 +11,8 @@ from assayd.kinds import registry
 from assayd.package_data import share
 from assayd.policies import describe, load_policies
 from assayd_client import PlainClient
+from assayd_client.cli.mcp.acts import ValidateArguments
 from assayd_client.cli.mcp.answers import ANSWER_CHARS
-from assayd_client.cli.mcp.arguments import ValidateArguments
 from assayd_client.cli.mcp.server import read_arguments
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
@@ -112,7 +112,7 @@ async def test_wrong_call_is_an_error_that_names_what_is_wrong(agent, name, argu
 
 
 def test_arguments_that_are_no_json_are_refused() -> None:
-    with pytest.raises(RequestError, match="NaN and infinity are no JSON"):
+    with pytest.raises(RequestError, match="NaN and infinity aren't valid JSON"):
         read_arguments(ValidateArguments, {**GOOD, "payload": {"code": float("inf")}})
 
 

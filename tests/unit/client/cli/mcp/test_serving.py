@@ -29,4 +29,4 @@ def test_http_without_a_token_file_is_refused(capsys) -> None:
     from assayd_client.cli import main
 
     assert main(["mcp", "--http", "8765"]) == 2
-    assert "--http and --token-file go together" in capsys.readouterr().err
+    assert "--http and --token-file must be used together" in capsys.readouterr().err

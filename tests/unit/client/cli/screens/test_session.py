@@ -39,7 +39,7 @@ def test_each_changed_text_comes_to_its_place() -> None:
 
 def test_a_manifest_that_is_no_json_is_refused() -> None:
     payload = {"files": {"a.py": "x"}, "manifest": {"name": "n"}}
-    with pytest.raises(RequestError, match=r"manifest\.json is no JSON"):
+    with pytest.raises(RequestError, match=r"manifest\.json isn.t valid JSON"):
         with_texts(payload, {"a.py": "x", "manifest.json": "{"})
 
 

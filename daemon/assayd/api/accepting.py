@@ -1,0 +1,159 @@
+"""Accepts connections: who may have one more, and whose is served next.
+
+An event loop's own server makes a transport and a protocol for all that wait at the listening socket before
+it does anything else. A user who connects and leaves thousands of times then keeps everyone waiting. Here,
+accepting costs little: a connection without a place is refused before anything is made for it, the others are
+served in turn by user, and one whose client has left is closed unserved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import socket
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
+from typing import cast
+
+import structlog
+import uvicorn
+
+from assayd.api.peer import TOO_MANY, Caller, PeerHttpTools, read_caller
+
+log = structlog.get_logger()
+
+ACCEPTING_S = 0.0005
+"""How long connections are accepted in one turn of the event loop."""
+PAUSE_S = 1.0
+"""How long nothing is accepted after the system could not."""
+
+
+class ApiServer(uvicorn.Server):
+    """uvicorn that accepts connections in turn by user, without signal handlers of its own."""
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        """Leave signals to the daemon."""
+        return nullcontext()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept on these sockets."""
+        await self.lifespan.startup()
+        listeners = [Listener(each, self) for each in sockets or []]
+        for each in listeners:
+            each.open()
+        self.servers = cast("list[asyncio.base_events.Server]", listeners)
+        self.started = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Accepted:
+    """A connection that has its place and waits to be served."""
+
+    connected: socket.socket
+    caller: Caller | None
+    user: int
+
+
+class Listener:
+    """One listening socket, and the connections that wait to be served."""
+
+    def __init__(self, listening: socket.socket, server: uvicorn.Server) -> None:
+        self._listening = listening
+        self._server = server
+        self._protocol = cast("type[PeerHttpTools]", server.config.http_protocol_class)
+        self._waiting: dict[str, _Accepted] = {}
+        self._serving: set[asyncio.Task[object]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._resuming: asyncio.TimerHandle | None = None
+
+    def open(self) -> None:
+        """Start to accept."""
+        self._listening.setblocking(False)
+        self._loop.add_reader(self._listening, self._accept)
+
+    def close(self) -> None:
+        """Accept no more, and close what waits."""
+        if self._resuming is not None:
+            self._resuming.cancel()
+        self._loop.remove_reader(self._listening)
+        for key, accepted in self._waiting.items():
+            self._protocol.turns.forget(key)
+            self._drop(accepted)
+        self._waiting.clear()
+
+    async def wait_closed(self) -> None:
+        """Wait until no connection is between accepting and serving."""
+        await asyncio.gather(*self._serving, return_exceptions=True)
+
+    def _accept(self) -> None:
+        """Accept what waits, for a while; the event loop calls again if more does."""
+        until = perf_counter() + ACCEPTING_S
+        while perf_counter() < until:
+            try:
+                connected, address = self._listening.accept()
+            except BlockingIOError:
+                return
+            except ConnectionError:  # the client gave up while it waited
+                continue
+            except OSError as problem:  # no descriptor or no memory is left
+                log.error("connection.not_accepted", problem=str(problem))
+                self._loop.remove_reader(self._listening)
+                self._resuming = self._loop.call_later(PAUSE_S, self.open)
+                return
+            self._admit(connected, address)
+
+    def _admit(self, connected: socket.socket, address: object) -> None:
+        """Queue a connection to be served, or refuse it if its user has no place."""
+        connected.setblocking(False)
+        caller = read_caller(connected)
+        host = address[0] if isinstance(address, tuple) else None
+        user = caller.peer.uid if caller else hash(host)
+        accepted = _Accepted(connected, caller, user)
+        if not self._protocol.admits(caller, user):
+            with suppress(OSError):  # it has left, or it reads nothing: then it isn't told
+                connected.send(TOO_MANY)
+            connected.close()
+            return
+        key = f"accepted-{connected.fileno()}"
+        self._waiting[key] = accepted
+        self._protocol.turns.take(user, key, partial(self._serve, key))
+
+    def _serve(self, key: str) -> None:
+        """Make a transport and a protocol for a connection, unless its client has left."""
+        accepted = self._waiting.pop(key)
+        if has_left(accepted.connected):
+            self._drop(accepted)
+            return
+        task = self._loop.create_task(self._connect(accepted), name="accept")
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+
+    async def _connect(self, accepted: _Accepted) -> None:
+        def make() -> PeerHttpTools:
+            server = self._server
+            protocol = self._protocol(server.config, server.server_state, server.lifespan.state)
+            protocol.caller, protocol.user, protocol.holds_place = accepted.caller, accepted.user, True
+            return protocol
+
+        try:
+            await self._loop.connect_accepted_socket(make, accepted.connected)
+        except OSError as problem:
+            log.debug("connection.not_served", problem=str(problem))
+            self._drop(accepted)
+
+    def _drop(self, accepted: _Accepted) -> None:
+        accepted.connected.close()
+        if self._protocol.places is not None:
+            self._protocol.places.give_back(accepted.user)
+
+
+def has_left(connected: socket.socket) -> bool:
+    """Return whether the client has closed its end.
+
+    Source: poll(2): POLLHUP of a Unix socket means that nothing can be read from the peer or written to it.
+    """
+    poll = select.poll()
+    poll.register(connected, 0)  # POLLHUP and POLLERR are always reported
+    return bool(poll.poll(0))
