@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 
 from pydantic import BaseModel, ConfigDict
 
@@ -19,7 +20,7 @@ from assayd.static.python.safe_fixes import edit_between
 from assayd.static.work_files import content_of
 from assayd_pipeline.payload import PipelinePayload
 from assayd_pipeline.sql import examine
-from assayd_pipeline.sql.dialects import MOST_CHARS, Explained, explain
+from assayd_pipeline.sql.dialects import MOST_CHARS, Explained, explain, is_certain
 from assayd_pipeline.sql.meanings import misread, refused
 from assayd_pipeline.sql.preparer import Prepared, Tables, prepared
 from assayd_pipeline.sql.read import read_sql
@@ -90,16 +91,30 @@ def with_explanations(
         yield _explained(content, finding, policy, tables) if finding.rule in _EXPLAINED else finding
 
 
-def suspicions(content: str, tables: Prepared | None) -> Iterator[Finding]:
-    """Return what SQLite accepts in a step and reads otherwise than meant."""
+def suspicions(payload: PipelinePayload, number: int, content: str) -> Iterator[Finding]:
+    """Return what SQLite accepts in a step and reads otherwise than meant.
+
+    Tables are made only if a statement has a form that needs them: most have none.
+    """
+    before: list[str] = []
+
+    @cache
+    def opened() -> Prepared | None:
+        return tables_before(payload, number)
+
+    def tables() -> Prepared | None:
+        found = opened()
+        while found is not None and before:
+            found.run(before.pop(0))
+        return found
+
     for start, statement in _statements(content):
         told = list(misread(statement, tables))
-        if (other := explain(statement, tables)) is not None and other.certain:
+        if is_certain(statement) and (other := explain(statement, tables())) is not None:
             told.append(other)
         for one in told:
             yield _finding(content, start, statement, one)
-        if tables is not None:
-            tables.run(statement)
+        before.append(statement)
 
 
 def refusals(payload: PipelinePayload) -> tuple[Refusal, ...]:

@@ -330,7 +330,7 @@ def _check_sql(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Fi
         if step.program is not Writer.SQL:
             return ()
         examined = sql.examine(step.content, policy.sql)
-        doubts = () if examined.syntax else suspicions(step.content, tables_before(payload, step.number))
+        doubts = () if examined.syntax else suspicions(payload, step.number, step.content)
         return (*_explained(payload, step, examined.rules, policy), *doubts)
 
     return _of_steps(payload, check)

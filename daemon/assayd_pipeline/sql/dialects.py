@@ -101,6 +101,11 @@ def explain(statement: str, tables: Prepared | None) -> Explained | None:
     return None
 
 
+def is_certain(statement: str) -> bool:
+    """Return whether a form means something else in SQLite although SQLite accepts it."""
+    return any(slip.certain and _match(slip, statement) is not None for slip in slips())
+
+
 def _prepared(statement: str, text: str, tables: Prepared | None) -> tuple[str, bool]:
     """Return a rewrite, perhaps written by sqlglot, and whether it can be prepared."""
     if text == statement or not text.strip() or tables is None:

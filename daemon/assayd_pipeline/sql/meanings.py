@@ -10,7 +10,7 @@ SELECT totl FROM t          no such column           edit: total
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from assayd.guest.near import nearest
 from assayd_pipeline.sql.dialects import MOST_CHARS, Explained, explain, masked_text
@@ -43,7 +43,7 @@ def refused(statement: str, complaint: str, tables: Prepared) -> Explained | Non
     return _name(statement, complaint, tables) or explain(statement, tables)
 
 
-def misread(statement: str, tables: Prepared | None) -> Iterator[Explained]:
+def misread(statement: str, tables: Callable[[], Prepared | None]) -> Iterator[Explained]:
     """Return what SQLite accepts in a statement and reads otherwise than meant."""
     if len(statement) > MOST_CHARS:
         return
@@ -70,8 +70,10 @@ def misread(statement: str, tables: Prepared | None) -> Iterator[Explained]:
         yield Explained(
             start=join.start(), written=join[0].strip(), of="joins every row with every row", hint=hint
         )
-    if tables is not None:
-        yield from _by_tables(statement, masked, tables)
+    selected = masked[: masked.upper().find("FROM") + 4]
+    needed = _DOUBLE.search(masked) is not None or _ALIAS.search(selected) is not None
+    if needed and (known := tables()) is not None:
+        yield from _by_tables(statement, masked, known)
 
 
 def _by_tables(statement: str, masked: str, tables: Prepared) -> Iterator[Explained]:

@@ -67,7 +67,7 @@ def test_misspelt_column_gets_the_nearest() -> None:
     ],
 )
 def test_what_sqlite_reads_otherwise_is_told(statement: str, new: str) -> None:
-    [found] = misread(statement, tables())
+    [found] = misread(statement, tables)
     assert found.new == new
 
 
@@ -83,7 +83,7 @@ def test_what_sqlite_reads_otherwise_is_told(statement: str, new: str) -> None:
     ],
 )
 def test_what_is_meant_so_passes(statement: str) -> None:
-    assert list(misread(statement, tables())) == []
+    assert list(misread(statement, tables)) == []
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_what_is_meant_so_passes(statement: str) -> None:
 def test_hostile_statement_takes_little_time(statement: str) -> None:
     began = time.monotonic()
     explain(statement, tables())
-    list(misread(statement, tables()))
+    list(misread(statement, tables))
     assert time.monotonic() - began < 5
 
 
