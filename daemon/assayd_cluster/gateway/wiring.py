@@ -21,10 +21,9 @@ from assayd.store.jobs import BUNDLES
 from assayd.wiring import OWN, Assembly, Basics, PartOverrides, build
 from assayd_cluster.broker import make_celery
 from assayd_cluster.bundles import open_bundles
-from assayd_cluster.bundles.sweeping import sweeping
+from assayd_cluster.bundles.verified import sweeping
 from assayd_cluster.encryption import require_encrypted_broker, require_encrypted_database
 from assayd_cluster.gateway.dispatches import Dispatches
-from assayd_cluster.gateway.doctor import ClusterDoctor
 from assayd_cluster.gateway.driving import GatewayDriving
 from assayd_cluster.gateway.elsewhere import OtherGateways
 from assayd_cluster.gateway.execution import RemoteExecution
@@ -34,7 +33,7 @@ from assayd_cluster.gateway.metrics import ClusterMetrics
 from assayd_cluster.gateway.nodes import Nodes
 from assayd_cluster.gateway.notices import Notice, Notices
 from assayd_cluster.gateway.publisher import Publisher, Publishing
-from assayd_cluster.gateway.readiness import ClusterReadiness
+from assayd_cluster.gateway.readiness import ClusterDoctor, ClusterReadiness
 from assayd_cluster.gateway.recording import GatewayJobRows
 from assayd_cluster.gateway.routes import NodeDoor
 from assayd_cluster.gateway.runs import Runs

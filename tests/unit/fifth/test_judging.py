@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from assayd_fifth.judging import error_finding, notes
 from assayd_fifth.language import language
-from assayd_fifth.run import error_finding, notes
 
 CODE = ": a ( -- )\n  drop ;\n\na\n"
 
