@@ -143,6 +143,7 @@ requirements: setup ## lock the packages of pyproject.toml anew: those of a chec
 		$(LOCK) --extra $$extra --constraint requirements/dev.txt -o requirements/$$extra.txt pyproject.toml; done
 	@$(LOCK) -o requirements/generator.txt requirements/generator.in
 	@$(LOCK) -o requirements/moto.txt requirements/moto.in
+	@$(LOCK) -o requirements/agents.txt requirements/agents.in
 
 WHEEL = rm -f dist/assayd-*.whl; $(BIN)/python -m build --wheel --no-isolation --outdir dist . >/dev/null
 client: setup ## the client's wheel below dist/: the library and `assay` without the daemon

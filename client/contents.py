@@ -17,7 +17,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCES = Path(__file__).resolve().parents[1] / "daemon"
 _CORE = "egress engines imaging kind package_data policies sandbox settings wiring"
-_IMAGES = ("assayd_client.cli.adopting", "assayd_client.cli.images")
+_IMAGES = ("assayd_client.cli.images", "assayd_client.cli.images")
 DAEMON_ONLY = (*(f"assayd.{name}" for name in _CORE.split()), *_IMAGES, "assayd_compat", "assayd_console")
 """What the wheel doesn't hold, whatever imports it: images are built only on a daemon's host."""
 

@@ -1,4 +1,4 @@
-"""A hook of mkdocs: lays the pages out as an installation has them, before each build.
+"""A hook of mkdocs: lays the pages out as an installation has them, before each build, and adds a reference.
 
 mkdocs refuses links that leave its folder, and a second word after the language of a code block.
 """
@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+WRITE_REFERENCE = runpy.run_path(str(Path(__file__).with_name("reference.py")))["write"]
 LAY_OUT = runpy.run_path(str(Path(__file__).with_name("documents.py")))["lay_out"]
 WORD = re.compile(r"^( *```\w+) \S+$", re.MULTILINE)
 
@@ -21,6 +22,7 @@ def on_pre_build(config: Any) -> None:
     pages = Path(config.docs_dir)
     with tempfile.TemporaryDirectory() as made:
         LAY_OUT(Path(made))
+        WRITE_REFERENCE(Path(made) / "reference")
         laid = {path.relative_to(made): path for path in Path(made).rglob("*") if path.is_file()}
         for name, path in laid.items():
             content = path.read_bytes()

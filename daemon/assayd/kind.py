@@ -185,7 +185,14 @@ class Kind(ABC, Generic[P, Q]):
     def rate(self, payload: P, findings: Sequence[Finding]) -> Rating | None:
         """Rate a submission that was validated or failed, by all findings of its report; None for no rating.
 
-        `payload` is as it was submitted: nothing of it is parsed here.
+        `payload` is the submitted one: nothing of it is parsed here.
+        """
+        return None
+
+    def integrity(self, payload: P) -> str | None:
+        """Return what the score of a submission rests on; None for a kind without scores.
+
+        `payload` is the submitted one: nothing of it is parsed here.
         """
         return None
 

@@ -19,8 +19,8 @@ from typing import cast
 import structlog
 import uvicorn
 
+from assayd.api.fairness import Places
 from assayd.api.peer import PeerHttpTools
-from assayd.api.places import Places
 from assayd.errors import ConfigError
 from assayd_cluster.gate import SHOWN, counted_address
 from assayd_cluster.tokens import Scope, TokenRecord

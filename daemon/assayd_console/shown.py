@@ -13,8 +13,7 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup, escape
 
-from assayd_client.cli.amounts import duration
-from assayd_client.cli.terminal import UNSAFE, plain
+from assayd_client.cli.terminal import UNSAFE, duration, plain
 
 LINE_CHARS = 2000
 """Of one line; what is beyond is counted."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from assayd_client import Document
-from assayd_client.cli.origin import Origin
+from assayd_client.cli.report import Origin
 from assayd_console.shown import LINE_CHARS, TEXT_CHARS
 
 AROUND = 6

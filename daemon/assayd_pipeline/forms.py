@@ -27,9 +27,7 @@ def steps_of(client: PlainClient, attempt_id: str) -> Sequence[Document]:
 
 def print_table_of_steps(steps: Sequence[Document]) -> None:
     """Print a row per step."""
-    from assayd_client.cli.amounts import duration
-    from assayd_client.cli.table import print_table
-    from assayd_client.cli.terminal import out
+    from assayd_client.cli.terminal import duration, out, print_table
 
     print_table(
         out(),

@@ -13,8 +13,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from assayd.store.exact_text import ExactText
-from assayd.store.tables import metadata
+from assayd.store.tables import ExactText, metadata
 
 pipelines = Table(
     "pipelines",

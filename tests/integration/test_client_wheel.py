@@ -35,9 +35,9 @@ def names_of(project: Path) -> set[str]:
     return {modules.get(name, name.replace("-", "_")) for name in names}
 
 
-MOST_LINES = 18_150
+MOST_LINES = 18_000
 NEEDS_DAEMON = {
-    "assayd_client.cli.policies",
+    "assayd_client.cli.policy",
     "assayd_client.cli.own_user",
 }
 """Modules of commands that work only where the daemon, or the console, is installed as well."""
@@ -103,9 +103,7 @@ def test_program_validates_a_file(installed: Path, tmp_path: Path) -> None:
     assert (done.returncode, "Validation: ✓ Passed" in done.stdout) == (0, True), done.stderr
 
 
-@pytest.mark.parametrize(
-    "line", [["images", "list"], ["policy", "check", "--local"], ["policy", "explain", "p", "https://h"]]
-)
+@pytest.mark.parametrize("line", [["images", "list"], ["policy", "check", "--local"]])
 def test_command_of_the_daemon_says_that_it_is_not_here(installed: Path, line: list[str]) -> None:
     done = run(installed, f"from assayd_client.cli import main; raise SystemExit(main({line!r}))")
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -42,6 +40,7 @@ from assayd.analysis.messages import (
     WorkerAnswer,
     remember,
 )
+from assayd.analysis.processes import WorkerParent, WorkerProcess
 from assayd.errors import AssaydError
 from assayd.fair_queue import FairSemaphore
 from assayd.guest import frames
@@ -95,23 +94,29 @@ class WorkerDied(Exception):
 
 @dataclass(slots=True, eq=False)
 class _Worker:
-    process: Process
+    process: WorkerProcess
     stdin: asyncio.StreamWriter
     stdout: asyncio.StreamReader
     policies: dict[str, None] = field(default_factory=dict)
     decoder: frames.Decoder = field(default_factory=frames.Decoder)
 
     async def frames(self) -> AsyncIterator[tuple[frames.Header, bytes]]:
-        while data := await self.stdout.read(1 << 16):
+        while data := await self._read():
             try:
                 for frame in self.decoder.feed(data):
                     yield frame
             except frames.FrameError as problem:
                 raise _broken("an analysis worker sent a malformed frame") from problem
         status = await self.process.wait()
-        if status < 0 or status == EXHAUSTED:
+        if status is None or status < 0 or status == EXHAUSTED:
             raise WorkerDied(f"the worker ended with {status}")
         raise _broken(f"an analysis worker ended with {status}; its reason is on the daemon's standard error")
+
+    async def _read(self) -> bytes:
+        """Return what comes next; nothing once the worker has ended, whatever it left unread."""
+        with suppress(ConnectionResetError):
+            return await self.stdout.read(1 << 16)
+        return b""
 
 
 class Analyst:
@@ -133,6 +138,9 @@ class Analyst:
         self._turns = FairSemaphore(limits.workers, reserve_from=2)
         self._numbers = count()
         self.alive: set[_Worker] = set()
+        self._parents: list[WorkerParent] = []
+        """The last one forks; others have workers that are still at work."""
+        self._starting = asyncio.Lock()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Analyst]:
@@ -144,6 +152,7 @@ class Analyst:
             yield self
         finally:
             await asyncio.gather(*(self._end(w) for w in list(self.alive)))
+            await asyncio.gather(*(parent.close() for parent in self._parents))
 
     async def check(
         self, validator: Kind, payload: BaseModel, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
@@ -240,23 +249,30 @@ class Analyst:
             return None
 
     async def _start(self) -> _Worker:
-        limits = self._limits
-        arguments = (str(limits.memory_bytes), str(limits.cpu_s), self._tables, *self._enabled)
-        try:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", "assayd.analysis.worker", *arguments, stdin=PIPE, stdout=PIPE
-            )
-        except OSError as problem:
-            raise AssaydError("analysis.unavailable", "no analysis worker can be started") from problem
-        stdin, stdout = process.stdin, process.stdout
-        if stdin is None or stdout is None:
-            raise AssaydError("analysis.unavailable", "an analysis worker has no pipes")
-        worker = _Worker(process, stdin, stdout)
+        parent = await self._living_parent()
+        started = await parent.fork()
+        worker = _Worker(started.process, started.writer, started.reader)
         self.alive.add(worker)
         async for header, _ in worker.frames():
             if header["type"] == "ready":
                 return worker
         raise AssaydError("analysis.unavailable", "the analysis worker did not start")
+
+    async def _living_parent(self) -> WorkerParent:
+        """Return the process that forks workers, started if there is none. Raises: AssaydError."""
+        limits = self._limits
+        async with self._starting:
+            if self._parents and not self._parents[-1].retired:
+                return self._parents[-1]
+            for parent in [each for each in self._parents if each.is_done]:
+                self._parents.remove(parent)
+                await parent.close()
+            arguments = (str(limits.memory_bytes), str(limits.cpu_s), self._tables, *self._enabled)
+            try:
+                self._parents.append(await WorkerParent.start(arguments))
+            except OSError as problem:
+                raise AssaydError("analysis.unavailable", "no analysis worker can be started") from problem
+            return self._parents[-1]
 
     async def _end(self, worker: _Worker | None) -> None:
         if worker is None or worker not in self.alive:
@@ -265,6 +281,7 @@ class Analyst:
         with suppress(ProcessLookupError):
             worker.process.kill()
         await worker.process.wait()
+        worker.stdin.close()
 
 
 async def _check(

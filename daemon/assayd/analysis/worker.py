@@ -1,7 +1,8 @@
 """An analysis worker: reads jobs from standard input, runs static stages, writes stage reports.
 
-Started as `python -m assayd.analysis.worker`. Confines itself before the first job; when a job exceeds
-its limits the process dies, and takes only that job with it.
+Started as `python -m assayd.analysis.worker`, it is the parent of workers: it imports all kinds, and forks on
+request (`forking`). A worker confines itself before its first job; when a job exceeds its limits the worker
+dies, and takes only that job with it.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ import hashlib
 import json
 import os
 import resource
+import signal
+import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 from pydantic import BaseModel, ValidationError
 
+from assayd.analysis.forking import fork_on_request
 from assayd.analysis.messages import (
     ANSWER,
     BRIEFED,
@@ -161,10 +166,8 @@ def allow_cpu(seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
-def serve(source: BinaryIO, sink: BinaryIO, *, cpu_s: float, enabled: Sequence[str]) -> None:
+def serve(source: BinaryIO, sink: BinaryIO, *, cpu_s: float, kinds: Mapping[str, Kind]) -> None:
     """Answer jobs until the input ends."""
-    kinds = validators.load(enabled)
-    _settle()
     policies: dict[str, ExecutionPolicy] = {}
     decoder = frames.Decoder()
     body = bytearray()
@@ -217,20 +220,31 @@ def _reply(sink: BinaryIO, answer: bytes) -> None:
     sink.flush()
 
 
-def main() -> None:
-    """Serve standard input and output."""
-    memory_bytes, cpu_s, enabled = int(sys.argv[1]), float(sys.argv[2]), sys.argv[4:]
-    tables = {kind: [Path(folder) for folder in some] for kind, some in json.loads(sys.argv[3]).items()}
-    kinds = validators.load(enabled)
-    validators.use_tables(kinds, tables)
+def work(kinds: Mapping[str, Kind], *, memory_bytes: int, cpu_s: float) -> None:
+    """Confine this process, and serve standard input and output."""
     confine(memory_bytes)
     for kind in kinds.values():
         if kind.worker:
             validators.resolve_function(kind.worker)()
     try:
-        serve(sys.stdin.buffer, sys.stdout.buffer, cpu_s=cpu_s, enabled=enabled)
+        serve(sys.stdin.buffer, sys.stdout.buffer, cpu_s=cpu_s, kinds=kinds)
     except (MemoryError, RecursionError):
         os._exit(EXHAUSTED)
+
+
+def main() -> None:
+    """Import all kinds once, and fork workers as they are asked for on standard input."""
+    memory_bytes, cpu_s, enabled = int(sys.argv[1]), float(sys.argv[2]), sys.argv[4:]
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # of a terminal; the daemon gets it too, and ends its workers
+    control = socket.socket(fileno=os.dup(0))
+    os.dup2(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), 0)
+    tables = {kind: [Path(folder) for folder in some] for kind, some in json.loads(sys.argv[3]).items()}
+    kinds = validators.load(enabled)
+    validators.use_tables(kinds, tables)
+    _settle()
+    fork_on_request(control, partial(work, kinds, memory_bytes=memory_bytes, cpu_s=cpu_s))
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from assayd.documents.attempts import ArtifactListDocument, AttemptDocument, AttemptPageDocument
+from assayd.documents.base import ErrorDocument
 from assayd.documents.batches import BatchDocument, BatchPageDocument, ItemPageDocument
 from assayd.documents.discovery import KindDocument, KindListDocument, PolicyCheckDocument, PolicyListDocument
-from assayd.documents.errors import ErrorDocument
 from assayd.documents.generations import (
     ApproveBody,
     GenerationBody,

@@ -20,11 +20,11 @@ from assayd.api import repairs as repair_routes
 from assayd.api import summary as summary_routes
 from assayd.api.call import ApiLimits, raw_json
 from assayd.api.errors import install_errors
+from assayd.api.fairness import Places
 from assayd.api.few_at_once import FewAtOnce
 from assayd.api.kept_answers import KeptAnswers
 from assayd.api.large_answers import LargeAnswers
 from assayd.api.peer import PeerGate, SocketAccess, protocol_for
-from assayd.api.places import Places
 from assayd.api.reference import name_operations, reference
 from assayd.api.requests import RequestIds
 from assayd.batches.batches import DaemonBatches

@@ -17,8 +17,8 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from assayd.api.fairness import Turns
 from assayd.api.joined_answer import JoinedAnswer
-from assayd.api.turns import Turns
 
 MAX_HEAD_BYTES = 64 * 2**10
 """Request line and headers together; trailers after a body as well."""

@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from assayd.api.fairness import Places
 from assayd.api.kept_answers import KeptAnswers
 from assayd.api.peer import protocol_for
-from assayd.api.places import Places
 from assayd.metrics import CONTENT_TYPE
 
 CONNECTIONS = 16

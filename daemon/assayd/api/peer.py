@@ -15,8 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from assayd.api.bounded_http import BoundedHttpTools
 from assayd.api.errors import error_response
-from assayd.api.places import Places
-from assayd.api.turns import Turns
+from assayd.api.fairness import Places, Turns
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch

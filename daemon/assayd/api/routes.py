@@ -25,9 +25,8 @@ from assayd.model.records import Accepted
 from assayd.model.records import Query as AttemptQuery
 from assayd.model.report import Verdict
 from assayd.model.submission import Submission
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import MOST_WAIT_S, shorten
 
-MAX_WAIT_S = 600
 MAX_LABELS = 16
 """Label filters of one listing; each is a condition of its own for the database."""
 LISTED_CHARS = 200
@@ -42,7 +41,7 @@ router = APIRouter(prefix="/v1/attempts", tags=["attempts"], responses=answers.E
 Id = Annotated[str, Path(alias="id", description="The attempt's ULID.")]
 WaitS = Annotated[
     float,
-    Query(ge=0, le=MAX_WAIT_S, allow_inf_nan=False, description="Wait so many seconds for the verdict."),
+    Query(ge=0, le=MOST_WAIT_S, allow_inf_nan=False, description="Wait so many seconds for the verdict."),
 ]
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from assayd.aio import Deadline
-from assayd.documents.event_bodies import output_body, stage_body, state_body, unit_body
+from assayd.documents.events import output_body, stage_body, state_body, unit_body
 from assayd.kind import Kind
 from assayd.model.attempt import TRANSITIONS, Attempt, State
 from assayd.model.policy import ExecutionPolicy

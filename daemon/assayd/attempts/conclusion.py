@@ -173,7 +173,7 @@ def _report(
         found = [finding for stage in failed for finding in stage.findings]
         context = job.validator.retry_context(found, failed[0].name, job.policy)
         report = replace(report, retry_context=_cut(context, job.limits.retry_context_bytes))
-    return _rated(job, report)
+    return _scored(job, _rated(job, report), ran)
 
 
 def _refused_imports(ran: Ran | None) -> tuple[PolicyEvent, ...]:
@@ -191,6 +191,15 @@ def _rated(job: Job, report: Report) -> Report:
         return report
     confidence = rating.confidence if report.verdict is Verdict.VALIDATED else None
     return replace(report, confidence=confidence, feedback=rating.feedback)
+
+
+def _scored(job: Job, report: Report, ran: Ran | None) -> Report:
+    """Add the score of a kind that has one; null for a run that says nothing of the code."""
+    integrity = job.validator.integrity(job.submission.payload)
+    if integrity is None or report.verdict not in _RATED:
+        return replace(report, integrity=integrity)
+    score = ran.judgement.score if ran is not None else None
+    return replace(report, integrity=integrity, score=0.0 if score is None else score)
 
 
 def _cut(text: str, most_bytes: int) -> str:

@@ -1,4 +1,4 @@
-"""How long finished attempts are kept, how many, and whose go first.
+"""How long finished attempts are kept, how many, and whose go first; and which batches clients send to now.
 
 If room gets short, bundles go first, those of approved attempts last, and rows only after all bundles of
 their user: a verdict takes little, and an attempt without its bundle is still found. Of an attempt that goes,
@@ -8,24 +8,25 @@ the bundle is removed before the row: a row without its bundle is found again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Container, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections import Counter
+from collections.abc import AsyncGenerator, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NoReturn
 
 import structlog
 
-from assayd.attempts.shares import excess, excess_for_room
-from assayd.attempts.uploads import Uploads
+from assayd.attempts.disk_quota import excess, excess_for_room
 from assayd.errors import StoreError
 from assayd.model.attempt import Attempt
 from assayd.model.bundle import SECOND_RUN, disk_bytes
-from assayd.model.records import Removable, StoredUsage, Swept
+from assayd.model.records import Swept
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock
 from assayd.ports.driving import Leads, leads_alone
 from assayd.store.batches import DatabaseBatchStore
+from assayd.store.expiry import Removable, StoredUsage
 from assayd.store.jobs import DatabaseJobStore
 
 log = structlog.get_logger()
@@ -278,3 +279,34 @@ def _add(swept: Swept, going: _Going) -> Swept:
 def _log_removed(swept: Swept) -> None:
     if swept != Swept():
         log.info("attempts.removed", count=swept.attempts, bundles=swept.bundles, disk_bytes=swept.disk_bytes)
+
+
+class Uploads:
+    """The uploads of this run of the daemon, by the batch that they belong to."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._active: Counter[str] = Counter()
+        self._ended: dict[str, datetime] = {}
+
+    @property
+    def active(self) -> frozenset[str]:
+        """Return the batches that somebody is sending to."""
+        return frozenset(self._active)
+
+    @contextmanager
+    def active_for(self, batch_id: str) -> Iterator[None]:
+        """Count a batch as one that somebody is sending to while the body runs."""
+        self._active[batch_id] += 1
+        try:
+            yield
+        finally:
+            self._active[batch_id] -= 1
+            if not self._active[batch_id]:
+                del self._active[batch_id]
+                self._ended[batch_id] = self._clock.now()
+
+    def heard_since(self, moment: datetime) -> frozenset[str]:
+        """Return the batches that somebody has been sending to since then; forget the others."""
+        self._ended = {batch: ended for batch, ended in self._ended.items() if ended >= moment}
+        return self.active | self._ended.keys()

@@ -22,7 +22,7 @@ from assayd.attempts.execution import Execute
 from assayd.attempts.telemetry import count_attempt, summary_line
 from assayd.byte_budget import ByteBudget
 from assayd.documents import read_accepted
-from assayd.documents.event_bodies import state_body
+from assayd.documents.events import state_body
 from assayd.errors import RequestError, StoreError
 from assayd.fair_queue import FairQueue, FairSemaphore
 from assayd.kind import Kind

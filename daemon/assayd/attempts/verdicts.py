@@ -15,7 +15,7 @@ import structlog
 from assayd.aio import pause
 from assayd.attempts.attempt_run import Finished
 from assayd.attempts.events import EventHub
-from assayd.documents.event_bodies import finished_body, state_body
+from assayd.documents.events import finished_body, state_body
 from assayd.errors import StoreError
 from assayd.model.attempt import Attempt, Failure, State
 from assayd.model.bundle import superseded_by

@@ -1,15 +1,14 @@
-"""Takes the lines of a batch in as they come, a few at a time. What was taken in stays."""
+"""Read the lines of a batch as they arrive, and record a few at a time. What was recorded stays."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from assayd.attempts.admission import Admission
-from assayd.batches.lines import LineCutter, RawLine, ReadLine, read_line
 from assayd.byte_budget import ByteBudget
 from assayd.documents import PayloadCaps, digest, read_submission
 from assayd.errors import AssaydError, RequestError
@@ -140,3 +139,84 @@ class Receiver:
             return await self._image_digest(name)
         except AssaydError:  # the engine is away: lines of this request are compared with each other
             return hashlib.sha256(self._ids.new().encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawLine:
+    """One line with its number, from 1. `text` is None for one that is too long; `digest` is of its bytes."""
+
+    number: int
+    text: bytes | None
+    digest: str
+
+
+@dataclass(slots=True)
+class _Rest:
+    """A line that has not ended yet."""
+
+    text: bytearray = field(default_factory=bytearray)
+    length: int = 0
+    seen: hashlib._Hash = field(default_factory=hashlib.sha256)
+
+    def add(self, piece: bytes, most_bytes: int) -> None:
+        self.length += len(piece)
+        self.seen.update(piece)
+        if self.length <= most_bytes:
+            self.text += piece
+        else:
+            self.text.clear()
+
+
+class LineCutter:
+    """Cuts bytes into lines. Blank lines are counted and left out.
+
+    Args:
+        most_bytes: the length of a line; of one that is longer nothing is kept.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._rest = _Rest()
+        self._number = 0
+
+    @property
+    def held(self) -> int:
+        """Return how many bytes of an unended line are kept."""
+        return len(self._rest.text)
+
+    def feed(self, data: bytes) -> Iterator[RawLine]:
+        """Return the lines that end in these bytes."""
+        *ended, last = data.split(b"\n")
+        for piece in ended:
+            self._rest.add(piece, self._most_bytes)
+            yield from self.end()
+        self._rest.add(last, self._most_bytes)
+
+    def end(self) -> Iterator[RawLine]:
+        """Return the line that has come so far, if any: at the end of the bytes it needs no line break."""
+        rest, self._rest = self._rest, _Rest()
+        self._number += 1
+        if rest.length > self._most_bytes:
+            yield RawLine(number=self._number, text=None, digest=rest.seen.hexdigest())
+        elif rest.text.strip():
+            yield RawLine(number=self._number, text=bytes(rest.text), digest=rest.seen.hexdigest())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadLine:
+    """A line with its submission, or with why there is none."""
+
+    raw: RawLine
+    submission: Submission | None = None
+    refusal: RequestError | None = None
+
+
+def read_line(raw: RawLine, read: Callable[[bytes], Submission], most_bytes: int) -> ReadLine:
+    """Read one line; what is wrong with it is said of this line alone."""
+    if raw.text is None:
+        refusal = RequestError("too_large", f"the line is longer than {most_bytes} bytes")
+        return ReadLine(raw=raw, refusal=refusal)
+    try:
+        return ReadLine(raw=raw, submission=read(raw.text))
+    except RequestError as refusal:
+        return ReadLine(raw=raw, refusal=refusal)

@@ -5,20 +5,19 @@ a model: it writes the JSON, describes it for the reference at `/openapi.json`, 
 """
 
 from assayd.documents.attempts import attempt_body, attempt_document
-from assayd.documents.base import BaseDocument, plain, timestamp
+from assayd.documents.base import BaseDocument, error_document, plain, timestamp
 from assayd.documents.batches import batch_document, item_document, progress_document
-from assayd.documents.changes import submission_diff
-from assayd.documents.errors import error_document
 from assayd.documents.events import event_document, event_id, read_event_id
 from assayd.documents.execution import execution_document, joined_output
 from assayd.documents.junit import junit
-from assayd.documents.payload_caps import MAX_SOURCE_BYTES, PayloadCaps
 from assayd.documents.repairs import repair_document
-from assayd.documents.replay import replay_diff
+from assayd.documents.replay import replay_diff, submission_diff
 from assayd.documents.reports import limits_document, report_document
 from assayd.documents.strict_json import canonical, compact, digest, read_bytes, read_json, refuse_many
 from assayd.documents.submission import (
     LARGE_DOCUMENT_BYTES,
+    MAX_SOURCE_BYTES,
+    PayloadCaps,
     SubmissionBody,
     read_accepted,
     read_submission,

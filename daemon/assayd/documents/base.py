@@ -11,9 +11,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from assayd.documents.strict_json import members_of
+from assayd.errors import AssaydError
 
 Timestamp = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
 """A time as RFC 3339 in UTC, to the microsecond."""
@@ -60,3 +61,23 @@ def plain(value: Any) -> Any:  # JSON has no narrower type
     if (members := members_of(value)) is not None:
         return {name: plain(part) for name, part in members.items()}
     return [plain(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+class ErrorDetail(BaseDocument):
+    """Why a request was refused."""
+
+    code: str = Field(description="Stable name of the reason.")
+    message: str = Field(description="One sentence for a person.")
+    field: str | None = Field(description="The field or parameter at fault.")
+    retryable: bool = Field(description="Whether the same request may succeed later.")
+
+
+class ErrorDocument(BaseDocument):
+    """Every answer that is not a success."""
+
+    error: ErrorDetail = Field(description="Why.")
+
+
+def error_document(error: AssaydError) -> ErrorDocument:
+    """Return the answer for an error."""
+    return ErrorDocument.model_construct(error=ErrorDetail.from_value(error))

@@ -1,4 +1,4 @@
-"""Events of an attempt, and their ids."""
+"""Events of an attempt: their ids, and their bodies by kind."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from typing import Any
 
 from pydantic import Field
 
-from assayd.documents.base import BaseDocument, Timestamp
+from assayd.documents.base import BaseDocument, Timestamp, milliseconds
 from assayd.errors import RequestError
+from assayd.model.attempt import Attempt, State
 from assayd.model.records import Event
+from assayd.model.report import StageReport
+from assayd.model.run import Unit
 
 _EVENT_ID_DIGITS = 18
 
@@ -53,3 +56,39 @@ def read_event_id(text: str) -> tuple[int, int]:
     if not (dot and all(n.isascii() and n.isdigit() and len(n) <= _EVENT_ID_DIGITS for n in (run, seq))):
         raise RequestError("invalid", "Last-Event-ID is not an id of this stream", field="Last-Event-ID")
     return int(run), int(seq)
+
+
+def state_body(state: State) -> dict[str, object]:
+    """Write that an attempt is in another state."""
+    return {"state": state.value}
+
+
+def stage_body(stage: StageReport) -> dict[str, object]:
+    """Write how a stage ended."""
+    return {
+        "name": stage.name,
+        "status": stage.status.value,
+        "duration_ms": milliseconds(stage.duration_s),
+        "findings": len(stage.findings),
+    }
+
+
+def unit_body(units: tuple[Unit, ...], index: int, status: str, duration_s: float = 0.0) -> dict[str, object]:
+    """Write that a unit was started, or the cause that it ended with."""
+    return {
+        "name": units[index].name,
+        "index": index + 1,
+        "total": len(units),
+        "status": status,
+        "duration_ms": milliseconds(duration_s),
+    }
+
+
+def output_body(unit: Unit, data: bytes) -> dict[str, object]:
+    """Write what a unit wrote."""
+    return {"unit": unit.name, "text": data.decode("utf-8", "replace")}
+
+
+def finished_body(attempt: Attempt) -> dict[str, object]:
+    """Write that an attempt has its verdict."""
+    return {"verdict": attempt.verdict.value if attempt.verdict else None, "cause": attempt.cause}

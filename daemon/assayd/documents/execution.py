@@ -9,8 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from assayd.documents.base import BaseDocument, milliseconds
-from assayd.documents.import_violations import MAX_LISTED, ImportViolationDocument, runtime_violations
-from assayd.documents.reports import limits_document
+from assayd.documents.reports import MAX_LISTED, ImportViolationDocument, limits_document, runtime_violations
 from assayd.model.policy import NetworkPolicy
 from assayd.model.run import Captured, Cause, Limits, PolicyEvent, RunResult, UnitResult, Via
 

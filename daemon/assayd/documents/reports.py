@@ -1,21 +1,20 @@
-"""Reports: what the stages and the run of one attempt found, and what to change."""
+"""Reports: results of the stages and the run of one attempt, refused imports, and what to change."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from pydantic import Field
 
 from assayd.documents.base import BaseDocument, Timestamp, milliseconds
-from assayd.documents.import_violations import ImportViolationDocument, list_violations
 from assayd.documents.result_preview import preview_of
 from assayd.documents.strict_json import canonical, compact
 from assayd.model.finding import Finding, FixHint, Layer, Severity
 from assayd.model.policy import Clamp, NetworkPolicy
 from assayd.model.report import Case, CaseStatus, Report, StageReport, StageStatus, StaticResult
-from assayd.model.run import Cause, Limits
+from assayd.model.run import Cause, Limits, PolicyEvent
 from assayd.model.submission import JsonValue
 
 SCHEMA_VERSION = 1
@@ -107,6 +106,12 @@ class ReportDocument(BaseDocument):
     retry_context: str | None = Field(description="Text for a model's next try.")
     confidence: float | None = Field(description="Confidence from 0 to 1, for kinds that rate.")
     feedback: Any = Field(description="Advice of the kind for the next try.")
+    score: float | None = Field(
+        None, description="Share of hidden tests that passed, 0 to 1; null without a score."
+    )
+    integrity: str | None = Field(
+        None, description="`separated`, or the trust that the score needed; null without a score."
+    )
     effective_limits: dict[str, Any] = Field(description="The limits that were enforced.")
     clamped: list[Clamp] = Field(description="Values of the profile that were clamped.")
     input_digest: str = Field(description="SHA-256 of kind and payload.")
@@ -189,3 +194,48 @@ def _in_order(result: JsonValue) -> str | None:
     if len(text) > RESULT_TEXT_BYTES or text == canonical(result):
         return None
     return text.decode()
+
+
+MAX_LISTED = 500
+"""How many imports and violations are listed."""
+RULE = "import.not_allowed"
+_STATIC = frozenset({RULE, "import.relative", "import.star"})
+
+
+class ImportViolationDocument(BaseDocument):
+    """One import that the policy does not allow."""
+
+    module: str | None = Field(description="Dotted name; null when it is computed.")
+    location: Layer = Field(description="Found by reading or by running.")
+    file: str | None = Field(description="Submitted file of the import.")
+    line: int | None = Field(description="Line of the import.")
+    rule: str = Field(description="Id of the rule.")
+
+
+def list_violations(
+    findings: Iterable[Finding], events: Iterable[PolicyEvent]
+) -> list[ImportViolationDocument]:
+    """Return all of them, those that were read first; at most as many as are listed."""
+    return [*_static(findings), *runtime_violations(events)][:MAX_LISTED]
+
+
+def _static(findings: Iterable[Finding]) -> Iterator[ImportViolationDocument]:
+    """Return a violation for each finding of an import statement."""
+    for finding in findings:
+        if finding.rule in _STATIC and finding.layer is Layer.STATIC and finding.is_error:
+            yield ImportViolationDocument.from_value(finding, module=_module(finding), location=Layer.STATIC)
+
+
+def runtime_violations(events: Iterable[PolicyEvent]) -> Iterator[ImportViolationDocument]:
+    """Return a violation for each import that was seen and is not allowed."""
+    for event in events:
+        if event.kind == "import" and not event.allowed:
+            yield ImportViolationDocument.from_value(
+                event, module=event.detail, location=Layer.RUNTIME, rule=RULE
+            )
+
+
+def _module(finding: Finding) -> str | None:
+    """Return the module that the words of a finding quote; None for one that is only known at run time."""
+    _, quote, rest = finding.message.partition("'")
+    return rest.partition("'")[0] if quote else None

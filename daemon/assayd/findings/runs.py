@@ -69,9 +69,9 @@ CAUSE_RULES = tuple(
     for cause, (words, hint) in _CAUSES.items()
 )
 POLICY_RULES = (
-    Rule(id="policy.import", title="An import that the policy refuses, seen at run time"),
-    Rule(id="policy.network", title="A network access that the policy refuses, seen at run time"),
-    Rule(id="policy.operation", title="An operation that the policy refuses, seen at run time"),
+    Rule(id="policy.import", title="An import refused at run time"),
+    Rule(id="policy.network", title="A network access refused at run time"),
+    Rule(id="policy.operation", title="An operation refused at run time"),
 )
 LIMIT_RULE = Rule(
     id="sandbox.limit_met", title="A limit was reached, with a complete result", severity=Severity.WARNING

@@ -18,7 +18,7 @@ from .policy import RuntimePolicy
 from .processes import Unconfined
 from .programs import Context
 from .reporter import Reporter
-from .seccomp import REPORT, kept_filters
+from .seccomp import REPORT, kept_filters, separated
 from .value import Value
 
 TYPE_CHECKING = False
@@ -38,6 +38,7 @@ private.isolate(globals())
 ORDER = REPORT + 1
 """The descriptor on which a child is told what it is to run; closed before it runs."""
 
+_PAIRED = "tests"
 _BROKEN = 70
 """Exit status when our own part of the child fails; its traceback is then on standard error."""
 _FAILED = 1
@@ -50,11 +51,16 @@ _RECURSION_LIMIT = 1000
 _READ_BYTES = 64 * 1024
 
 _exit = os._exit
+leave = os._exit
+"""The original, which guest code can replace only in `os`."""
 _set_recursion_limit = sys.setrecursionlimit
 
 
 class Descriptors(Value):
-    """What the child gets of the runner's descriptors. All are above 4."""
+    """What the child gets of the runner's descriptors. All are above 6.
+
+    `paired` are two more pipes, to read from and to write to, for a child that talks with another one.
+    """
 
     stdin: int
     stdout: int
@@ -62,6 +68,7 @@ class Descriptors(Value):
     report: int
     order: int
     work: int
+    paired: tuple[int, int] | None = None
 
 
 class Confinement(Value):
@@ -104,11 +111,11 @@ def confine(
 
 
 def _share_filter(attempt: BeginFrame, shared: bytes) -> bool:
-    """Load the filter that children inherit, unless this process relays connections: it needs sockets then.
+    """Load the filter that children inherit, unless this process needs sockets: to relay, or for solutions.
 
     Raises: Unconfined.
     """
-    if attempt.relay is not None:
+    if attempt.relay is not None or _PAIRED in attempt.programs:
         return False
     try:
         kernel.forbid_new_privileges()
@@ -124,9 +131,12 @@ def become(
     """Turn this fork of the runner into a unit's process, and run what it is told to. Never returns."""
     status = _BROKEN
     try:
-        _separate(descriptors)
-        _give_up_rights(confinement)
+        separate(descriptors)
+        null = -1 if descriptors.paired is None else os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        give_up_rights(confinement, None if descriptors.paired is None else TESTS)
         os.write(REPORT, CONFINED)
+        if descriptors.paired is not None:
+            _silence(null)
         told = _read_order()
         # Nothing: there is no unit for this child.
         status = _run(told, confinement, programs) if told else 0
@@ -138,14 +148,35 @@ def become(
         _exit(status)
 
 
-def _give_up_rights(confinement: Confinement) -> None:
+class Apart(Value):
+    """How a process is kept apart from another of its user that lives at the same time."""
+
+    killable: bytes
+    writes: bool
+
+
+TESTS = Apart(killable=b"500", writes=False)
+"""A tests' process leaves nothing in files, and memory that runs out takes the solution before it."""
+SOLUTION = Apart(killable=_MOST_KILLABLE, writes=True)
+
+
+def give_up_rights(confinement: Confinement, apart: Apart | None) -> None:
+    """Take away from this process what a child must not have."""
     for kind, value in confinement.rlimits:
         resource.setrlimit(kind, (value, value))
-    _make_killable()
+    _make_killable(_MOST_KILLABLE if apart is None else apart.killable)
     os.environ.update(confinement.proxies)
     kernel.forbid_new_privileges()
-    for program in confinement.filters:
+    *shared, own = confinement.filters
+    for program in shared:
         kernel.load_filter(program)
+    kernel.load_filter(own if apart is None else separated(own, os.getpid(), writes=apart.writes))
+
+
+def _silence(null: int) -> None:
+    """Let what a tests' process prints below Python go nowhere: it may show what the tests expect."""
+    os.dup2(null, 1)
+    os.dup2(null, 2)
 
 
 def _read_order() -> bytearray:
@@ -186,7 +217,7 @@ def _empty_input() -> None:
     os.close(null)
 
 
-def _separate(descriptors: Descriptors) -> None:
+def separate(descriptors: Descriptors) -> None:
     """Leave the runner's session, descriptors, directory and signal settings."""
     os.setsid()
     os.fchdir(descriptors.work)
@@ -196,10 +227,11 @@ def _separate(descriptors: Descriptors) -> None:
         descriptors.stderr,
         descriptors.report,
         descriptors.order,
+        *(descriptors.paired or ()),
     )
     for target, source in enumerate(sources):
         os.dup2(source, target, inheritable=target < REPORT)
-    os.closerange(ORDER + 1, os.sysconf("SC_OPEN_MAX"))
+    os.closerange(len(sources), os.sysconf("SC_OPEN_MAX"))
     os.umask(0o022)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
 
@@ -215,14 +247,14 @@ def _rlimits(limits: GuestLimits) -> Iterator[tuple[int, int]]:
         yield kind, value if hard == resource.RLIM_INFINITY else min(value, hard)
 
 
-def _make_killable() -> None:
+def _make_killable(how: bytes) -> None:
     """Let the kernel, when memory runs out, take this process before the runner.
 
     A process that is not dumpable may not write its own file, hence the moment in which it is.
     """
     kernel.set_dumpable(True)
     descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
-    os.write(descriptor, _MOST_KILLABLE)
+    os.write(descriptor, how)
     os.close(descriptor)
     kernel.set_dumpable(False)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 
-_NAMES = dict(vars(builtins))
+NAMES = dict(vars(builtins))
 """One copy for all of our modules, made before any guest code runs."""
 
 
@@ -16,4 +16,4 @@ def isolate(module: dict[str, object]) -> None:
     Args:
         module: the caller's ``globals()``.
     """
-    module["__builtins__"] = _NAMES
+    module["__builtins__"] = NAMES

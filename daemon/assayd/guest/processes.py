@@ -52,9 +52,14 @@ class Processes:
     def __init__(self, cgroup: Cgroup) -> None:
         self._cgroup = cgroup
         self._reaped_s = 0.0
+        self._spared: set[int] = set()
         self._is_init = os.getpid() == 1
         if not self._is_init:
             kernel.become_subreaper()
+
+    def spare(self, pid: int) -> None:
+        """Leave out a process of ours that lives as long as the attempt, from counting and killing."""
+        self._spared.add(pid)
 
     def reap(self) -> Iterator[ReapedProcess]:
         """Return every descendant that has ended and is ours to wait for. Never waits."""
@@ -65,6 +70,8 @@ class Processes:
 
     def none_left(self) -> bool:
         """Return whether nothing is left, neither running nor unreaped."""
+        if self._spared:
+            return not self._running()
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
@@ -109,7 +116,7 @@ class Processes:
                 raise ProcessesRemain(f"{self.count()} processes do not go away")
 
     def _kill(self) -> None:
-        if self._is_init:
+        if self._is_init and not self._spared:
             # One call reaches them all: a fork on its way fails when the signal is pending.
             with suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGKILL)
@@ -120,9 +127,8 @@ class Processes:
 
     def _running(self) -> set[int]:
         parents = {pid: parent for pid, parent, state in _processes() if state not in _DEAD}
-        if self._is_init:
-            return set(parents) - {1}
-        return _below(os.getpid(), parents)
+        found = set(parents) - {1} if self._is_init else _below(os.getpid(), parents)
+        return found - self._spared
 
 
 def _below(root: int, parents: dict[int, int]) -> set[int]:

@@ -94,6 +94,17 @@ class Reports:
         yield {"type": "event", "unit": self._unit, **event}, b""
 
 
+class SolutionReports:
+    """Reads a solution's reports, of which only policy events are passed on."""
+
+    def __init__(self, unit: int, result_bytes: int) -> None:
+        self._reports = Reports(unit, result_bytes)
+
+    def feed(self, content: bytes) -> Iterator[tuple[Header, bytes]]:
+        """Return the events among what came."""
+        return (frame for frame in self._reports.feed(content) if frame[0]["type"] == "event")
+
+
 def _is_event(header: Header) -> bool:
     match header:
         case {"kind": str(kind), "detail": str(detail), "allowed": bool(), "enforced": bool(), "line": line}:

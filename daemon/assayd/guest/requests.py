@@ -78,7 +78,10 @@ class BeginFrame(Value):
 
 
 class UnitRequest(Value):
-    """What `unit` says, apart from the arguments in its body. `more`: another one will follow."""
+    """What `unit` says, apart from the arguments in its body. `more`: another one will follow.
+
+    `call_s` limits each call of a solution that has a process of its own.
+    """
 
     index: int
     name: str
@@ -86,6 +89,7 @@ class UnitRequest(Value):
     deadline_s: float
     fresh_cwd: bool
     more: bool
+    call_s: float
 
 
 def read_attempt(header: Header) -> BeginFrame:
@@ -116,6 +120,7 @@ def read_unit(header: Header) -> UnitRequest:
         deadline_s=float(deadline),
         fresh_cwd=get(header, "fresh_cwd", bool),
         more=get(header, "more", bool),
+        call_s=float(deadline) / 2,
     )
 
 

@@ -212,6 +212,10 @@ class Runner:
         match header["type"]:
             case "file":
                 session.add_file(header, body)
+            case "solution":
+                session.add_solution(body)
+            case "common":
+                session.add_common(body)
             case "database":
                 session.add_database(body)
             case "stdin":

@@ -25,6 +25,8 @@ Kept out for a reason that is not plain:
   (engines/docker/document.py) bound what a socket takes of it unless it asks for more.
 - open, openat, fcntl with O_DIRECT: files of the image are shared, and such reads are the disk's each time.
 - seccomp, prctl(PR_SET_SECCOMP): a further filter comes from the same memory.
+
+`separated` adds what keeps a solution and its tests apart, which have one user and one pid namespace.
 """
 
 from __future__ import annotations
@@ -155,6 +157,50 @@ _JUDGED: dict[str, tuple[int, int | None]] = {
 }
 
 
+_SIGNALS: dict[str, tuple[int, int | None]] = {
+    "kill": (62, 129),
+    "tgkill": (234, 131),
+    "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240),
+}
+"""Their first argument is the process."""
+_NEVER_APART: dict[str, tuple[int, int | None]] = {
+    "tkill": (200, 130),
+    "fork": (57, None),
+    "vfork": (58, None),
+}
+_CLONE_THREAD = 0x00010000
+_OWNERS = (8, 10, 15)
+"""F_SETOWN, F_SETSIG, F_SETOWN_EX: the kernel sends the owner of a descriptor signals."""
+_OWNER_REQUESTS = (0x8901, 0x8902)
+"""FIOSETOWN, SIOCSPGRP: the same by ioctl."""
+_IOCTL: tuple[int, int | None] = (16, 29)
+_WRITING = 0x3 | 0x40 | 0x200 | 0x400000
+"""O_WRONLY, O_RDWR, O_CREAT, O_TRUNC, __O_TMPFILE; equal on both machines."""
+_CHANGES: dict[str, tuple[int, int | None]] = {
+    "creat": (85, None),
+    "mkdir": (83, None),
+    "mkdirat": (258, 34),
+    "mknod": (133, None),
+    "mknodat": (259, 33),
+    "link": (86, None),
+    "linkat": (265, 37),
+    "symlink": (88, None),
+    "symlinkat": (266, 36),
+    "rename": (82, None),
+    "renameat": (264, 38),
+    "renameat2": (316, 276),
+    "unlink": (87, None),
+    "unlinkat": (263, 35),
+    "rmdir": (84, None),
+    "truncate": (76, 45),
+    "chmod": (90, None),
+    "fchmodat": (268, 53),
+    "utimensat": (280, 88),
+    "setxattr": (188, 5),
+    "lsetxattr": (189, 6),
+}
+
 _KEPT: dict[tuple[bool, bool], tuple[bytes, bytes]] = {}
 
 
@@ -197,6 +243,41 @@ def _build(machine: str, refused: _Table, absent: _Table, judgements: Mapping[st
     return program + _step(_RETURN, _ALLOW)
 
 
+def separated(program: bytes, pid: int, *, writes: bool, machine: str | None = None) -> bytes:
+    """Return a filter with what keeps the process apart from others of its user.
+
+    It can't send signals to another process, start one, or have the kernel send signals for it; without
+    `writes` it can't create or change a file either, so that no other process finds one of its.
+    """
+    column = list(_AUDIT_ARCH).index(machine or os.uname().machine)
+    added = b""
+    for call in _NEVER_APART.values():
+        if (nr := call[column]) is not None:
+            added += _step(_JUMP_EQUAL, nr, skip_if_not=1) + _fail(errno.EPERM)
+    blocks = [(call, _unless_equal(0, pid)) for call in _SIGNALS.values()]
+    owners = b"".join(_step(_JUMP_EQUAL, one, skip_if_not=1) + _fail(errno.EPERM) for one in _OWNERS)
+    requests = b"".join(
+        _step(_JUMP_EQUAL, one, skip_if_not=1) + _fail(errno.EPERM) for one in _OWNER_REQUESTS
+    )
+    blocks += [
+        (_JUDGED["clone"], _load(0) + _step(_JUMP_ANY_BIT, _CLONE_THREAD, skip_if=1) + _fail(errno.EPERM)),
+        (_JUDGED["fcntl"], _load(1) + owners),
+        (_IOCTL, _load(1) + requests),
+    ]
+    if not writes:
+        for call in _CHANGES.values():
+            if (nr := call[column]) is not None:
+                added += _step(_JUMP_EQUAL, nr, skip_if_not=1) + _fail(errno.EROFS)
+        blocks += [(_JUDGED["open"], _if_any_bit(1, _WRITING, errno.EROFS))]
+        blocks += [(_JUDGED["openat"], _if_any_bit(2, _WRITING, errno.EROFS))]
+    for call, block in blocks:
+        if (nr := call[column]) is not None:
+            judged = block + _step(_LOAD, _NR)
+            added += _step(_JUMP_EQUAL, nr, skip_if_not=len(judged) // 8) + judged
+    last = _step(_RETURN, _ALLOW)
+    return program.removesuffix(last) + added + last
+
+
 def _head(architecture: int) -> bytes:
     """Refuse the calls of another architecture (32 bit, x32), whose numbers mean other things."""
     return (
@@ -237,8 +318,8 @@ def _no_direct_reads(flag: int) -> dict[str, bytes]:
     }
 
 
-def _if_any_bit(argument: int, bits: int) -> bytes:
-    return _load(argument) + _step(_JUMP_ANY_BIT, bits, skip_if_not=1) + _fail(errno.EINVAL)
+def _if_any_bit(argument: int, bits: int, number: int = errno.EINVAL) -> bytes:
+    return _load(argument) + _step(_JUMP_ANY_BIT, bits, skip_if_not=1) + _fail(number)
 
 
 def _unless_tcp() -> bytes:

@@ -10,7 +10,8 @@ from .frames import chunks
 from .processes import Unconfined
 from .requests import Fault, get, read_path
 from .spare import PreforkedChild
-from .unit import RunningUnit, UnitInput
+from .unit import RunningUnit, SolutionPair, UnitInput
+from .value import Value
 from .workdir import clear
 
 TYPE_CHECKING = False
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .frames import Header
+    from .nursery import Nursery, SolutionPipes
     from .outputs import Piece
     from .programs import UnitProgram
     from .relay import GuestRelay
@@ -56,6 +58,11 @@ class GuestSession:
         self._outputs = _load_outputs() if attempt.collect or _USES_DATABASE in attempt.programs else None
         self._database = AttemptDatabase(attempt.limits.outputs_bytes)
         self._next_child: PreforkedChild | None = None
+        paired = any(getattr(program, "PAIRED", False) for program in programs.values())
+        self._pairing = _load_pairing() if paired else None
+        self._nursery: Nursery | None = None
+        self._solution: SolutionPipes | None = None
+        self._common = bytearray()
 
     def fork_ahead(self) -> None:
         """Fork the child of the next unit, unless it is there. No other may live. Raises: OSError."""
@@ -63,6 +70,26 @@ class GuestSession:
             self._around.work.open_up()
             before, work = self._around.cgroup.counters(), self._around.work.descriptor
             self._next_child = PreforkedChild(self._confinement, self._programs, work, before)
+        if self._nursery is not None and self._solution is None:
+            self._solution = self._nursery.start()
+
+    def add_solution(self, body: bytes) -> None:
+        """Take the solution, before anything of its tests has come. Raises: Fault, OSError."""
+        if (
+            self._pairing is None
+            or self._nursery is not None
+            or self._used
+            or self._common
+            or self._arguments
+        ):
+            raise Fault("a solution was not expected")
+        self._nursery = self._pairing.nursery.Nursery(self._confinement, body, self._around.work.descriptor)
+        self._around.processes.spare(self._nursery.pid)
+        self.fork_ahead()
+
+    def add_common(self, body: bytes) -> None:
+        """Take a part of what all tests have in common."""
+        self._common += body
 
     def add_file(self, header: Header, body: bytes) -> None:
         """Take a file or a further part of one. Raises: Fault."""
@@ -89,6 +116,8 @@ class GuestSession:
     def start(self, request: UnitRequest, body: bytes) -> RunningUnit | None:
         """Start a unit; None when it has ended already. Raises: Fault, OSError, Unconfined."""
         self._arguments += body
+        if self._common:
+            self._arguments[:] = b'{"common":%s,"own":%s}' % (self._common, self._arguments)
         arguments, stdin = bytes(self._arguments), bytes(self._stdin)
         self._arguments.clear()
         self._stdin.clear()
@@ -112,7 +141,20 @@ class GuestSession:
             full = _never_ran(request.index, _NO_ROOM, "no room for its files")
             self._around.send({**full, "work_full": True}, b"")
             return None
-        return RunningUnit(request, self._attempt.limits, self._around, self._take_child(), given)
+        return RunningUnit(
+            request, self._attempt.limits, self._around, self._take_child(), given, self._take_pair()
+        )
+
+    def _take_pair(self) -> SolutionPair | None:
+        if self._pairing is None:
+            return None
+        if self._nursery is None or self._solution is None:
+            raise Fault("tests have come without a solution")
+        pair = SolutionPair(
+            nursery=self._nursery, pipes=self._solution, separation=self._pairing.apart.Separation
+        )
+        self._solution = None
+        return pair
 
     def _take_child(self) -> PreforkedChild:
         """Return the child that waits. Raises: Unconfined, which is never the fault of submitted code.
@@ -178,6 +220,18 @@ class GuestSession:
             self._around.work.stage(path, self._files[path])
         self._unstaged.clear()
         self._used = True
+
+
+def _load_pairing() -> Any:
+    """Load what keeps a solution apart from its tests; before our modules are hidden."""
+    from . import apart, nursery
+
+    return _Pairing(nursery=nursery, apart=apart)
+
+
+class _Pairing(Value):
+    nursery: Any
+    apart: Any
 
 
 def _load_outputs() -> Any:

@@ -32,6 +32,8 @@ class Pipes(Value):
     stdout: int
     stderr: int
     report: int
+    asking: int = -1
+    answering: int = -1
 
 
 class PreforkedChild:
@@ -44,16 +46,19 @@ class PreforkedChild:
         self, confinement: child.Confinement, programs: Mapping[str, UnitProgram], work: int, before: Counters
     ) -> None:
         self.before = before
-        pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(5)]
-        stdin, stdout, stderr, report, order = pipes
-        self.pipes = Pipes(stdin=stdin[1], stdout=stdout[0], stderr=stderr[0], report=report[0])
-        self._ours = (stdin[1], stdout[0], stderr[0], report[0])
+        paired = any(getattr(program, "PAIRED", False) for program in programs.values())
+        pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(7 if paired else 5)]
+        stdin, stdout, stderr, report, order, *two = pipes
+        more = {"answering": two[0][1], "asking": two[1][0]} if paired else {}
+        self.pipes = Pipes(stdin=stdin[1], stdout=stdout[0], stderr=stderr[0], report=report[0], **more)
+        self._ours = (stdin[1], stdout[0], stderr[0], report[0], *more.values())
         for pipe in self._ours:
             os.set_blocking(pipe, pipe == report[0])  # it blocks until the child is confined
         self._order = order[1]
         theirs = child.Descriptors(
-            stdin=stdin[0], stdout=stdout[1], stderr=stderr[1], report=report[1], order=order[0], work=work
-        )
+            stdin=stdin[0], stdout=stdout[1], stderr=stderr[1], report=report[1], order=order[0], work=work,
+            paired=(two[0][0], two[1][1]) if paired else None,
+        )  # fmt: skip
         try:
             self.pid = os.fork()
         except OSError:
@@ -62,7 +67,8 @@ class PreforkedChild:
             raise
         if self.pid == 0:
             child.become(confinement, programs, theirs)
-        for pipe in (stdin[0], stdout[1], stderr[1], report[1], order[0]):
+        theirs_here = (stdin[0], stdout[1], stderr[1], report[1], order[0])
+        for pipe in (*theirs_here, *((two[0][0], two[1][1]) if paired else ())):
             os.close(pipe)
 
     def is_confined(self) -> bool:

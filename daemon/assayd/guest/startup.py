@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:
     import _signal as signal
 
-_FIRST_FREE_DESCRIPTOR = 5
+_FIRST_FREE_DESCRIPTOR = 7
 _FOR_PROGRAMS = ("PATH", "LANG")
 _NOT_RESETTABLE = {signal.SIGKILL, signal.SIGSTOP}
 _IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
@@ -124,7 +124,7 @@ def reset_signals() -> None:
 def take_standard_streams() -> tuple[int, int]:
     """Move the conversation away from 0 and 1; what imported modules print goes to standard error.
 
-    The descriptors up to 4 are what a child gets; none of ours may be among them.
+    The descriptors up to 6 are what a child gets; none of ours may be among them.
     """
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     while null < _FIRST_FREE_DESCRIPTOR - 1:

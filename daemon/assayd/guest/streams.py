@@ -9,7 +9,7 @@ import os
 
 from .capture import Capture
 from .frames import chunks
-from .reports import Reports
+from .reports import Reports, SolutionReports
 from .selector import READ, WRITE
 
 TYPE_CHECKING = False
@@ -75,6 +75,16 @@ class UnitStreams:
         for name, capture in (("stdout", self.stdout), ("stderr", self.stderr)):
             if tail := capture.tail():
                 self._send_output(name, "tail", tail)
+
+    def watch_events(self, pipe: int, result_bytes: int) -> None:
+        """Pass on the policy events that come over another pipe, and nothing else of it."""
+        reports = SolutionReports(self._unit, result_bytes)
+
+        def take(content: bytes) -> None:
+            for header, body in reports.feed(content):
+                self._send(header, body)
+
+        self._watch(pipe, take)
 
     def _watch(self, pipe: int, take: Callable[[bytes], None]) -> None:
         self._takers[pipe] = take

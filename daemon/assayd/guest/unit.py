@@ -6,9 +6,11 @@ never waited for.
 
 from __future__ import annotations
 
+import os
 import time
 
 from .clock import UnitClock
+from .spare import Pipes
 from .streams import UnitStreams
 from .tasks import read_first_task
 from .value import Value
@@ -17,8 +19,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from .apart import Separation
     from .cgroup import Cgroup
     from .frames import Header
+    from .nursery import Nursery, SolutionPipes
     from .processes import Processes, ReapedProcess
     from .relay import GuestRelay
     from .requests import GuestLimits, UnitRequest
@@ -71,6 +75,14 @@ class UnitInput(Value):
     on_dead: OnDead = _nothing_to_do
 
 
+class SolutionPair(Value):
+    """The solution's process on the other end of a tests' process, and who forks such processes."""
+
+    nursery: Nursery
+    pipes: SolutionPipes
+    separation: type[Separation]
+
+
 class RunningUnit:
     """A unit that runs. Call `turn` after every round of the selector until it returns True."""
 
@@ -81,13 +93,13 @@ class RunningUnit:
         around: RunnerContext,
         forked: PreforkedChild,
         given: UnitInput,
+        pair: SolutionPair | None = None,
     ) -> None:
         self.request = request
         self._on_dead, self._relay = given.on_dead, given.relay
         self._around = around
-        self._streams = UnitStreams(
-            request.index, limits, forked.pipes, given.stdin, around.selector, around.send
-        )
+        pipes = forked.pipes if pair is None else _with_solution(forked.pipes, pair.pipes)
+        self._streams = UnitStreams(request.index, limits, pipes, given.stdin, around.selector, around.send)
         self._end = "exited"
         self._child: ReapedProcess | None = None
         self._cpu_s = 0.0
@@ -99,6 +111,12 @@ class RunningUnit:
         self._clock = UnitClock(
             request.deadline_s, around.processes, self._kept_s, tasks=read_first_task(forked.pid)
         )
+        self._separation: Separation | None = None
+        if pair is not None:
+            self._separation = pair.separation(
+                pair.nursery, pair.pipes, forked.pipes, around.selector, request.call_s, self._clock_s
+            )
+            self._streams.watch_events(pair.pipes.report, limits.unit_result_bytes)
         self._told_s, self._tell_at = 0.0, self._started + _TELL_S
         self._ended_at = 0.0
         self._starved_by_then_s = 0.0
@@ -112,12 +130,16 @@ class RunningUnit:
         until = self._clock.next_at()
         if self._child is not None:
             until = min(until, self._linger_until())
+        if self._separation is not None and (call_s := self._separation.until_s()) is not None:
+            until = min(until, self._started + call_s + self._clock.starved_s)
         return max(until - time.monotonic(), 0.0)
 
     def turn(self) -> bool:
         """Look at the child and its limits; True when the unit has ended and its end was sent."""
         for ended in self._around.processes.reap():
             self._note(ended)
+        if self._separation is not None:
+            self._separation.look()
         if not self._is_over():
             return False
         self._finish()
@@ -127,7 +149,7 @@ class RunningUnit:
         late = self._clock.is_over()
         self._tell_clock()
         if self._child is not None:
-            gone = self._around.processes.none_left()
+            gone = self._separation is not None or self._around.processes.none_left()
             return gone or late or self._streams.exceeded is not None or self._has_lingered()
         if late:
             self._end = "deadline"
@@ -147,6 +169,10 @@ class RunningUnit:
         self._told_s, self._tell_at = clock.starved_s, now + _TELL_S
         spent = {"wall_s": now - self._started, "cpu_s": clock.used_s, "starved_s": clock.starved_s}
         self._around.send({"type": "clock", "unit": self.request.index, **spent}, b"")
+
+    def _clock_s(self) -> float:
+        """Return what went by since the start, less what was waited for a processor."""
+        return time.monotonic() - self._started - self._clock.starved_s
 
     def _linger_until(self) -> float:
         starved_s = self._clock.starved_s - self._starved_by_then_s
@@ -174,6 +200,8 @@ class RunningUnit:
         for ended in self._around.processes.kill_all():
             self._note(ended)
         self._streams.finish()
+        if self._separation is not None:
+            self._separation.close()
         if self._relay is not None:
             self._relay.end()
         if self._end == "exited" and self._streams.exceeded is not None:
@@ -190,6 +218,8 @@ class RunningUnit:
         A chain of processes that fork and end at once can be missed one by one while they are counted.
         """
         processes = self._around.processes
+        if self._separation is not None:
+            return 0  # the solution waits for the next call, and neither of both can start a process
         return 0 if self._child is None or processes.none_left() else max(processes.count(), 1)
 
     def _evidence(self, left_processes: int) -> Header:
@@ -220,3 +250,10 @@ class RunningUnit:
             "work_files": use.used_files,
             "work_full": use.full,
         }
+
+
+def _with_solution(tests: Pipes, solution: SolutionPipes) -> Pipes:
+    """Return the pipes of a unit whose output is the solution's; that of its tests is in their record."""
+    os.close(tests.stdout)
+    os.close(tests.stderr)
+    return Pipes(stdin=tests.stdin, stdout=solution.stdout, stderr=solution.stderr, report=tests.report)

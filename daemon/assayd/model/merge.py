@@ -148,8 +148,10 @@ def _capped(stages: Sequence[StageReport], left: int) -> tuple[StageReport, ...]
     """Keep the first findings of all, and the first edits of each stage; the statuses stand."""
     kept = []
     for stage in stages:
-        kept.append(replace(stage, findings=with_bounded_edits(stage.findings[:left])))
-        left -= len(kept[-1].findings)
+        if stage.findings:
+            stage = replace(stage, findings=with_bounded_edits(stage.findings[:left]))  # noqa: PLW2901
+        kept.append(stage)
+        left -= len(stage.findings)
     return tuple(kept)
 
 

@@ -118,42 +118,6 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredUsage:
-    """What a user holds: finished attempts, what their bundles and rows take on disk, and what waits.
-
-    `document_bytes` are of submissions without a verdict, lines of cancelled batches included; what is equal
-    counts once. `row_bytes` are of finished attempts: their submissions, and about what is on record of them.
-    """
-
-    attempts: int = 0
-    disk_bytes: int = 0
-    row_bytes: int = 0
-    document_bytes: int = 0
-
-    @property
-    def held_bytes(self) -> int:
-        """Return what finished attempts take: bundles and rows."""
-        return self.disk_bytes + self.row_bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Removable:
-    """Which finished attempts may go. None: whenever accepted, whoever sent them.
-
-    `uploads` are batches that somebody is sending to. `bundled`: those with a bundle, also when an unfinished
-    batch needs their verdict. `approved`: those that the library has, and no others.
-    """
-
-    before: datetime | None = None
-    uid: int | None = None
-    uploads: frozenset[str] = frozenset()
-    bundled: bool = False
-    approved: bool = False
-    limit: int = 100
-    offset: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
     """What was removed, or would be: finished attempts, bundles that no attempt names, room on the disk."""
 

@@ -101,11 +101,13 @@ class Judgement:
     """What a validator makes of a run: findings and cases.
 
     `stage_findings` are keyed by the runtime stages that the validator names (``sandbox``,
-    ``quality``, …), in order. A stage that is missing there was not reached.
+    ``quality``, …), in order. A stage that is missing there was not reached. `score` is the share of hidden
+    tests that passed, for a kind that has some.
     """
 
     stage_findings: Mapping[str, tuple[Finding, ...]]
     cases: tuple[Case, ...] = ()
+    score: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +133,8 @@ class Report:
     retry_context: str | None = None
     confidence: float | None = None
     feedback: JsonValue = None
+    score: float | None = None
+    integrity: str | None = None
     effective_limits: Mapping[str, JsonValue] = field(default_factory=dict)
     clamped: tuple[Clamp, ...] = ()
     input_digest: str = ""

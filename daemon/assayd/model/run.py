@@ -29,6 +29,8 @@ class Program(StrEnum):
     """Run statements against a database that the runner holds."""
     PYTEST = "pytest"
     """Collect and run test files, one result per test."""
+    TESTS = "tests"
+    """Run one hidden test against a solution in another process."""
 
 
 class Cause(StrEnum):
@@ -135,6 +137,17 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Paired:
+    """What the two processes of each `tests` unit get: the one the solution, the other all that tests share.
+
+    The runner forks what becomes solutions before it has read anything of the tests.
+    """
+
+    solution: Mapping[str, object]
+    tests: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
     """Everything that one container is asked to do, decided before it is leased.
 
@@ -160,6 +173,7 @@ class RunSpec:
     changed_only: bool = False
     stop_on_failure: bool = False
     allow_exec: bool = False
+    paired: Paired | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

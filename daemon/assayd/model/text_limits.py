@@ -7,6 +7,9 @@ SOURCE_BYTES = 2**20
 SYNTAX_NODES = 200_000
 """Nodes of one syntax tree."""
 
+MOST_WAIT_S = 600
+"""The longest that one request waits for a verdict, in seconds; clients ask again."""
+
 SAMPLE_PATHS = 100
 SAMPLE_PATH_CHARS = 4096
 

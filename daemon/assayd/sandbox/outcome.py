@@ -59,9 +59,13 @@ def classify(result: RunResult, spec: RunSpec) -> RunResult:
     """Return the same result with its outcome, decided by its units unless the run itself ended badly."""
     ended = _run_end(result, spec.limits)
     units = tuple(
-        replace(unit, outcome=_with_limit(_outcome_of(unit, ended), spec.limits)) for unit in result.units
+        _with_outcome(unit, _with_limit(_outcome_of(unit, ended), spec.limits)) for unit in result.units
     )
     return replace(result, units=units, outcome=ended or _of_units(units, len(spec.units)))
+
+
+def _with_outcome(unit: UnitResult, outcome: Outcome) -> UnitResult:
+    return unit if outcome is unit.outcome else replace(unit, outcome=outcome)
 
 
 def _outcome_of(unit: UnitResult, ended: Outcome | None) -> Outcome:

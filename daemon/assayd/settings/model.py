@@ -42,6 +42,10 @@ Pair = tuple[Seconds, Seconds]
 OWN_POLICIES = Path("/etc/assayd/policies")
 """Where an installation has room for the operator's own."""
 
+# The defaults that the daemon's parts have without settings.
+_EGRESS = EgressLimits()
+_CAPS = Limits(timeout_s=0, unit_timeout_s=0, memory_bytes=0, max_processes=0)
+
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -178,14 +182,18 @@ class EgressSettings(_Section):
 
     enabled: bool = Field(True, description="Relay connections to listed hosts; false: refuse such profiles.")
     streams: Annotated[Count, Field(le=64)] = Field(
-        32, description="Simultaneous connections of an attempt; more wait."
+        _EGRESS.streams, description="Simultaneous connections of an attempt; more wait."
     )
     connections: Count = Field(
-        512, description="Total connections and requests of an attempt; more are refused."
+        _EGRESS.connections, description="Total connections and requests of an attempt; more are refused."
     )
-    bytes_up: Count = Field(32 * MIB, description="Bytes that an attempt can send; more are refused.")
-    bytes_down: Count = Field(64 * MIB, description="Bytes that an attempt can receive; more are refused.")
-    open_at_once: Count = Field(256, description="Simultaneous connections of all attempts; more wait.")
+    bytes_up: Count = Field(_EGRESS.bytes_up, description="Bytes that an attempt can send; more are refused.")
+    bytes_down: Count = Field(
+        _EGRESS.bytes_down, description="Bytes that an attempt can receive; more are refused."
+    )
+    open_at_once: Count = Field(
+        _EGRESS.open_at_once, description="Simultaneous connections of all attempts; more wait."
+    )
 
     def limits(self) -> EgressLimits:
         """Return what the connections of an attempt may use."""
@@ -203,18 +211,22 @@ class CapsSettings(_Section):
     )
     steps: Annotated[Count, Field(le=100)] = Field(100, description="Number of steps of a pipeline.")
     unit_result_bytes: Annotated[Count, Field(le=8 * MIB)] = Field(
-        8 * MIB, description="Bytes of the result of one unit."
+        _CAPS.unit_result_bytes, description="Bytes of the result of one unit."
     )
-    attempt_result_bytes: Count = Field(16 * MIB, description="Bytes of all results of one attempt.")
+    attempt_result_bytes: Count = Field(
+        _CAPS.attempt_result_bytes, description="Bytes of all results of one attempt."
+    )
     output_kept_bytes: Count = Field(
-        256 * KIB, description="Bytes of stdout and of stderr to keep (start, end)."
+        _CAPS.output_kept_bytes, description="Bytes of stdout and of stderr to keep (start, end)."
     )
-    output_read_bytes: Count = Field(16 * MIB, description="Bytes of output after which a unit is stopped.")
-    outputs_files: Count = Field(100, description="Number of declared output files.")
-    outputs_bytes: Count = Field(16 * MIB, description="Bytes of all declared output files.")
-    findings: Count = Field(500, description="Number of findings of one report.")
+    output_read_bytes: Count = Field(
+        _CAPS.output_read_bytes, description="Bytes of output after which a unit is stopped."
+    )
+    outputs_files: Count = Field(_CAPS.outputs_files, description="Number of declared output files.")
+    outputs_bytes: Count = Field(_CAPS.outputs_bytes, description="Bytes of all declared output files.")
+    findings: Count = Field(_CAPS.findings, description="Number of findings of one report.")
     retry_context_bytes: Count = Field(
-        32 * KIB, description="Bytes of a retry context, the text for a model's next try."
+        _CAPS.retry_context_bytes, description="Bytes of a retry context, the text for a model's next try."
     )
 
     def limits(self) -> Limits:

@@ -8,11 +8,11 @@ attempts stay until it is their turn.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import BindParameter, Connection, and_, bindparam, delete, func, or_, select, union, update
 
-from assayd.model.records import Removable, StoredUsage
 from assayd.store import rows
 from assayd.store.listing import Condition, Statement
 from assayd.store.tables import attempts, batch_items, batches, library_entries, submissions, verdicts
@@ -70,6 +70,42 @@ _APPROVED = select(library_entries.c.name).where(library_entries.c.attempt_id ==
 """What the library has stays; its bundle goes after all others."""
 _USED = select(attempts.c.id, attempts.c.submission, attempts.c.batch_id).where(attempts.c.id.in_(_IDS))
 _LISTED = select(batch_items.c.submission).where(batch_items.c.batch_id.in_(_BATCHES)).distinct()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredUsage:
+    """What a user holds: finished attempts, what their bundles and rows take on disk, and what waits.
+
+    `document_bytes` are of submissions without a verdict, lines of cancelled batches included; what is equal
+    counts once. `row_bytes` are of finished attempts: their submissions, and about what is on record of them.
+    """
+
+    attempts: int = 0
+    disk_bytes: int = 0
+    row_bytes: int = 0
+    document_bytes: int = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Return what finished attempts take: bundles and rows."""
+        return self.disk_bytes + self.row_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removable:
+    """Which finished attempts may go. None: whenever accepted, whoever sent them.
+
+    `uploads` are batches that somebody is sending to. `bundled`: those with a bundle, also when an unfinished
+    batch needs their verdict. `approved`: those that the library has, and no others.
+    """
+
+    before: datetime | None = None
+    uid: int | None = None
+    uploads: frozenset[str] = frozenset()
+    bundled: bool = False
+    approved: bool = False
+    limit: int = 100
+    offset: int = 0
 
 
 def usage(connection: Connection) -> dict[int, StoredUsage]:

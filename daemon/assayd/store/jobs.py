@@ -18,15 +18,14 @@ from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, s
 
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Attempt
-from assayd.model.records import Accepted, Event, Page, Query, Removable, Run, StoredUsage, Summary
+from assayd.model.records import Accepted, Event, Page, Query, Run, Summary
 from assayd.model.report import Case
 from assayd.store import expiry, rows, tables
 from assayd.store.access import DatabaseAccess, open_access
-from assayd.store.listing import Statement, listing, page
+from assayd.store.expiry import Removable, StoredUsage
+from assayd.store.listing import Statement, listing, page, summary
 from assayd.store.outbox import Outbox, message_of_attempt
-from assayd.store.plain_job_rows import PlainJobRows
-from assayd.store.recorder import JobRows, Recorder, Written, keep
-from assayd.store.summary import summary
+from assayd.store.recorder import JobRows, PlainJobRows, Recorder, Written, keep
 from assayd.store.unsynced import UNSYNCED, UnsyncedBundles
 
 LARGE_BYTES = 64 * 2**10

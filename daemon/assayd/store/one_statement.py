@@ -13,7 +13,7 @@ from sqlalchemy import Connection, SelectBase
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.exc import DBAPIError
 
-from assayd.store.exact_text import ExactText, was_written
+from assayd.store.tables import ExactText, was_written
 
 if TYPE_CHECKING:
     import psycopg

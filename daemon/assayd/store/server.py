@@ -34,7 +34,7 @@ from sqlalchemy.sql.selectable import TableValuedAlias
 from tenacity import RetryCallState, Retrying, retry_if_exception, wait_chain, wait_fixed
 
 from assayd.errors import StoreError
-from assayd.store.exact_text import written
+from assayd.store.tables import written
 
 if TYPE_CHECKING:
     import psycopg

@@ -6,10 +6,13 @@ written, whatever the database.
 
 from __future__ import annotations
 
+import re
+
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
+    Dialect,
     Float,
     ForeignKey,
     Index,
@@ -21,8 +24,37 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
+from sqlalchemy.types import TypeDecorator
 
-from assayd.store.exact_text import ExactText
+_MARK = "\x1a"
+
+_MARKED = re.compile(f"{_MARK}(.)", re.DOTALL)
+
+_WRITTEN = str.maketrans({"\0": f"{_MARK}0", _MARK: f"{_MARK}1"})
+
+
+def written(text: str) -> str:
+    """Return a text as it is sent to a server, as value or to be compared: NUL as two other characters."""
+    return text.translate(_WRITTEN) if "\0" in text or _MARK in text else text
+
+
+def was_written(text: str) -> str:
+    """Return the text that was given to `written`."""
+    if _MARK not in text:
+        return text
+    return _MARKED.sub(lambda found: "\0" if found[1] == "0" else _MARK, text)
+
+
+class ExactText(TypeDecorator[str]):
+    """Text that may hold any character, and is read as it was before `written`."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
+        """Return the text of what was written."""
+        return value if value is None or dialect.name == "sqlite" else was_written(value)
+
 
 metadata = MetaData(
     naming_convention={

@@ -1,9 +1,13 @@
-"""Which URLs may be told, by what an operator has listed. Pure."""
+"""Which URLs operators list as webhooks, and how a message to one is signed. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import hmac
+from base64 import b64decode, b64encode
+from binascii import Error as NotBase64
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from ipaddress import IPv4Network, IPv6Network, ip_address
 
 from assayd.egress.addresses import is_public
@@ -42,3 +46,31 @@ def receiver_of(url: WebhookUrl, receivers: Sequence[Receiver]) -> Receiver | No
     """Return the receiver that a URL belongs to: the one with the longest path; None when none is listed."""
     covering = [receiver for receiver in receivers if receiver.url.covers(url)]
     return max(covering, key=lambda receiver: len(receiver.url.path), default=None)
+
+
+PREFIX = "whsec_"
+LEAST_BYTES, MOST_BYTES = 24, 64
+
+
+def read_secret(text: str) -> bytes:
+    """Return the key that a secret stands for. Raises: ValueError, without a word of it."""
+    try:
+        key = b64decode(text.removeprefix(PREFIX), validate=True)
+    except NotBase64:
+        raise ValueError(
+            "it is not whsec_ and base64; make one: echo whsec_$(head -c 32 /dev/urandom | base64)"
+        ) from None
+    if not LEAST_BYTES <= len(key) <= MOST_BYTES:
+        raise ValueError(
+            f"it has {len(key)} bytes, and needs {LEAST_BYTES} to {MOST_BYTES}; "
+            "make one: echo whsec_$(head -c 32 /dev/urandom | base64)"
+        )
+    return key
+
+
+def signed_headers(key: bytes, message_id: str, body: bytes, at: datetime) -> Mapping[str, str]:
+    """Return the headers that say which message this is, when it was sent, and that it is ours."""
+    seconds = str(int(at.timestamp()))
+    content = b".".join((message_id.encode(), seconds.encode(), body))
+    signature = b64encode(hmac.digest(key, content, "sha256")).decode()
+    return {"webhook-id": message_id, "webhook-timestamp": seconds, "webhook-signature": f"v1,{signature}"}

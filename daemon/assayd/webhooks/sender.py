@@ -25,8 +25,7 @@ from assayd.ports.clock import Clock
 from assayd.ports.driving import Leads, leads_alone
 from assayd.store.outbox import Outbox
 from assayd.webhooks.delivering import Courier, NotDeliveredError, Post
-from assayd.webhooks.receivers import Receiver, receiver_of
-from assayd.webhooks.signing import signed_headers
+from assayd.webhooks.receivers import Receiver, receiver_of, signed_headers
 
 log = structlog.get_logger()
 

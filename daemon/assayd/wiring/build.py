@@ -18,11 +18,10 @@ from assayd.attempts.conclusion import Conclusion
 from assayd.attempts.disk_quota import DiskQuota
 from assayd.attempts.events import EventHub
 from assayd.attempts.execution import Execution, Readiness
-from assayd.attempts.retention import Retention
+from assayd.attempts.retention import Retention, Uploads
 from assayd.attempts.scheduler import Scheduler
 from assayd.attempts.service import DaemonService
 from assayd.attempts.telemetry import watch_disk
-from assayd.attempts.uploads import Uploads
 from assayd.batches import DaemonBatches
 from assayd.generations.generations import DaemonGenerations
 from assayd.generations.loop import GenerationDependencies

@@ -1,21 +1,52 @@
-"""Builds what attempts are run with on this host."""
+"""Builds what attempts are run with on this host: engine, pool, reaper, sandbox."""
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
 from typing import cast
 
+import structlog
+
+import assayd.guest
+from assayd.aio import task_group
+from assayd.attempts.admission import limits_of
 from assayd.attempts.execution import Execution
-from assayd.attempts.image_hints import ImageHints
-from assayd.attempts.image_trials import ImageTrials
+from assayd.attempts.images import ImageHints, ImageTrials
 from assayd.attempts.lifecycle import LocalExecution
 from assayd.attempts.selftest import SelfTest
 from assayd.attempts.verdicts import Verdicts
+from assayd.documents import canonical
+from assayd.egress import Relay
+from assayd.engines.measured import measured
+from assayd.errors import EngineError
 from assayd.fair_queue import FairSemaphore
+from assayd.kind import Kind
+from assayd.metrics import Metrics
+from assayd.model.run import RunSpec
+from assayd.package_data import share
+from assayd.policies import PolicySet
+from assayd.ports.clock import Clock, Ids
+from assayd.ports.egress import Egress
+from assayd.ports.engine import Engine
+from assayd.sandbox.container import ContainerOrigin
+from assayd.sandbox.images import Images
 from assayd.sandbox.isolation_check import check_isolation
+from assayd.sandbox.pool.autoscale import Demand
+from assayd.sandbox.pool.decide import PoolLimits
+from assayd.sandbox.pool.pool import Pool
+from assayd.sandbox.pool.reaper import Reaper
 from assayd.sandbox.readiness import ReadinessSupervisor
+from assayd.sandbox.sandbox import Sandbox
+from assayd.settings import Settings
 from assayd.wiring.basics import Basics
-from assayd.wiring.containers import build_readiness
+from assayd.wiring.engine import choose_engine, isolation_check_of
+from assayd.wiring.engine_comparison import FILE as COMPARISON
+from assayd.wiring.engine_comparison import Contender, EngineComparison
+from assayd.wiring.limits import DaemonLimits, demand_from
 
 
 async def local_execution(basics: Basics, stack: AsyncExitStack) -> Execution:
@@ -35,7 +66,12 @@ async def local_execution(basics: Basics, stack: AsyncExitStack) -> Execution:
     sandbox = readiness.sandbox
     selftest = SelfTest(basics.analyst, sandbox)
     trials = ImageTrials(
-        sandbox, selftest, check_isolation, policies=basics.policies, caps=basics.limits.attempt
+        sandbox,
+        selftest,
+        check_isolation,
+        policies=basics.policies,
+        caps=basics.limits.attempt,
+        clock=basics.clock,
     )
     verdicts = Verdicts(
         jobs=basics.jobs,
@@ -60,3 +96,123 @@ async def local_execution(basics: Basics, stack: AsyncExitStack) -> Execution:
         add_hints=ImageHints(sandbox.images, basics.policies.images).add,
     )
     return Execution(execute=execution, readiness=readiness, selftest=selftest)
+
+
+log = structlog.get_logger()
+
+COMPARED_AFTER_S = 30.0
+"""How long a daemon has been ready before it compares engines: its pool has been filled by then."""
+GUEST = Path(assayd.guest.__file__).parent
+
+
+async def build_readiness(  # noqa: PLR0913  (its parts, by name)
+    settings: Settings,
+    limits: DaemonLimits,
+    *,
+    kinds: Mapping[str, Kind],
+    policies: PolicySet,
+    clock: Clock,
+    ids: Ids,
+    origin: ContainerOrigin,
+    metrics: Metrics,
+    stack: AsyncExitStack,
+) -> ReadinessSupervisor:
+    """Build the sandbox with its engine and its pool; leaving the stack empties it and sweeps once more."""
+    chosen = await choose_engine(settings)
+    log.info("engine.chosen", kind=chosen.kind, reason=chosen.reason, note=chosen.note)
+    engine = measured(chosen.engine, metrics, clock)
+    stack.push_async_callback(engine.close)
+    demand = demand_from(settings, quick=chosen.engine.capabilities().quick)
+    make_pool = partial(Pool, origin=origin, clock=clock, ids=ids)
+    pool = make_pool(engine=engine, limits=limits.pool, demand=demand)
+    reaper = Reaper(engine=engine, daemon_id=origin.daemon_id, live=pool.live, on_gone=pool.forget)
+    stack.push_async_callback(_last_sweep, reaper)
+    await stack.enter_async_context(pool.running())
+    relay = Relay(settings.egress.limits(), clock, metrics)
+    make_sandbox = partial(_sandbox, egress=relay, clock=clock)
+    sandbox = make_sandbox(engine, pool)
+    usual = _usual_runs(kinds, policies, limits)
+    readiness = ReadinessSupervisor(
+        engine=engine,
+        reaper=reaper,
+        sandbox=sandbox,
+        usual=usual,
+        isolation_check=isolation_check_of(chosen.engine),
+        refuse_vulnerable=settings.engine.holes_are_errors,
+    )
+    readiness.engine_note = chosen.note
+    readiness.images_named = policies.images
+    if chosen.challenger is not None and usual:
+        comparison = EngineComparison(
+            chosen=Contender(engine=chosen.engine, sandbox=sandbox),
+            challenge=partial(_challenge, chosen.challenger, make_pool, make_sandbox),
+            check_isolation=_isolation_of,
+            spec=usual[0],
+            origin=origin,
+            clock=clock,
+            ids=ids,
+            file=settings.state_dir / COMPARISON,
+        )
+        await stack.enter_async_context(_comparing(comparison, readiness))
+    return readiness
+
+
+async def _isolation_of(contender: Contender) -> Sequence[str]:
+    return await isolation_check_of(contender.engine)(contender.sandbox)
+
+
+def _sandbox(engine: Engine, pool: Pool, egress: Egress, clock: Clock) -> Sandbox:
+    seccomp = share("seccomp", "container.json").read_text(encoding="utf-8")
+    return Sandbox(pool=pool, images=Images(engine, GUEST), clock=clock, seccomp=seccomp, egress=egress)
+
+
+async def _challenge(
+    make: Callable[[], Engine],
+    make_pool: Callable[..., Pool],
+    make_sandbox: Callable[[Engine, Pool], Sandbox],
+    stack: AsyncExitStack,
+) -> Contender:
+    """Open the engine that was not chosen, with a pool that keeps nothing."""
+    engine = make()
+    stack.push_async_callback(engine.close)
+    pool = make_pool(engine=engine, limits=PoolLimits(), demand=Demand(base=0, unused=0, most=0))
+    await stack.enter_async_context(pool.running())
+    return Contender(engine=engine, sandbox=make_sandbox(engine, pool))
+
+
+@asynccontextmanager
+async def _comparing(comparison: EngineComparison, readiness: ReadinessSupervisor) -> AsyncIterator[None]:
+    """Compare the engines once the daemon has been ready for a while, beside the body."""
+
+    async def compare() -> None:
+        await readiness.sandbox.usable.wait()
+        await asyncio.sleep(COMPARED_AFTER_S)
+        readiness.engine_note = await comparison.run()
+
+    async with task_group() as tasks:
+        comparing = tasks.create_task(compare(), name="compare-engines")
+        try:
+            yield
+        finally:
+            comparing.cancel()
+
+
+async def _last_sweep(reaper: Reaper) -> None:
+    """See, after the pool is empty, that nothing of ours is left."""
+    try:
+        await reaper.sweep(patient=False)
+    except EngineError as problem:
+        log.error("containers.sweep_failed", code=problem.code)
+
+
+def _usual_runs(kinds: Mapping[str, Kind], policies: PolicySet, limits: DaemonLimits) -> Sequence[RunSpec]:
+    """Plan a sample of every kind under its default policy: what the pool keeps containers for."""
+    runs = []
+    for validator in kinds.values():
+        policy = policies.get(validator.default_policy)
+        sample = next((s for s in validator.samples if s.needs_container), None)
+        if sample is not None:
+            payload = validator.payload.model_validate_json(canonical(sample.payload))
+            spec = validator.plan(payload, policy, limits_of(policy, limits.attempt))
+            runs.extend([spec] if spec is not None else [])
+    return runs

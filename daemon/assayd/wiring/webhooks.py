@@ -19,7 +19,7 @@ from assayd.store.access import DatabaseAccess
 from assayd.store.outbox import Outbox
 from assayd.webhooks import Receiver, Sender, WebhookLimits
 from assayd.webhooks.delivering import Courier
-from assayd.webhooks.signing import read_secret
+from assayd.webhooks.receivers import read_secret
 
 SECTION = "webhooks.receivers"
 LOOK_UPS = 8

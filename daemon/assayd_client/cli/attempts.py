@@ -2,15 +2,115 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 from typing import Annotated
 
 import typer
 
-from assayd.errors import RequestError
+from assayd.errors import RequestError, StoreError
+from assayd_client import Document, PlainClient
+from assayd_client.cli.exits import CANCELLED, FAILED, TROUBLE, VALIDATED
 from assayd_client.cli.options import AttemptId, Fields, Json, open_client
-from assayd_client.cli.terminal import out, plain, print_json
+from assayd_client.cli.terminal import StyledLine, count, line, out, plain, print_json, shorten
+
+
+def extract_all(client: PlainClient, attempt: Document, folder: Path) -> list[Path]:
+    """Write all files of an attempt's bundle into a new or empty folder.
+
+    Each is fetched by itself and held against its digest; archives are not unpacked.
+
+    Raises:
+        RequestError: ``extract.folder``, when the folder is in use.
+        StoreError: ``artifact.damaged`` or ``artifact.name``.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise RequestError("extract.folder", f"{folder} is not empty")
+        return [_write(client, attempt["id"], artifact, folder) for artifact in attempt["artifacts"]]
+    except OSError as error:
+        raise RequestError("extract.folder", f"{error.filename}: {error.strerror}") from error
+
+
+def read_logs(client: PlainClient, attempt: Document, stream: str) -> bytes:
+    """Return one output stream of a finished attempt, as its bundle has it."""
+    names = [a["name"] for a in attempt["artifacts"] if a["name"].startswith(stream)]
+    return b"".join(client.artifact(attempt["id"], name) for name in names)
+
+
+def _write(client: PlainClient, attempt_id: str, artifact: Document, folder: Path) -> Path:
+    import hashlib
+
+    target = folder / safe_name(artifact["name"])
+    content = client.artifact(attempt_id, artifact["name"])
+    if hashlib.sha256(content).hexdigest() != artifact["sha256"]:
+        raise StoreError("artifact.damaged", f"{artifact['name']} is not what its digest says")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("xb") as file:
+        file.write(content)
+    return target
+
+
+def safe_name(name: str) -> PurePosixPath:
+    """Return a name that stays inside the folder.
+
+    Raises: StoreError ``artifact.name``.
+    """
+    path = PurePosixPath(name)
+    if path.is_absolute() or not path.parts or ".." in path.parts or "\x00" in name or "\\" in name:
+        raise StoreError("artifact.name", f"the name {name!r} leads out of the folder")
+    return path
+
+
+WAIT_S = 600.0
+MOST_CHARS = 60
+
+
+def run_again(client: PlainClient, attempt_id: str) -> Document:
+    """Replay an attempt and wait for the end."""
+    attempt = client.replay(attempt_id, wait_s=WAIT_S)
+    while attempt["state"] != "finished":
+        attempt = client.attempt(attempt["id"], wait_s=WAIT_S)
+    return attempt
+
+
+def render_diff(attempt: Document) -> Iterator[StyledLine]:
+    """Return the lines that show how a replay differs."""
+    diff = attempt["replay_diff"]
+    yield line((attempt["id"], "bold"), f"  replays {plain(attempt['replay_of'])}")
+    if attempt["error"] is not None:
+        yield line((f"{plain(attempt['error']['code'])}: {plain(attempt['error']['message'])}", "red"))
+    if diff is None:
+        yield line(("The first attempt's results are gone; there is nothing to compare with.", "yellow"))
+        return
+    verdicts = diff["verdict"]
+    if diff["same"]:
+        yield line(("✓ The same", "bold green"), f": {verdicts['after']}")
+        return
+    number = count(len(diff["differences"]) + diff["more"], "difference")
+    yield line((f"✗ {number}", "bold red"), f": {verdicts['before']} before, {verdicts['after']} now")
+    for each in diff["differences"]:
+        before, after = (_shown(each["before"]), "red"), (_shown(each["after"]), "green")
+        yield line(f"  {plain(each['field'])}: ", before, " → ", after)
+    if diff["more"]:
+        yield line((f"  … and {diff['more']} more", "dim"))
+
+
+def replay_exit_code(attempt: Document) -> int:
+    """Return the exit code: whether the two are the same, unless the replay came to no result."""
+    if attempt["verdict"] == "cancelled":
+        return CANCELLED
+    diff = attempt["replay_diff"]
+    if attempt["verdict"] == "error" or diff is None:
+        return TROUBLE
+    return VALIDATED if diff["same"] else FAILED
+
+
+def _shown(value: object) -> str:
+    return shorten(json.dumps(value, ensure_ascii=False), MOST_CHARS)
 
 
 def list_attempts(  # noqa: PLR0913, PLR0917  (one parameter per option)
@@ -62,7 +162,7 @@ def list_attempts(  # noqa: PLR0913, PLR0917  (one parameter per option)
         print_json(page)
         return
     from assayd_client.cli.listing import ATTEMPT_HEADS, attempt_row, attempt_row_for_people
-    from assayd_client.cli.table import print_table
+    from assayd_client.cli.terminal import print_table
 
     screen = out()
     today = _today()
@@ -89,8 +189,7 @@ def show(  # noqa: PLR0913, PLR0917  (one parameter per option)
     """Show an attempt, its report, and the chain of its repair."""
     from assayd_client.cli.ids import attempt_id as find
     from assayd_client.cli.kinds import ShownAttempt, form_of
-    from assayd_client.cli.validate import print_attempt
-    from assayd_client.cli.written import print_code
+    from assayd_client.cli.validate import print_attempt, print_code
 
     form = "steps" if steps else form
     as_json = as_json or fields is not None
@@ -117,7 +216,6 @@ def logs(
     ] = "both",
 ) -> None:
     """Print the code's output; follow it while the attempt runs."""
-    from assayd_client.cli.artifacts import logs as read_logs
     from assayd_client.cli.ids import attempt_id as find
 
     if stream not in {"stdout", "stderr", "both"}:
@@ -168,15 +266,14 @@ def cancel(context: typer.Context, attempt_id: AttemptId) -> None:
 def replay(context: typer.Context, attempt_id: AttemptId, as_json: Json = False) -> None:
     """Run a finished attempt's submission again, and show what differs; 1 if something does."""
     from assayd_client.cli.ids import attempt_id as find
-    from assayd_client.cli.replay import exit_code, render_diff, run
 
     with open_client(context) as client:
-        attempt = run(client, find(client, attempt_id))
+        attempt = run_again(client, find(client, attempt_id))
     if as_json:
         print_json(attempt)
     else:
         out().lines(render_diff(attempt))
-    raise typer.Exit(exit_code(attempt))
+    raise typer.Exit(replay_exit_code(attempt))
 
 
 def artifacts(
@@ -188,15 +285,14 @@ def artifacts(
     as_json: Json = False,
 ) -> None:
     """List the files of an attempt's bundle, or fetch them."""
-    from assayd_client.cli.artifacts import extract as write_all
     from assayd_client.cli.ids import attempt_id as find
     from assayd_client.cli.listing import ARTIFACT_HEADS, artifact_row
-    from assayd_client.cli.table import print_table
+    from assayd_client.cli.terminal import print_table
 
     with open_client(context) as client:
         attempt = client.attempt(find(client, attempt_id))
         if extract is not None:
-            for path in write_all(client, attempt, extract):
+            for path in extract_all(client, attempt, extract):
                 print(path)
             return
     if as_json:

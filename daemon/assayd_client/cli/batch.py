@@ -1,26 +1,236 @@
-"""`assay batch`: send a file, show how it gets on, write down what it came to. Flat in memory."""
+"""`assay batch`: send a file, show its progress, and write the results. Its memory is bounded."""
 
 from __future__ import annotations
 
+import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from secrets import token_hex
-from typing import Any
+from typing import Annotated, Any, TextIO
+
+import typer
 
 from assayd.errors import RequestError
-from assayd_client import Document, NotFound, PlainClient
-from assayd_client.cli.amounts import duration
-from assayd_client.cli.batch_files import BatchOutputs, write_files
-from assayd_client.cli.batch_progress import follow
+from assayd_client import DaemonUnreachable, Document, NotFound, PlainClient
 from assayd_client.cli.exits import CANCELLED, FAILED, INTERRUPTED, TROUBLE, VALIDATED
+from assayd_client.cli.ids import batch_name as find_batch
 from assayd_client.cli.listing import STYLES
-from assayd_client.cli.screen import StyledLine, line
-from assayd_client.cli.summary import Summary
-from assayd_client.cli.terminal import out, plain, print_json
+from assayd_client.cli.terminal import StyledLine, duration, line, out, plain, print_json, shorten
+
+MOST_SHOWN = 15
+MOST_LINES = 8
+MOST_REASONS = 3
+"""Of each code, so many lines are quoted with what was said of them."""
+
+
+class Summary:
+    """Counts over the items of a batch."""
+
+    def __init__(self) -> None:
+        self.verdicts: Counter[str] = Counter()
+        self.rules: Counter[str] = Counter()
+        self.causes: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
+        self._lines: defaultdict[str, list[int]] = defaultdict(list)
+        self._reasons: defaultdict[str, list[str]] = defaultdict(list)
+
+    def add(self, item: Document) -> None:
+        """Count one item."""
+        self.verdicts[item["verdict"] or "waiting"] += 1
+        self.rules.update(item["rules"])
+        if item["cause"] is not None:
+            self.causes[item["cause"]] += 1
+        if item["error"] is not None:
+            code = item["error"]["code"]
+            self.errors[code] += 1
+            if len(self._lines[code]) < MOST_LINES:
+                self._lines[code].append(item["line"])
+            if len(self._reasons[code]) < MOST_REASONS:
+                field = f"{item['error']['field']}: " if item["error"].get("field") else ""
+                said = item["error"]["message"].removeprefix(field)
+                self._reasons[code].append(f"line {item['line']}: {field}{said}")
+
+    def document(self, batch: Document) -> Document:
+        """Return all counts, with the batch that they are of."""
+        return {
+            "batch": batch,
+            "verdicts": dict(self.verdicts),
+            "rules": dict(self.rules.most_common()),
+            "causes": dict(self.causes.most_common()),
+            "malformed": dict(self.errors.most_common()),
+        }
+
+    @property
+    def causes_of_failures(self) -> Counter[str]:
+        """Return how runs ended that did not end well; `completed` is no cause of a failure."""
+        return Counter({name: number for name, number in self.causes.items() if name != "completed"})
+
+    def lines(self) -> Iterator[StyledLine]:
+        """Return the lines that show it to a person."""
+        for head, counts in (
+            ("Rules", self.rules),
+            ("Causes", self.causes_of_failures),
+            ("Lines that cannot be submitted", self.errors),
+        ):
+            if counts:
+                yield line("")
+                yield line((head, "bold"))
+                for name, number in counts.most_common(MOST_SHOWN):
+                    places = self._places(name) if counts is self.errors else ""
+                    yield line(f"{number:>8} {plain(name)}{places}", hang=9)
+                    reasons = self._reasons[name] if counts is self.errors else ()
+                    yield from (line(f"{'':>11}{shorten(said, 300)}", hang=13) for said in reasons)
+                if len(counts) > MOST_SHOWN:
+                    yield line((f"         … and {len(counts) - MOST_SHOWN} more", "dim"))
+
+    def _places(self, code: str) -> str:
+        """Name the lines that could not be submitted for this reason, as far as they are few."""
+        lines = self._lines[code]
+        more = ", …" if self.errors[code] > len(lines) else ""
+        return f": line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}{more}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchOutputs:
+    """Where results go beside the screen."""
+
+    folder: Path | None = None
+    junit: Path | None = None
+    sarif: Path | None = None
+    as_json: bool = False
+
+
+def write_files(client: PlainClient, batch: Document, source: Path, outputs: BatchOutputs) -> Summary:
+    """Write whatever is wanted, and return the summary.
+
+    Raises: RequestError ``file.unwritable``.
+    """
+    try:
+        with ExitStack() as files:
+            return _write(client, batch, source, outputs, files)
+    except OSError as error:
+        raise RequestError("file.unwritable", f"{error.filename}: {error.strerror}") from error
+
+
+def _write(
+    client: PlainClient, batch: Document, source: Path, outputs: BatchOutputs, files: ExitStack
+) -> Summary:
+    from assayd_client.cli.reports import JunitWriter, SarifWriter
+
+    summary, folder = Summary(), outputs.folder
+    adders: list[Callable[[Document], None]] = [summary.add]
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = _opened(folder / "results.jsonl", files)
+        adders.append(lambda result: print(json.dumps(result, ensure_ascii=False), file=lines))
+    if outputs.junit is not None:
+        adders.append(files.enter_context(JunitWriter(_opened(outputs.junit, files), batch)).add)
+    if outputs.sarif is not None:
+        rules = [rule for kind in client.kinds()["kinds"] for rule in kind["rules"]]
+        adders.append(files.enter_context(SarifWriter(_opened(outputs.sarif, files), source, rules)).add)
+    for result in client.batch_results(batch["id"]):
+        for add in adders:
+            add(result)
+    if folder is not None:
+        text = json.dumps(summary.document(batch), indent=1)
+        (folder / "summary.json").write_text(text + "\n", encoding="utf-8")
+    return summary
+
+
+def _opened(path: Path, files: ExitStack) -> TextIO:
+    return files.enter_context(path.open("w", encoding="utf-8"))
+
+
+OVER = ("finished", "cancelled")
+RATE_OVER_S = 30.0
+"""The rate is that of the last seconds, so that it follows what the daemon does now."""
+AWAY_S = 60.0
+"""How long a daemon may be away before following is given up; the batch goes on when it is back."""
+LOOK_AGAIN_S = 0.5
+
+
+class Rate:
+    """How many items end per second, lately."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def note(self, at_s: float, done: int) -> None:
+        """Take in how many are done at a time."""
+        self._seen.append((at_s, done))
+        while len(self._seen) > 2 and self._seen[1][0] < at_s - RATE_OVER_S:
+            self._seen.popleft()
+
+    @property
+    def per_second(self) -> float:
+        """Return the rate; 0 while nothing is known."""
+        (began, first), (ended, last) = self._seen[0], self._seen[-1]
+        return (last - first) / (ended - began) if ended > began else 0.0
+
+    def remaining(self, waiting: int) -> str:
+        """Return how long the rest will take at this rate."""
+        if not waiting:
+            return "0:00"
+        if not self.per_second:
+            return "-:--"
+        seconds = round(waiting / self.per_second)
+        hours, rest = divmod(seconds, 3600)
+        return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
+
+
+def follow(client: PlainClient, batch: Document) -> Document:
+    """Follow a batch to its end; return it as it is then.
+
+    Raises: DaemonUnreachable, when the daemon does not come back.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} · {task.fields[told]}"),
+        console=Console(stderr=True, highlight=False),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    ) as bar:
+        task = bar.add_task(plain(batch["name"]), total=batch["counts"]["total"], told="")
+        rate, gone_since = Rate(), None
+        while True:
+            try:
+                for event in client.batch_events(batch["id"]):
+                    counts = event.body
+                    rate.note(time.monotonic(), counts["total"] - counts["waiting"])
+                    bar.update(task, total=counts["total"], completed=_done(counts), told=told(counts, rate))
+                    gone_since = None
+                batch = client.batch(batch["id"])
+            except DaemonUnreachable:
+                gone_since = gone_since or time.monotonic()
+                if time.monotonic() - gone_since > AWAY_S:
+                    raise
+                bar.update(task, told="the daemon is away")
+            else:
+                if batch["state"] in OVER and not batch["counts"]["running"]:
+                    return batch
+            time.sleep(LOOK_AGAIN_S)
+
+
+def told(counts: Document, rate: Rate) -> str:
+    """Word what is known beside the bar."""
+    failed = counts["failed"] + counts["error"] + counts["cancelled"]
+    return f"{failed} failed · {rate.per_second:.1f}/s · {rate.remaining(counts['waiting'])} left"
+
+
+def _done(counts: Document) -> int:
+    done: int = counts["total"] - counts["waiting"]
+    return done
+
 
 STDIN = Path("-")
 """Stands for standard input."""
@@ -30,6 +240,8 @@ BATCH_HEADS = ("name", "state", "done", "total", "validated", "failed", "error",
 
 def make_up_name(file: Path) -> str:
     """Name a batch after its file and the time."""
+    from secrets import token_hex
+
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip(".-_")[:40] or "batch"
     return f"{stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{token_hex(2)}"
 
@@ -175,3 +387,136 @@ def _finish(client: PlainClient, batch: Document, file: Path, outputs: BatchOutp
         if page["next_after"] is None:
             return summary
         after = page["next_after"]
+
+
+batch_app = typer.Typer(help="Validate many submissions, one per line of a file.", no_args_is_help=True)
+
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="Batch: name, id, unique beginning of the id, or `last`.")
+]
+File = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE.jsonl", help="File with one submission per line, as JSON; - is standard input."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Concurrency = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Run at most this many attempts at once.")
+]
+Webhook = Annotated[str | None, typer.Option(metavar="URL", help="Send a message to this URL at the end.")]
+Out = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Write results.jsonl and summary.json into this folder.")
+]
+Junit = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a JUnit report.")]
+Sarif = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the findings as SARIF.")]
+
+
+@batch_app.command("run")
+def run_batch(  # noqa: PLR0913, PLR0917  (one parameter per option)
+    context: typer.Context,
+    file: File,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name the batch. Default: a generated name.")
+    ] = None,
+    concurrency: Concurrency = None,
+    dedupe: Annotated[
+        bool, typer.Option("--dedupe", help="Run lines with the same input, policy and image once.")
+    ] = False,
+    webhook: Webhook = None,
+    out: Out = None,
+    junit: Junit = None,
+    sarif: Sarif = None,
+    as_json: Json = False,
+) -> None:
+    """Send a file as a new batch, wait for its end, and show what it came to."""
+    with _client(context) as client:
+        chosen = name or make_up_name(file)
+        require_new(client, chosen, file)
+        outputs = BatchOutputs(folder=out, junit=junit, sarif=sarif, as_json=as_json)
+        code = send_and_follow(
+            client, chosen, file, outputs, concurrency=concurrency, dedupe=dedupe or None, webhook=webhook
+        )
+    raise typer.Exit(code)
+
+
+@batch_app.command("resume")
+def resume_batch(  # noqa: PLR0913, PLR0917  (one parameter per option)
+    context: typer.Context,
+    name: Name,
+    file: File,
+    concurrency: Concurrency = None,
+    webhook: Webhook = None,
+    out: Out = None,
+    junit: Junit = None,
+    sarif: Sarif = None,
+    as_json: Json = False,
+) -> None:
+    """Go on with a batch: send what is missing of its file, wait for its end, show what it came to."""
+    with _client(context) as client:
+        name = client.batch(find_batch(client, name))["name"]
+        outputs = BatchOutputs(folder=out, junit=junit, sarif=sarif, as_json=as_json)
+        code = send_and_follow(client, name, file, outputs, concurrency=concurrency, webhook=webhook)
+    raise typer.Exit(code)
+
+
+@batch_app.command("status")
+def show_batch(context: typer.Context, name: Name, as_json: Json = False) -> None:
+    """Show how far a batch is."""
+    from assayd_client.cli.terminal import out as console
+    from assayd_client.cli.terminal import print_json
+
+    with _client(context) as client:
+        batch = client.batch(find_batch(client, name))
+    if as_json:
+        print_json(batch)
+        return
+    console().lines(status_lines(batch))
+
+
+@batch_app.command("list")
+def list_batches(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, max=100, help="Show at most this many batches.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """List batches, newest first."""
+    from assayd_client.cli.listing import print_table
+    from assayd_client.cli.terminal import out as console
+    from assayd_client.cli.terminal import print_json
+
+    with _client(context) as client:
+        page = client.batches(limit=limit)
+    if as_json:
+        print_json(page)
+    else:
+        print_table(console(), BATCH_HEADS, [batch_row(batch) for batch in page["batches"]])
+
+
+@batch_app.command("results")
+def print_results(
+    context: typer.Context,
+    name: Name,
+    failed: Annotated[bool, typer.Option("--failed", help="Print only lines that aren't validated.")] = False,
+) -> None:
+    """Print a line of JSON per line of the file, with the attempt and its report."""
+    import json
+
+    with _client(context) as client:
+        for result in client.batch_results(find_batch(client, name)):
+            if failed and result["verdict"] == "validated":
+                continue
+            sys.stdout.write(json.dumps(result, ensure_ascii=sys.stdout.isatty()) + "\n")
+
+
+@batch_app.command("cancel")
+def cancel_batch(context: typer.Context, name: Name) -> None:
+    """Start nothing more of a batch, and end what is under way."""
+    with _client(context) as client:
+        client.cancel_batch(find_batch(client, name))
+
+
+def _client(context: typer.Context) -> PlainClient:
+    from assayd_client import PlainClient
+
+    return PlainClient(context.find_root().obj)

@@ -3,23 +3,155 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from assayd import did_you_mean
 from assayd.errors import RequestError
+from assayd.ports.command_line import FileOptions
 from assayd_client import Document, PlainClient
 from assayd_client.cli.exits import CANCELLED, FAILED, OF_VERDICT, TROUBLE, VALIDATED
+from assayd_client.cli.kinds import from_files_of
 from assayd_client.cli.options import Junit, open_client
-from assayd_client.cli.origin import Origin
-from assayd_client.cli.project import NAME, Project, find_project, is_folder, submission_of
-from assayd_client.cli.submitting import run
+from assayd_client.cli.report import Origin
+from assayd_client.cli.submitting import read_files, run
 from assayd_client.cli.terminal import out
 from assayd_client.cli.validate import ReportFiles, put
+
+NAME = ".assay.toml"
+KEYS: Mapping[str, type] = {
+    "match": str,
+    "kind": str,
+    "policy": str,
+    "sample_paths": list,
+    "input": dict,
+    "options": dict,
+    "cases": list,
+    "labels": dict,
+    "folder": bool,
+}
+TYPE_NAMES = {str: "a string", list: "an array", dict: "a table", bool: "true or false"}
+FOLDER_KINDS = frozenset({"module"})
+"""A submission of them is the folder that a file is in, unless `folder` says otherwise."""
+
+ReadText = Callable[[Path], bytes | None]
+"""Returns the text of a file that is newer than the file itself; None where there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """A `.assay.toml` and the folder that it is in."""
+
+    root: Path
+    tables: tuple[Mapping[str, Any], ...]
+
+    def table_of(self, path: Path) -> Mapping[str, Any] | None:
+        """Return the table that says what a file is; None for one that is nothing to us."""
+        try:
+            relative = path.relative_to(self.root).as_posix()
+        except ValueError:
+            return None
+        return next((table for table in self.tables if fnmatchcase(relative, table["match"])), None)
+
+    def files(self) -> Iterator[Path]:
+        """Return every file that is something to us, and of a folder that is one submission but the first."""
+        folders: set[Path] = set()
+        for path in sorted(self.root.rglob("*")):
+            table = self.table_of(path) if path.is_file() and not path.is_symlink() else None
+            if table is None or (is_folder(table) and path.parent in folders):
+                continue
+            folders.add(path.parent)
+            yield path
+
+
+def find_project(path: Path) -> Project | None:
+    """Return the project that a file is in: the nearest `.assay.toml` above it.
+
+    Raises: RequestError ``project``, with what is wrong in that file.
+    """
+    for folder in (path, *path.parents):
+        if os.path.isfile(folder / NAME):  # noqa: PTH113  (Path.is_file() raises for a folder that is not ours)
+            return read_project(folder / NAME)
+    return None
+
+
+def read_project(path: Path) -> Project:
+    """Return what a `.assay.toml` says. Raises: RequestError ``project``."""
+    _require_trusted(path)
+    import tomllib
+
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RequestError("project", f"{path}: {error}") from error
+    tables = document.get("file")
+    if document.keys() != {"file"} or not isinstance(tables, list) or not tables:
+        raise RequestError("project", f"{path}: it holds tables [[file]] and nothing else")
+    for table in tables:
+        _require_known(path, table)
+    return Project(root=path.parent, tables=tuple(tables))
+
+
+def _require_trusted(path: Path) -> None:
+    """See that nobody else can have written the file: it says what is submitted, and with which options."""
+    for each in (path, path.parent):
+        found = each.stat()
+        if found.st_uid not in {0, os.geteuid()} or found.st_mode & stat.S_IWOTH:
+            message = f"{path} is not read, as others may have written it"
+            raise RequestError("project", f"{message}: {each} has to be yours, and not writable by all")
+
+
+def _require_known(path: Path, table: object) -> None:
+    if not isinstance(table, dict):
+        raise RequestError("project", f"{path}: [[file]] must be a table, not {table!r}")
+    for key, value in table.items():
+        if key not in KEYS:
+            message = f"{path}: [[file]]: unknown key {key}{did_you_mean.hint(key, KEYS)}"
+            raise RequestError("project", f"{message}; known keys: {', '.join(KEYS)}")
+        if not isinstance(value, KEYS[key]):
+            message = f"{path}: [[file]]: {key} must be {TYPE_NAMES[KEYS[key]]}, not {value!r}"
+            raise RequestError("project", message)
+    if not {"match", "kind"} <= table.keys():
+        raise RequestError("project", f"{path}: every [[file]] needs match and kind")
+
+
+def is_folder(table: Mapping[str, Any]) -> bool:
+    """Return whether the folder that a file is in is submitted, not the file alone."""
+    return bool(table.get("folder", table["kind"] in FOLDER_KINDS))
+
+
+def submission_of(
+    path: Path, table: Mapping[str, Any], newer: ReadText = lambda _: None
+) -> tuple[dict[str, object], Origin]:
+    """Return what is submitted of a file, and where findings are in it.
+
+    Raises: RequestError, naming the file at fault.
+    """
+    read = read_files([path.parent if is_folder(table) else path])
+    texts: dict[str, bytes] = {}
+    for name, (file, content) in read.items():
+        text = newer(file)
+        texts[name] = content if text is None else text
+    options = FileOptions(
+        sample_paths=tuple(table.get("sample_paths", ())),
+        input=table.get("input"),
+        extra=table.get("options", {}),
+    )
+    payload = dict(from_files_of(table["kind"])(texts, options))
+    if "cases" in table:
+        payload["cases"] = table["cases"]
+    submission: dict[str, object] = {"kind": table["kind"], "payload": payload}
+    submission |= {key: table[key] for key in ("policy", "labels") if key in table}
+    return submission, Origin(paths={name: str(file) for name, (file, _) in read.items()}, texts=texts)
+
 
 WORST = (TROUBLE, CANCELLED, FAILED, VALIDATED)
 """Exit codes, the one that counts first."""
@@ -102,7 +234,7 @@ def _near(path: str | Path) -> str:
 
 def _show(path: Path, attempt: Document, origin: Origin, *, verbose: bool) -> None:
     from assayd_client.cli.report import render, verdict_line
-    from assayd_client.cli.screen import line
+    from assayd_client.cli.terminal import line
 
     if verbose or attempt["verdict"] != "validated":
         screen = out()
@@ -112,8 +244,7 @@ def _show(path: Path, attempt: Document, origin: Origin, *, verbose: bool) -> No
 
 
 def _write(client: PlainClient, done: Sequence[tuple[Document, Origin]], reports: ReportFiles) -> None:
-    from assayd_client.cli.report_files import sarif, sarif_log
-    from assayd_client.cli.reports import junit_suite
+    from assayd_client.cli.reports import junit_suite, sarif, sarif_log
 
     if reports.sarif is not None:
         rules = {rule["id"]: rule for kind in client.kinds()["kinds"] for rule in kind["rules"]}

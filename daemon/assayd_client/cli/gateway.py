@@ -1,14 +1,18 @@
-"""The client of commands that only a gateway answers."""
+"""`assay token`, `assay node` and `assay nodes`: tokens and nodes of a gateway; for operators."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, TextIO
 
 import typer
 
 from assayd.errors import RequestError
-from assayd_client import NotFound, PlainClient
+from assayd_client import Document, NotFound, PlainClient
 
 NO_ROUTE = "there is nothing here"
 """What a daemon says of a path that it does not know."""
@@ -25,3 +29,163 @@ def gateway_client(context: typer.Context) -> Iterator[PlainClient]:
                 raise
             message = f"{client.address} is a daemon of one host; tokens and nodes are a gateway's"
             raise RequestError("usage", f"{message}, which --socket or --server names") from error
+
+
+token_app = typer.Typer(
+    help="Create, list and revoke tokens of a gateway; for operators.", no_args_is_help=True
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+TOKEN_HEADS = ("id", "name", "tenant", "scopes", "node", "created", "last used", "revoked")
+
+
+@token_app.command("create")
+def create(
+    context: typer.Context,
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the token in lists and logs.")],
+    tenant: Annotated[
+        str | None,
+        typer.Option("--tenant", metavar="T", help="Owner of the token; created if it doesn't exist."),
+    ] = None,
+    scopes: Annotated[
+        list[str] | None,
+        typer.Option("--scope", metavar="S", help="Grant read, submit (default, includes read) or operate."),
+    ] = None,
+    node: Annotated[
+        str | None,
+        typer.Option("--node", metavar="NAME", help="Create a token for the node with this name only."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write the token to a new file with mode 0600."),
+    ] = None,
+) -> None:
+    """Make a token, and print it this once."""
+    scopes = scopes or (["node"] if node else ["submit"])
+    tenant = tenant or ("nodes" if node else "default")
+    with _opened(out) as file, gateway_client(context) as client:
+        made = client.create_token(name, tenant=tenant, scopes=scopes, node=node)
+        print(made["token"], file=file)
+    whose = f"node {node}" if node else f"tenant {made['tenant']} (uid {made['tenant_id']})"
+    where = "it is shown this once" if out is None else f"in {out}"
+    print(f"Token {made['id']} {name!r} of {whose}: {', '.join(made['scopes'])}; {where}", file=sys.stderr)
+
+
+@token_app.command("list")
+def list_tokens(context: typer.Context, as_json: Json = False) -> None:
+    """List all tokens, without themselves."""
+    from assayd_client.cli.listing import print_table
+    from assayd_client.cli.terminal import out, print_json
+
+    with gateway_client(context) as client:
+        found = client.tokens()["tokens"]
+    if as_json:
+        print_json(found)
+    else:
+        print_table(out(), TOKEN_HEADS, [_token_row(token) for token in found])
+
+
+@token_app.command("revoke")
+def revoke(
+    context: typer.Context,
+    token: Annotated[
+        str, typer.Argument(metavar="TOKEN", help="Token: id, unique beginning of the id, or name.")
+    ],
+) -> None:
+    """End a token, within seconds at every gateway."""
+    with gateway_client(context) as client:
+        gone = client.revoke_token(_find(client.tokens()["tokens"], token))
+    print(f"Revoked: {gone['id']} {gone['name']!r} of tenant {gone['tenant']}")
+
+
+def _find(tokens: list[Document], wanted: str) -> str:
+    """Return the id of the one token that is meant. Raises: RequestError ``token.unknown``."""
+    if exact := [token for token in tokens if token["id"] == wanted]:
+        return str(exact[0]["id"])
+    live = [token for token in tokens if token["revoked_at"] is None]
+    meant = [token["id"] for token in live if token["name"] == wanted or token["id"].startswith(wanted)]
+    if len(meant) != 1:
+        message = f"{len(meant)} tokens that are not revoked are called {wanted!r}, or begin so"
+        raise RequestError("token.unknown", f"{message}; `assay token list` shows their ids")
+    return str(meant[0])
+
+
+def _token_row(token: Document) -> list[str]:
+    times = (token["created_at"], token["last_used_at"], token["revoked_at"])
+    shown = ["" if at is None else at[:16] + "Z" for at in times]
+    return [
+        token["id"],
+        token["name"],
+        token["tenant"],
+        ", ".join(token["scopes"]),
+        token["node"] or "",
+        *shown,
+    ]
+
+
+@contextmanager
+def _opened(path: Path | None) -> Iterator[TextIO]:
+    """Open where a token goes, before there is one; a file is its owner's alone, and gone after a failure."""
+    if path is None:
+        yield sys.stdout
+        return
+    try:
+        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii")
+    except OSError as error:
+        raise RequestError("file.unwritable", f"--out {path}: {error.strerror}") from error
+    try:
+        with file:
+            yield file
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+node_app = typer.Typer(help="Drain or resume a node of a cluster; for operators.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Node name, as in `assay nodes`.")]
+NODE_HEADS = ("", "node", "in hand", "version", "engine", "beaten", "why")
+
+
+def list_nodes(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """List the nodes of a cluster (operators)."""
+    from assayd_client.cli.listing import print_table
+    from assayd_client.cli.terminal import out, print_json
+
+    with gateway_client(context) as client:
+        found = client.nodes()["nodes"]
+    if as_json:
+        print_json(found)
+    else:
+        print_table(out(), NODE_HEADS, [_node_row(node) for node in found])
+
+
+@node_app.command("drain")
+def drain(context: typer.Context, name: Name) -> None:
+    """Have a node take no further work; what it has in hand goes on."""
+    with gateway_client(context) as client:
+        node = client.drain_node(name)
+    print(f"{node['name']}: takes no further work, has {node['in_hand']} in hand")
+
+
+@node_app.command("resume")
+def resume(context: typer.Context, name: Name) -> None:
+    """Have a node that was drained take work again."""
+    with gateway_client(context) as client:
+        node = client.resume_node(name)
+    print(f"{node['name']}: {node['state'].replace('_', ' ')}{': ' if node['why'] else ''}{node['why']}")
+
+
+def _node_row(node: Document) -> list[str]:
+    return [
+        node["state"].replace("_", " "),
+        node["name"],
+        f"{node['in_hand']} of {node['capacity']}",
+        node["version"],
+        node["engine"],
+        f"{node['silent_s']:.0f} s ago",
+        node["why"],
+    ]

@@ -16,7 +16,7 @@ import typer
 from assayd.errors import RequestError
 from assayd_client import Conflict, Document, PlainClient, Target
 from assayd_client.cli.exits import CANCELLED, FAILED, TROUBLE, VALIDATED
-from assayd_client.cli.failures import failed_lines
+from assayd_client.cli.repair import failed_lines
 from assayd_client.cli.screens.naming import NAME
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ def texts_of(submission: Document) -> dict[str, str]:
 
 def write_texts(texts: Mapping[str, str], out: Path) -> None:
     """Write one text to a file, or several below a folder. Raises: RequestError ``file.unwritable``."""
-    from assayd_client.cli.artifacts import safe_name
+    from assayd_client.cli.attempts import safe_name
 
     try:
         for name, text in texts.items():

@@ -97,9 +97,7 @@ def kinds(
     as_json: Json = False,
 ) -> None:
     """List the kinds that the daemon accepts, or describe one: payload, options, stages, rules."""
-    from assayd_client.cli.screen import line
-    from assayd_client.cli.table import print_table
-    from assayd_client.cli.terminal import out, plain, print_json
+    from assayd_client.cli.terminal import line, out, plain, print_json, print_table
 
     with open_client(context) as client:
         found = client.kinds() if kind is None else client.kind(kind)

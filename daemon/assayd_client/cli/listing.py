@@ -7,10 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from assayd_client import Document, StreamEvent
-from assayd_client.cli.amounts import count, duration
-from assayd_client.cli.screen import StyledLine, line
-from assayd_client.cli.table import STYLES, print_table
-from assayd_client.cli.terminal import out, plain, shorten
+from assayd_client.cli.terminal import (
+    STYLES,
+    StyledLine,
+    count,
+    duration,
+    line,
+    out,
+    plain,
+    print_table,
+    shorten,
+)
 
 __all__ = ["STYLES", "print_table"]
 

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from assayd.errors import RequestError
 from assayd_client import PlainClient, Target
+
+
+def missing_extra(verb: str, package: str, find: Callable[[str], object] = find_spec) -> RequestError:
+    """Return the error for a package that is not installed, with the extra of the distribution that is."""
+    distribution = "assayd-client" if find("assayd.daemon") is None else "assayd"
+    message = f"assay {verb} needs the package `{package}`: pip install '{distribution}[{verb}]'"
+    return RequestError("usage", message)
+
 
 AttemptId = Annotated[
     str, typer.Argument(metavar="ID", help="The attempt: its id, the beginning of its id, or `last`.")

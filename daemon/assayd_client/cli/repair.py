@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -19,10 +20,41 @@ from typer.core import TyperGroup
 from assayd.errors import RequestError
 from assayd_client import Conflict, Document, PlainClient
 from assayd_client.cli.exits import CANCELLED, FAILED, VALIDATED
-from assayd_client.cli.failures import failed_lines
-from assayd_client.cli.fallback import described
 from assayd_client.cli.ids import attempt_id as find_attempt
 from assayd_client.cli.ids import repair_id as find_repair
+from assayd_client.cli.terminal import shorten
+
+LINE_CHARS = 200
+NUMBERED = re.compile(r"\d+\. ")
+
+
+def failed_lines(context: str) -> Iterator[str]:
+    """Return the findings of a retry context, each in a line; its first line if it has no list of them."""
+    found = [text for text in context.splitlines() if NUMBERED.match(text)] or context.splitlines()[:1]
+    if len(found) == 1:
+        yield f"failed: {shorten(NUMBERED.sub('', found[0], count=1), LINE_CHARS)}"
+        return
+    yield "failed:"
+    yield from (f"  {shorten(text, LINE_CHARS)}" for text in found)
+
+
+def described(repair_id: str, fallback: Document) -> Iterator[str]:
+    """Return the lines that tell of an offer: why, the rules, what they give, and how to take them."""
+    applied = fallback["applied"]
+    yield ""
+    yield f"Rules instead of code ({fallback['trigger']}): {fallback['reason']}"
+    yield ""
+    yield from (f"   {line}" for line in fallback["rules"].splitlines())
+    yield ""
+    yield f"They give every field for {applied['complete']} of {applied['paths']} sample paths:"
+    for shown in applied["shown"]:
+        fields = ", ".join(f"{name}={value!r}" for name, value in shown["fields"].items())
+        missing = "; nothing for " + ", ".join(map(ascii, shown["missing"])) if shown["missing"] else ""
+        yield f"   {shown['path']!r}: {fields}{missing}"
+    if fallback["accepted_at"] is None:
+        yield f"Take them: assay repair accept {repair_id}"
+    else:
+        yield f"Taken at {fallback['accepted_at']}"
 
 
 class _StartByDefault(TyperGroup):
@@ -322,8 +354,7 @@ def _row(repair: Document) -> tuple[str, ...]:
 
 
 def _show(repair: Document, *, as_json: bool, file: str | None = None) -> None:
-    from assayd_client.cli.screen import line
-    from assayd_client.cli.terminal import out, print_json
+    from assayd_client.cli.terminal import line, out, print_json
 
     if as_json:
         print_json(repair)

@@ -4,15 +4,170 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
 
+from assayd.model.text_limits import SNIPPET_CHARS
 from assayd_client import Document
-from assayd_client.cli.amounts import count, duration
-from assayd_client.cli.excerpt import excerpt
 from assayd_client.cli.kinds import command_line_of
-from assayd_client.cli.origin import UNKNOWN, Origin, is_cut
-from assayd_client.cli.screen import WIDTH_WHEN_PIPED, StyledLine, line
-from assayd_client.cli.terminal import plain, shorten
+from assayd_client.cli.terminal import (
+    BLANK_ELLIPSIS,
+    WIDTH_WHEN_PIPED,
+    StyledLine,
+    cells,
+    count,
+    duration,
+    line,
+    plain,
+    shorten,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """The files of a submission: paths as they were named, and texts, by the names that were sent."""
+
+    paths: Mapping[str, str] = field(default_factory=dict)
+    texts: Mapping[str, bytes] = field(default_factory=dict)
+
+    def place(self, finding: Document) -> tuple[str | None, int | None]:
+        """Return ``FILE:LINE:COLUMN`` of a finding, as far as it is known, and its first line's number."""
+        shown, number = self.found(finding)
+        if shown is None or number is None:
+            return shown, finding["line"]
+        column = "" if finding["column"] is None else f":{finding['column']}"
+        return f"{shown}:{number}{column}", number
+
+    def found(self, finding: Document) -> tuple[str | None, int | None]:
+        """Return file and line of a finding, each None where it cannot be told."""
+        name, number = self._name(finding), finding["line"]
+        if name is None:
+            return finding["file"], number
+        return self.paths[name], _found(self.texts[name], number, finding["snippet"])
+
+    def source(self, finding: Document) -> list[str]:
+        """Return the lines that a finding shows; the first in full where the report has a part of it."""
+        first, *others = (finding["snippet"] or "").rstrip("\n").split("\n")
+        name = self._name(finding)
+        if name is not None and (number := self.found(finding)[1]) is not None and is_cut(first):
+            first = _lines(self.texts[name])[number - 1]
+        return [first.removesuffix("\r"), *others]
+
+    def _name(self, finding: Document) -> str | None:
+        """Return under which name the file was sent that a finding speaks of: that name, or a part of it."""
+        file = finding["file"]
+        if file is None:
+            return next(iter(self.paths)) if len(self.paths) == 1 else None
+        if file in self.paths:
+            return str(file)
+        alike = [name for name in self.paths if file in {PurePath(name).name, PurePath(name).stem}]
+        if len(alike) > 1:  # sales.sql beside sales.csv
+            alike = [name for name in alike if _has(self.texts[name], finding["line"], finding["snippet"])]
+        return alike[0] if len(alike) == 1 else None
+
+
+UNKNOWN = Origin()
+"""Of an attempt whose files are not at hand."""
+
+
+def _found(text: bytes, number: int | None, snippet: str | None) -> int | None:
+    """Return the line of a file that is a finding's; None where it cannot be told."""
+    if number is None or not snippet:
+        return number
+    wanted = snippet.split("\n", 1)[0]
+    lines = _lines(text)
+    if number <= len(lines) and _is_shown_as(lines[number - 1], wanted):
+        return number
+    same = [place for place, line in enumerate(lines, 1) if _is_shown_as(line, wanted)]
+    return same[0] if len(same) == 1 else None
+
+
+def _lines(text: bytes) -> list[str]:
+    """Return the lines of a text as findings count them: a form feed, for one, ends none."""
+    return text.decode("utf-8", "replace").split("\n")
+
+
+def _is_shown_as(line: str, snippet: str) -> bool:
+    if is_cut(snippet):
+        return line.strip().startswith(snippet[:-1].strip())
+    return line.strip() == snippet.strip()
+
+
+def is_cut(snippet: str) -> bool:
+    """Return whether a snippet is the beginning of a line that was too long."""
+    return len(snippet) == SNIPPET_CHARS and snippet.endswith("…")
+
+
+def _has(text: bytes, number: int | None, snippet: str | None) -> bool:
+    return bool(snippet) and _found(text, number, snippet) is not None
+
+
+TAB = 4
+NAME = re.compile(r"\w+(?:\.\w+)*")
+
+
+def name_end(source: str, begin: int) -> int:
+    """Return where the name ends that begins at an index, dots included; without a name, the next index."""
+    found = NAME.match(source, begin)
+    return found.end() if found else begin + 1
+
+
+def excerpt(source: str, column: int | None, room: int) -> tuple[str, str]:
+    """Return a line as it is shown in so many columns, and the marks for the line below it.
+
+    There are no marks without a column, or with one that is beyond the line's end; the place right after
+    the last character counts, since that is where something may be missing.
+
+    Args:
+        source: one line, without its end.
+        column: in characters of the source, from 1.
+        room: columns of the terminal.
+    """
+    shown = _shown(source)
+    widths = [cells(each) for each in shown]
+    begin = end = 0
+    marked = column is not None and 0 < column <= len(source) + 1
+    if column is not None and marked:
+        begin = column - 1
+        end = min(name_end(source, begin), len(source))
+    first, last = _window(widths, begin, end, room)
+    head, tail = "…" if first else "", "…" if last < len(shown) else ""
+    text = f"{head}{''.join(shown[first:last])}{tail}"
+    if not marked:
+        return text, ""
+    blank = (BLANK_ELLIPSIS if first else "") + " " * sum(widths[first:begin])
+    return text, blank + "^" * max(sum(widths[begin : min(end, last)]), 1)
+
+
+def _shown(source: str) -> list[str]:
+    """Return what each character is shown as: tabs as spaces, what acts on a terminal as its code."""
+    shown: list[str] = []
+    at = 0
+    for character in source:
+        piece = " " * (TAB - at % TAB) if character == "\t" else plain(character)
+        shown.append(piece)
+        at += cells(piece)
+    return shown
+
+
+def _window(widths: Sequence[int], begin: int, end: int, room: int) -> tuple[int, int]:
+    """Return the first and last index of the part that is shown; a column is left for each ellipsis."""
+    if sum(widths) <= room:
+        return 0, len(widths)
+    first = 0
+    if sum(widths[:end]) >= room:
+        first, before = begin, 0
+        while first and before + widths[first - 1] <= room // 2:
+            first -= 1
+            before += widths[first]
+    last, used = first, 2 if first else 1
+    while last < len(widths) and used + widths[last] <= room:
+        used += widths[last]
+        last += 1
+    return first, last
+
 
 MARKS = {
     "passed": ("✓", "green"),

@@ -4,16 +4,92 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from assayd.errors import RequestError
+from assayd.errors import AssaydError, RequestError
 from assayd.ports.command_line import STDIN, FileOptions
-from assayd_client import Conflict, DaemonUnreachable, Document, PlainClient
+from assayd_client import Conflict, DaemonUnreachable, Document, PlainClient, StreamEvent
 from assayd_client.cli.exits import CANCELLED
-from assayd_client.cli.origin import Origin
+from assayd_client.cli.kinds import command_line_of
+from assayd_client.cli.report import Origin, render_stages
+from assayd_client.cli.terminal import Screen, StyledLine, count, line, plain
+
+WORDS = {
+    "queued": "waiting for a turn",
+    "checking": "reading the source",
+    "leasing": "waiting for a container",
+    "running": "running",
+    "judging": "judging",
+    "finished": "finished",
+}
+MOST_PRINTED = 8
+"""Lines of what the code printed that are shown while it runs."""
+MOST_CHARS = 1000
+"""Of one of them."""
+
+
+class ProgressView:
+    """What is known so far; `apply` takes an event, `lines` shows the whole."""
+
+    def __init__(self, kind: str) -> None:
+        self._noun = command_line_of(kind).case
+        self._stages: list[Document] = []
+        self._state = "queued"
+        self._unit: Document | None = None
+        self._printed: deque[str] = deque([""], maxlen=MOST_PRINTED + 1)
+
+    def apply(self, event: StreamEvent) -> None:
+        """Take in one event."""
+        body = event.body
+        if event.kind == "state":
+            self._state = body.get("state", self._state)
+        elif event.kind == "stage":
+            self._stages.append(
+                {
+                    "name": str(body.get("name")),
+                    "status": body.get("status", "passed"),
+                    "duration_ms": body.get("duration_ms", 0.0),
+                    "findings": [None] * int(body.get("findings") or 0),
+                }
+            )
+        elif event.kind == "unit":
+            self._unit = body
+        elif event.kind in {"stdout", "stderr"}:
+            first, *others = str(body.get("text", "")).split("\n")
+            self._printed[-1] = (self._printed[-1] + first)[:MOST_CHARS]
+            self._printed.extend(each[:MOST_CHARS] for each in others)
+
+    def lines(self) -> Iterator[StyledLine]:
+        """Return the lines to show: stages, what is being done, and the last that the code printed."""
+        yield from render_stages(self._stages)
+        yield line(("▸ ", "cyan"), self._doing())
+        printed = [each for each in self._printed if each][-MOST_PRINTED:]
+        yield from (line(("  │ ", "dim"), plain(each.expandtabs(8))) for each in printed)
+
+    def _doing(self) -> str:
+        if self._state == "running" and self._unit is not None:
+            total = int(self._unit.get("total") or 0)
+            return f"sandbox ▸ {self._unit.get('index')}/{count(total, self._noun)}"
+        return WORDS.get(self._state, self._state)
+
+
+def follow(client: PlainClient, attempt: Document, screen: Screen) -> None:
+    """Show an attempt's progress until it is finished; leaves the screen as it was."""
+    progress = ProgressView(attempt["kind"])
+    drawn = screen.redraw(progress.lines(), 0)
+    try:
+        for event in client.events(attempt["id"]):
+            progress.apply(event)
+            drawn = screen.redraw(progress.lines(), drawn)
+    except AssaydError:
+        return  # the display alone is lost; whoever waits for the verdict reports what matters
+    finally:
+        screen.redraw((), drawn)
+
 
 WAIT_S = 600.0
 MAX_FILES_BYTES = 16 * 2**20
@@ -79,7 +155,6 @@ def run(client: PlainClient, submission: Mapping[str, object], *, show_progress:
     attempt = client.submit(submission)
     try:
         if show_progress:
-            from assayd_client.cli.progress import follow
             from assayd_client.cli.terminal import err
 
             follow(client, attempt, err())

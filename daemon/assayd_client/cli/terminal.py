@@ -1,12 +1,239 @@
-"""The one filter between what a guest wrote and a terminal, and how documents are printed."""
+"""What is printed: lines with styles, tables, amounts, JSON; wrapped, coloured, and harmless for a terminal.
+
+Nothing here imports a library: every command that shows something begins with it.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import TextIO
 
-from assayd_client.cli.screen import err, out
+LEAST_WIDTH = 20
+WIDTH_WHEN_PIPED = 100
+USUAL_WIDTH = 80
+"""Of a terminal that does not say."""
+
+_SGR = {
+    "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36",
+}  # fmt: skip
+BLANK_ELLIPSIS = "\N{EM SPACE}"
+"""As wide as an ellipsis, which has three columns in ASCII: for marks below a line that begins with one."""
+# What each mark becomes where only ASCII can be shown: no two marks of a column are the same.
+_IN_ASCII = str.maketrans(
+    {"✓": "+", "✗": "x", "⚠": "~", "–": "-", "…": "...", "→": "->", "▸": ">", "·": "-", "│": "|", "⏎": "\\n"}
+    | {"├": "|", "└": "`", "─": "-", BLANK_ELLIPSIS: "   "}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StyledLine:
+    """A line of text with styles.
+
+    Attributes:
+        parts: texts with their styles, e.g. ``bold red``; empty for none.
+        hang: how far the lines after the first begin when it is wrapped; None for one that never is.
+    """
+
+    parts: tuple[tuple[str, str], ...]
+    hang: int | None = 0
+
+    @property
+    def plain(self) -> str:
+        """Return the text alone."""
+        return "".join(text for text, _ in self.parts)
+
+    def __add__(self, other: StyledLine) -> StyledLine:
+        return StyledLine(parts=(*self.parts, *other.parts), hang=self.hang)
+
+
+def line(*parts: str | tuple[str, str], hang: int | None = 0) -> StyledLine:
+    """Return a line of texts, each alone or with its style."""
+    return StyledLine(parts=tuple((part, "") if isinstance(part, str) else part for part in parts), hang=hang)
+
+
+class Screen:
+    """Where lines are printed.
+
+    Args:
+        file: where to.
+        width: columns that lines are wrapped to; None leaves them whole.
+        colour: whether styles are shown.
+        ascii_only: whether only ASCII can be shown.
+    """
+
+    def __init__(
+        self, file: TextIO, *, width: int | None = None, colour: bool = False, ascii_only: bool = False
+    ) -> None:
+        self._file = file
+        self.width = width
+        self._colour = colour
+        self._ascii_only = ascii_only
+
+    @property
+    def is_terminal(self) -> bool:
+        """Return whether lines are wrapped for a person."""
+        return self.width is not None
+
+    def print(self, printed: StyledLine | str = "") -> None:
+        """Print a line; newlines in it begin further ones."""
+        shown = self._plainer(line(printed) if isinstance(printed, str) else printed)
+        for row in _rows(shown, self.width):
+            self._file.write(self._written(row) + "\n")
+
+    def lines(self, printed: Iterable[StyledLine]) -> None:
+        """Print lines."""
+        for each in printed:
+            self.print(each)
+
+    def redraw(self, printed: Iterable[StyledLine], over: int) -> int:
+        """Print lines, each cut to one row, in the place of the last `over` rows; return how many."""
+        width = (self.width or WIDTH_WHEN_PIPED) - 1
+        rows = [next(_rows(self._plainer(line(*each.parts)), width)) for each in printed]
+        up = f"\x1b[{over}A" if over else ""
+        self._file.write(up + "\x1b[J" + "".join(self._written(row) + "\n" for row in rows))
+        self._file.flush()
+        return len(rows)
+
+    def _plainer(self, shown: StyledLine) -> StyledLine:
+        if not self._ascii_only:
+            return shown
+        parts = ((in_ascii(text), style) for text, style in shown.parts)
+        return StyledLine(parts=tuple(parts), hang=shown.hang)
+
+    def _written(self, row: StyledLine) -> str:
+        if not self._colour:
+            return row.plain
+        return "".join(_styled(text, style) for text, style in row.parts)
+
+
+def out() -> Screen:
+    """Return the screen for results."""
+    return _screen(sys.stdout)
+
+
+def err() -> Screen:
+    """Return the screen for progress and remarks."""
+    return _screen(sys.stderr)
+
+
+def in_ascii(text: str) -> str:
+    """Return text as a terminal without other letters can show it."""
+    return text.translate(_IN_ASCII).encode("ascii", "backslashreplace").decode("ascii")
+
+
+def shows_letters(environ: Mapping[str, str] = os.environ, encoding: str | None = "utf-8") -> bool:
+    """Return whether more than ASCII can be shown: the locale is none that says otherwise."""
+    said = next((environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if environ.get(name)), "")
+    # Python writes UTF-8 in the locale C; a terminal that was told LC_ALL=C need not read it.
+    return said not in {"C", "POSIX"} and (encoding or "").lower().replace("-", "").startswith("utf")
+
+
+def cells(text: str) -> int:
+    """Return how many columns a text takes."""
+    return len(text) if text.isascii() else sum(map(_cells_of, text))
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Return the rows of a text that is wrapped to a width."""
+    return [row.plain.rstrip() for row in _rows(line(text), width)]
+
+
+def _screen(file: TextIO) -> Screen:
+    terminal = file.isatty()
+    colour = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    width = max(_columns(file), LEAST_WIDTH) if terminal else None
+    return Screen(file, width=width, colour=colour, ascii_only=not shows_letters(encoding=file.encoding))
+
+
+def _columns(file: TextIO) -> int:
+    """Return how wide a terminal is; COLUMNS says so first, as everywhere."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isascii() and said.isdigit() and int(said):
+        return int(said)
+    try:
+        return os.get_terminal_size(file.fileno()).columns or USUAL_WIDTH
+    except OSError:
+        return USUAL_WIDTH
+
+
+def _styled(text: str, style: str) -> str:
+    codes = ";".join(_SGR[name] for name in style.split())
+    return f"\x1b[{codes}m{text}\x1b[0m" if codes and text else text
+
+
+def _cells_of(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _rows(shown: StyledLine, width: int | None) -> Iterator[StyledLine]:
+    """Cut a line at its newlines and, where it may be wrapped, to the width.
+
+    In a line that hangs, what follows a newline is marked as part of it: foreign text could else pass for a
+    line of ours.
+    """
+    letters = [(letter, style) for text, style in shown.parts for letter in text]
+    while True:
+        end = next((place for place, (letter, _) in enumerate(letters) if letter == "\n"), None)
+        row = letters if end is None else letters[:end]
+        if width is None or shown.hang is None:
+            yield _joined(row)
+        else:
+            yield from _wrapped(row, width, min(shown.hang, width // 2))
+        if end is None:
+            return
+        letters = [*_continued(shown.hang or 0), *letters[end + 1 :]]
+
+
+def _continued(hang: int) -> Iterator[tuple[str, str]]:
+    return ((letter, "dim") for letter in (f"{'':{hang}}│ " if hang else ""))
+
+
+def _wrapped(letters: list[tuple[str, str]], width: int, hang: int) -> Iterator[StyledLine]:
+    room, indent = width, ""
+    while True:
+        cut = _cut(letters, room)
+        if cut is None:
+            yield line(indent) + _joined(letters)
+            return
+        yield line(indent) + _joined(letters[:cut])
+        letters = letters[cut:]
+        while letters and letters[0][0] == " ":
+            letters = letters[1:]
+        room, indent = width - hang, " " * hang
+
+
+def _cut(letters: list[tuple[str, str]], room: int) -> int | None:
+    """Return where to cut for so many columns: after a space where there is one in the latter half."""
+    taken, space = 0, 0
+    for place, (letter, _) in enumerate(letters):
+        taken += _cells_of(letter)
+        if taken > room:
+            if letter == " ":
+                return place
+            return space if space > place // 2 else max(place, 1)
+        if letter == " ":
+            space = place + 1
+    return None
+
+
+def _joined(letters: list[tuple[str, str]]) -> StyledLine:
+    parts: list[tuple[str, str]] = []
+    for letter, style in letters:
+        if parts and parts[-1][1] == style:
+            parts[-1] = (parts[-1][0] + letter, style)
+        else:
+            parts.append((letter, style))
+    return StyledLine(parts=tuple(parts))
+
 
 __all__ = ["err", "out", "plain", "print_json", "shorten"]
 
@@ -35,3 +262,90 @@ def shorten(text: str, most: int) -> str:
 def print_json(document: object) -> None:
     """Print a document; on a terminal in ASCII, since results may hold anything."""
     print(json.dumps(document, indent=2, ensure_ascii=sys.stdout.isatty()))
+
+
+GAP = 2
+LEAST = 8
+"""Columns are not made narrower than this."""
+LEAST_LAST = 16
+"""A last column with less room has its cells below the rows."""
+
+STYLES = {
+    "validated": "green",
+    "failed": "red",
+    "error": "bold red",
+    "cancelled": "yellow",
+    "ok": "green",
+    "warn": "yellow",
+    "fail": "red",
+}
+
+Row = Sequence[str]
+
+
+def print_table(screen: Screen, heads: Row, rows: Sequence[Row]) -> None:
+    """Print rows; without heads and colours when piped, so that a script can read them.
+
+    The first column is never cut: it is what people copy.
+    """
+    clean = [[plain(cell).replace("\n", " ").replace("\t", " ") for cell in row] for row in rows]
+    if screen.width is None:
+        for row in clean:
+            screen.print(line("\t".join(row), hang=None))
+        return
+    screen.lines(_laid_out(heads, clean, screen.width))
+
+
+def _laid_out(heads: Row, rows: Sequence[Row], width: int) -> Iterator[StyledLine]:
+    widths = [max(map(cells, column)) for column in zip(heads, *rows, strict=True)]
+    below = False
+    if _taken(widths) > width:
+        room = width - _taken(widths[:-1]) - GAP
+        below = room < min(LEAST_LAST, widths[-1])
+        if below:
+            widths = widths[:-1]
+        else:
+            widths[-1] = room
+    while _taken(widths) > width and max(widths[1:], default=0) > LEAST:
+        widest = widths.index(max(widths[1:]), 1)
+        widths[widest] -= 1
+    yield from _row(heads[: len(widths)], widths, head=True)
+    for row in rows:
+        yield from _row(row[: len(widths)], widths)
+        if below and row[-1]:
+            yield line(f"  {row[-1]}", hang=2)
+
+
+def _row(row: Row, widths: Sequence[int], *, head: bool = False) -> Iterator[StyledLine]:
+    columns = [[row[0]], *(wrapped(cell, width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+    for pieces in zip_longest(*columns, fillvalue=""):
+        parts: list[tuple[str, str]] = []
+        for place, (piece, cell, width) in enumerate(zip(pieces, row, widths, strict=True)):
+            last = place == len(widths) - 1
+            padding = "" if last else " " * (width - cells(piece) + GAP)
+            parts += [(piece, "dim" if head else STYLES.get(cell, "")), (padding, "")]
+        yield line(*parts, hang=None)
+
+
+def _taken(widths: Sequence[int]) -> int:
+    return sum(widths) + GAP * (len(widths) - 1)
+
+
+def duration(milliseconds: float) -> str:
+    """Write a duration the way a person reads it."""
+    if milliseconds < 100:
+        return f"{milliseconds:.1f}ms"
+    return f"{milliseconds:.0f}ms" if milliseconds < 1000 else f"{milliseconds / 1000:.2f}s"
+
+
+def age(seconds: float) -> str:
+    """Write how old something is in its largest unit: ``5min``, ``3h``, ``12d``."""
+    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{seconds // unit:.0f}{name}"
+    return "now"
+
+
+def count(number: int, noun: str) -> str:
+    """Write a number of things."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -13,10 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from assayd_client import Document, PlainClient
-from assayd_client.cli.amounts import duration
 from assayd_client.cli.listing import STYLES
 from assayd_client.cli.sample import MetricsSample, Span, read_sample, span
-from assayd_client.cli.terminal import plain
+from assayd_client.cli.terminal import duration, plain
 
 MOST_SHOWN = 40
 STATES = ("running", "leasing", "checking", "judging")

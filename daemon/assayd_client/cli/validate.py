@@ -4,22 +4,200 @@ from __future__ import annotations
 
 import json
 import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from assayd.errors import RequestError
+from assayd.errors import AssaydError, RequestError
 from assayd_client import Document, PlainClient, Target
-from assayd_client.cli.exits import OF_VERDICT
+from assayd_client.cli.exits import OF_VERDICT, VALIDATED, exit_code
 from assayd_client.cli.kinds import ShownAttempt, form_of
 from assayd_client.cli.options import Fields, Json, Junit, daemon_of
-from assayd_client.cli.origin import UNKNOWN, Origin
+from assayd_client.cli.report import UNKNOWN, Origin
 from assayd_client.cli.submitting import ValidateRequest, build_submission, run
+from assayd_client.cli.terminal import err, plain, print_json
 from assayd_client.cli.terminal import out as screen_of_results
-from assayd_client.cli.terminal import plain, print_json
-from assayd_client.cli.written import Written
+
+
+def select(document: Document, fields: str) -> Document:
+    """Return a document with the named fields alone: dotted paths, with commas between.
+
+    A path goes on into each element of a list. What is null above a field stays null.
+
+    Raises: RequestError ``usage``, naming the field that there is not.
+    """
+    found: Document = {}
+    for field in fields.split(","):
+        path = field.strip().split(".")
+        _merge(found, _taken(document, path, field.strip()))
+    return found
+
+
+def _taken(value: object, path: list[str], field: str) -> object:
+    if not path or value is None:
+        return value
+    if isinstance(value, list):
+        return [_taken(each, path, field) for each in value]
+    name, *rest = path
+    if not isinstance(value, dict) or name not in value:
+        has = f"{', '.join(value)}" if isinstance(value, dict) else "no fields"
+        raise RequestError("usage", f"--fields: there is no {field!r}; at {name!r} there is {has}")
+    return {name: _taken(value[name], rest, field)}
+
+
+def _merge(into: object, more: object) -> object:
+    """Put one selection into another of the same document; return the two."""
+    if isinstance(into, dict) and isinstance(more, dict):
+        for name, value in more.items():
+            into[name] = _merge(into[name], value) if name in into else value
+        return into
+    if isinstance(into, list) and isinstance(more, list):
+        return [_merge(a, b) for a, b in zip(into, more, strict=True)]
+    return into
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """Where the code goes that is validated.
+
+    Attributes:
+        out: a file, or a folder for several files; None for nowhere.
+        in_place: whether the files that were named get what a repair has changed.
+    """
+
+    out: Path | None = None
+    in_place: bool = False
+
+    def require_possible(self, repair: str | None, files: Sequence[Path]) -> None:
+        """Raise RequestError ``usage`` for options that do not fit, before anything is submitted."""
+        if self.in_place and repair is None:
+            raise RequestError("usage", "--in-place needs --repair; to write what you submit, use --out FILE")
+        if self.in_place and Path("-") in files:
+            raise RequestError("usage", "--in-place can't write to standard input; use --out FILE")
+
+    def write(
+        self, client: PlainClient, attempt: Document, submission: Mapping[str, Any], origin: Origin
+    ) -> None:
+        """Write the code of a validated attempt; nothing of another one.
+
+        Raises: RequestError ``file.unwritable``, or ``usage`` if a text is of none of the files.
+        """
+        if attempt["verdict"] != "validated" or (self.out is None and not self.in_place):
+            return
+        from assayd_client.cli.generate import texts_of, write_texts
+
+        texts = code_of(client, attempt)
+        if self.out is not None:
+            write_texts(texts, self.out)
+            _say_written(self.out)
+        if self.in_place:
+            before = texts_of(dict(submission))
+            changed = {name: text for name, text in texts.items() if before.get(name) != text}
+            for path, text in by_path(changed, origin).items():
+                write_texts({"": text}, path)
+                _say_written(path)
+
+
+def code_of(client: PlainClient, attempt: Document) -> dict[str, str]:
+    """Return the texts of an attempt by name; a single one has no name. Raises: RequestError ``usage``."""
+    from assayd_client.cli.generate import texts_of
+
+    return texts_of(ShownAttempt(client=client, attempt=attempt).submission())
+
+
+def print_code(client: PlainClient, attempt: Document) -> None:
+    """Print the texts of an attempt, one alone as it is; control characters as codes on a terminal."""
+    texts = code_of(client, attempt)
+    if not texts:
+        raise RequestError("usage", f"{attempt['id']} has no text to show; `assay artifacts` has its files")
+    for name, text in texts.items():
+        if name:
+            print(f"==> {plain(name)} <==")
+        sys.stdout.write(plain(text) if sys.stdout.isatty() else text)
+        if not text.endswith("\n"):
+            print()
+
+
+def by_path(texts: Mapping[str, str], origin: Origin) -> dict[Path, str]:
+    """Return texts by the files that they are of."""
+    if set(texts) == {""} and len(origin.paths) == 1:
+        return {Path(next(iter(origin.paths.values()))): texts[""]}
+    unknown = [name for name in texts if name not in origin.paths]
+    if unknown:
+        message = f"--in-place: none of the files named is {unknown[0] or 'the code'}; use --out DIR"
+        raise RequestError("usage", message)
+    return {Path(origin.paths[name]): text for name, text in texts.items()}
+
+
+def _say_written(path: Path) -> None:
+    print(f"assay: the validated code is in {plain(str(path))}", file=sys.stderr)
+
+
+LOOK_EVERY_S = 0.25
+CLEAR = "\x1b[H\x1b[2J\x1b[3J"
+
+Signature = tuple[tuple[str, int, int, int], ...]
+
+
+def watch_files(
+    validate: Callable[[], int],
+    paths: Sequence[Path],
+    *,
+    clear: bool,
+    wait: Callable[[float], None] = time.sleep,
+) -> int:
+    """Validate now and after every change of the files, until an interrupt; return the last exit code.
+
+    Raises: RequestError ``usage``, when there is nothing that can be watched.
+    """
+    if not paths or Path("-") in paths:
+        raise RequestError("usage", "--watch takes files or folders; standard input cannot be watched")
+    code, seen = VALIDATED, None
+    try:
+        while True:
+            now = signature(paths)
+            if now in {seen, ()}:  # unchanged, or gone for a moment, as while an editor saves
+                wait(LOOK_EVERY_S)
+                continue
+            seen = now
+            code = _once(validate, clear=clear)
+            if clear:
+                err().print(f"{time.strftime('%H:%M:%S')}, waiting for the next save; an interrupt ends it")
+    except KeyboardInterrupt:
+        return code
+
+
+def signature(paths: Sequence[Path]) -> Signature:
+    """Return what tells one state of the files from another; nothing when one of them is not there."""
+    try:
+        return tuple(sorted(_states(paths)))
+    except FileNotFoundError:
+        return ()
+
+
+def _states(paths: Sequence[Path]) -> Iterator[tuple[str, int, int, int]]:
+    for path in paths:
+        for each in sorted(path.rglob("*")) if path.is_dir() else (path,):
+            state = each.stat()
+            yield str(each), state.st_mtime_ns, state.st_size, state.st_ino
+
+
+def _once(validate: Callable[[], int], *, clear: bool) -> int:
+    """Validate; what cannot be submitted now is said, and may be right after the next save."""
+    if clear:
+        sys.stdout.write(CLEAR)
+        sys.stdout.flush()
+    try:
+        code = validate()
+    except AssaydError as error:
+        print(f"assay: {plain(error.message)}", file=sys.stderr)
+        code = exit_code(error)
+    return code
+
 
 STDOUT = Path("-")
 """Stands for standard output."""
@@ -46,7 +224,7 @@ class ReportFiles:
         """Write what is wanted. Raises: RequestError ``file.unwritable``; ClientError."""
         if self.sarif is None and self.junit is None:
             return
-        from assayd_client.cli.report_files import junit, sarif
+        from assayd_client.cli.reports import junit, sarif
 
         if self.sarif is not None:
             rules = {rule["id"]: rule for rule in client.kind(attempt["kind"])["rules"]}
@@ -109,6 +287,14 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         Path | None,
         typer.Option(metavar="F.json", help="Test cases (inputs and expected results), as a JSON array."),
     ] = None,
+    tests: Annotated[
+        Path | None,
+        typer.Option(metavar="F.py", help="Hidden tests that score a solution: Python."),
+    ] = None,
+    entry: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Function or class of a solution that tests call."),
+    ] = None,
     intent: Annotated[
         str | None, typer.Option(metavar="TEXT|@FILE", help="The request that the code answers, in words.")
     ] = None,
@@ -162,7 +348,12 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         policy=policy,
         settings=setting or (),
         labels=label or (),
-        options=[*(option or ()), "sample_rows=true"] if sample_rows else option or (),
+        options=[
+            *(option or ()),
+            *(["sample_rows=true"] if sample_rows else []),
+            *([f"tests={_text_of(tests)}"] if tests is not None else []),
+            *([f"entry={entry}"] if entry is not None else []),
+        ],
         cases=cases,
         intent=intent,
         webhook=webhook,
@@ -179,9 +370,8 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     daemon = daemon_of(context)
     if not watch:
         raise typer.Exit(validate_once(daemon, request, repair, shown, written))
-    from assayd_client.cli.watch import watch as watch_files
 
-    watched = [*request.files, *(path for path in (input_file, cases) if path is not None)]
+    watched = [*request.files, *(path for path in (input_file, cases, tests) if path is not None)]
     code = watch_files(
         lambda: validate_once(daemon, request, repair, shown, written), watched, clear=sys.stdout.isatty()
     )
@@ -222,8 +412,6 @@ def print_attempt(
 ) -> None:
     """Print an attempt: for a person, or as JSON, all of it or some fields."""
     if as_json:
-        from assayd_client.cli.fields import select
-
         print_json(attempt if fields is None else select(attempt, fields))
         return
     from assayd_client.cli.report import render
@@ -248,3 +436,10 @@ def put(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise RequestError("file.unwritable", f"{path}: {error.strerror}") from error
+
+
+def _text_of(file: Path) -> str:
+    """Return the text of a file. Raises: RequestError ``request.files``."""
+    from assayd.static.submitted_file import text_of  # needs more than most command lines
+
+    return text_of(file.name, file.read_bytes())

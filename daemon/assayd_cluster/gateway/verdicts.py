@@ -24,7 +24,7 @@ from assayd.attempts.attempt_run import Finished
 from assayd.attempts.events import OUTPUT, EventHub
 from assayd.attempts.verdicts import ended
 from assayd.documents import canonical, read_json
-from assayd.documents.event_bodies import finished_body, state_body
+from assayd.documents.events import finished_body, state_body
 from assayd.documents.reports import CaseDocument
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Attempt, Failure, State

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from assayd.documents import submission_diff
 from assayd_client import Document, NotFound, StreamEvent, requests
-from assayd_client.cli.failures import failed_lines
+from assayd_client.cli.repair import failed_lines
 from assayd_client.requests import ClientRequest
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.forms import read_form

@@ -13,7 +13,7 @@ from assayd.errors import RequestError
 from assayd.model.policy import ImportPolicy, SubmoduleRule
 from assayd_client import Document, requests
 from assayd_client.cli.listing import policy_values
-from assayd_client.cli.policies import explain
+from assayd_client.cli.policy import explain
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.forms import read_form
 from assayd_console.rendering import page

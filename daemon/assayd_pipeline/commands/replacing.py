@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 
 from assayd.errors import RequestError
-from assayd_client.cli.artifacts import safe_name
+from assayd_client.cli.attempts import safe_name
 
 BUSY_S = 5.0
 _WAL, _PLAIN = b"\x02\x02", b"\x01\x01"

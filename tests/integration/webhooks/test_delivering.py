@@ -18,7 +18,7 @@ from assayd.store.access import open_access
 from assayd.store.outbox import Outbox, message_of_attempt
 from assayd.webhooks import Receiver, Sender, WebhookLimits
 from assayd.webhooks.delivering import Courier, NotDeliveredError, Post
-from assayd.webhooks.signing import read_secret
+from assayd.webhooks.receivers import read_secret
 from support.hosts.webhook_receiver import SECRET, TLS, WebhookReceiver, webhook_receiver
 from support.stores.empty_database import lay_database
 from support.stores.stored_attempts import Make

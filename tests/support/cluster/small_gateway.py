@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
-import uvicorn
 
+from assayd.api import ApiServer
 from assayd.wiring import Basics, PartOverrides
 from assayd_cluster.gateway.dispatches import Dispatches, Message
 from assayd_cluster.gateway.program import configure_gateway
@@ -70,7 +70,7 @@ class SmallGateway:
             cluster={"database_url_file": secret},
             **{"limits": {"min_free_mb": 0}, **how.settings},
         )
-        self._server: uvicorn.Server
+        self._server: ApiServer
         self._loop: asyncio.AbstractEventLoop
         self._tokens: DatabaseTokens
         self.basics: Basics
@@ -99,7 +99,7 @@ class SmallGateway:
     async def _serve(self, gateway: Gateway, listener: socket.socket) -> None:
         self.basics = basics = gateway.cluster.basics
         self._tokens = DatabaseTokens(basics.access, basics.clock, basics.ids)
-        self._server = uvicorn.Server(configure_gateway(self._settings, gateway)())
+        self._server = ApiServer(configure_gateway(self._settings, gateway)())
         async with asyncio.TaskGroup() as tasks:
             kept = [
                 tasks.create_task(gateway.cluster.membership.keep(gateway.inherit)),

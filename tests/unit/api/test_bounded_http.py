@@ -15,9 +15,9 @@ import uvloop
 from starlette.types import Receive, Scope, Send
 
 from assayd.api import bounded_http
+from assayd.api.fairness import Places
 from assayd.api.loopback import loopback_config
 from assayd.api.peer import protocol_for
-from assayd.api.places import Places
 
 ASK = b"GET / HTTP/1.1\r\n\r\n"
 LAST = b"GET /last HTTP/1.1\r\nConnection: close\r\n\r\n"

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from assayd.api import ApiLimits, Caller, SocketAccess, bounded_http, create_app
+from assayd.api.fairness import OPERATORS_SHARE, Places
 from assayd.api.peer import protocol_for, read_caller
-from assayd.api.places import OPERATORS_SHARE, Places
 from assayd.model.submission import Peer
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving

@@ -9,7 +9,7 @@ import pytest
 
 from assayd.attempts.disk_quota import HOLDINGS_KNOWN_S, DiskQuota
 from assayd.errors import RequestError, StoreError
-from assayd.model.records import StoredUsage
+from assayd.store.expiry import StoredUsage
 
 MIB = 2**20
 GREEDY, MODEST, NEWCOMER, OPERATOR = 2000, 1000, 3000, 0

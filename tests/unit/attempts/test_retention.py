@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from assayd.attempts.retention import AT_ONCE, Keep, Retention
-from assayd.attempts.uploads import Uploads
+from assayd.attempts.retention import AT_ONCE, Keep, Retention, Uploads
 from assayd.model.attempt import Artifact
 from assayd.model.batch import Batch
 from assayd.model.bundle import Bundle

@@ -11,7 +11,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "client.md"
 
 
 def test_example_of_the_page_runs(tmp_path, monkeypatch, capsys) -> None:
-    example, _ = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    example, *_ = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     with serving(FakeService(), tmp_path / "s") as path:
         monkeypatch.setenv("ASSAY_SOCKET", str(path))
         exec(compile(example, PAGE.name, "exec"), {})
@@ -19,7 +19,7 @@ def test_example_of_the_page_runs(tmp_path, monkeypatch, capsys) -> None:
 
 
 def test_example_of_another_host_runs(tmp_path, monkeypatch, capsys) -> None:
-    _, example = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    _, example, *_ = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     token = tmp_path / "token"
     token.touch(0o600)
     token.write_text(TOKEN)

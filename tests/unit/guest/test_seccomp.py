@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from assayd.guest.seccomp import build_filters
+from assayd.guest.seccomp import build_filters, separated
 
 X86, ARM = 0xC000003E, 0xC00000B7
 ALLOWED = None
@@ -156,3 +156,58 @@ def test_numbers_of_arm(number: int, arguments: tuple[int, ...], result: int | N
 def test_unknown_machine_is_refused() -> None:
     with pytest.raises(ValueError, match="riscv64"):
         build_filters(allow_exec=False, allow_inet=False, machine="riscv64")
+
+
+OWN, OTHER = 41, 42
+APART = {
+    "kill": (62, OTHER, 9),
+    "kill of all": (62, -1 & 0xFFFFFFFF, 9),
+    "tgkill": (234, OTHER, OTHER, 9),
+    "tkill": (200, OTHER, 9),
+    "rt_sigqueueinfo": (129, OTHER, 9, 0),
+    "fork": (57,),
+    "vfork": (58,),
+    "clone of a process": (56, 17),
+    "owner of a descriptor": (72, 3, 8, OTHER),
+    "signal of a descriptor": (72, 3, 10, 9),
+    "owner by ioctl": (16, 3, 0x8901, 0),
+}
+WRITES = {
+    "open for writing": (2, 0, 0x41),
+    "openat for writing": (257, 0, 0, 0x241),
+    "temporary file": (257, 0, 0, 0x410002),
+    "mkdir": (83, 0),
+    "symlinkat": (266, 0, 0, 0),
+    "rename": (82, 0, 0),
+    "unlink": (87, 0),
+}
+KEPT_APART = {
+    "own signal": (62, OWN, 9),
+    "own thread": (234, OWN, OWN, 6),
+    "thread": (56, 0x10F00),
+    "open for reading": (257, 0, 0, 0x80000),
+    "flags of a descriptor": (72, 3, 4, 0x800),
+    "size of a terminal": (16, 1, 0x5413, 0),
+}
+
+
+def filters() -> tuple[bytes, bytes, bytes]:
+    """Return a child's own filter, and the same for a solution and for its tests."""
+    _, own = build_filters(allow_exec=False, allow_inet=False, machine="x86_64")
+    made = (separated(own, OWN, writes=writes, machine="x86_64") for writes in (True, False))
+    return own, *made  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("call", APART)
+def test_call_that_reaches_another_process_is_refused_to_pairs_alone(call: str) -> None:
+    assert [judge((program,), *APART[call]) for program in filters()] == [ALLOWED, errno.EPERM, errno.EPERM]
+
+
+@pytest.mark.parametrize("call", WRITES)
+def test_call_that_leaves_a_file_is_refused_to_tests_alone(call: str) -> None:
+    assert [judge((program,), *WRITES[call]) for program in filters()] == [ALLOWED, ALLOWED, errno.EROFS]
+
+
+@pytest.mark.parametrize("call", KEPT_APART)
+def test_call_of_honest_pairs_is_allowed(call: str) -> None:
+    assert [judge((program,), *KEPT_APART[call]) for program in filters()] == [ALLOWED] * 3

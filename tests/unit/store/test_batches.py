@@ -9,10 +9,10 @@ import pytest
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Failure
 from assayd.model.batch import Batch, BatchState, Line, Tally
-from assayd.model.records import Removable
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.store.batches import DatabaseBatchStore
+from assayd.store.expiry import Removable
 from assayd.store.jobs import DatabaseJobStore
 
 Make = Any  # the fixture's class; test folders are not a package

@@ -10,9 +10,9 @@ import pytest
 from assayd.errors import RequestError
 from assayd.ids import SystemClock
 from assayd.model.attempt import Artifact, Attempt
-from assayd.model.records import Removable
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
+from assayd.store.expiry import Removable
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.library import ENTRY_BYTES, DatabaseLibrary
 

@@ -13,8 +13,8 @@ from sqlalchemy.dialects.postgresql import insert
 
 from assayd.errors import StoreError
 from assayd.store.database import open_database
-from assayd.store.exact_text import ExactText
 from assayd.store.one_statement import OneStatement, StatementText
+from assayd.store.tables import ExactText
 from assayd.store.writer import Writer
 from support.stores.postgres import PostgresServer, needs_postgres
 

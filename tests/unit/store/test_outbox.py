@@ -11,9 +11,9 @@ from sqlalchemy import select
 
 from assayd.model.batch import Batch, Line
 from assayd.model.generation import Generation, GenerationOutcome
-from assayd.model.records import Removable
 from assayd.model.submission import Peer
 from assayd.store.batches import DatabaseBatchStore
+from assayd.store.expiry import Removable
 from assayd.store.generations import DatabaseGenerationStore
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.outbox import Outbox

@@ -59,8 +59,8 @@ def test_secret_that_cannot_be_used_is_refused_by_its_place(
     [
         ({}, "name one of them"),
         ({"secret_variable": "A", "secret_file": "/a"}, "name one of them"),
-        ({"url": "http://ci.example/", "secret_variable": "A"}, "http is for private_addresses alone"),
-        ({"url": "https://ci.example/?a", "secret_variable": "A"}, "has no query"),
+        ({"url": "http://ci.example/", "secret_variable": "A"}, "http is allowed for private_addresses only"),
+        ({"url": "https://ci.example/?a", "secret_variable": "A"}, "must not have a query"),
         ({"url": "https://u@ci.example/", "secret_variable": "A"}, "not a plain URL"),
         ({"secret_variable": "A", "private_addresses": ("ten",)}, "not an address or a network"),
         ({"secret_variable": "A", "private_addresses": ("10.1.2.3/8",)}, "not an address or a network"),

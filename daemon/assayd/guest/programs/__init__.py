@@ -3,6 +3,7 @@
 A program is a module with
 
     IN_PYTHON: bool                                    # whether guest code runs in this very process
+    PAIRED: bool                                       # whether it talks with a solution (may be missing)
     def run(arguments, context) -> Record: ...          # in the child, after everything is locked down
 
 The record is JSON and goes to the daemon as the unit's result; `status` must be in it, and decides the exit
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
             ...
 
 
-PROGRAMS = frozenset({"call", "exec", "pytest", "python", "sql"})
+PROGRAMS = frozenset({"call", "exec", "pytest", "python", "sql", "tests"})
 
 
 class Context(Value):

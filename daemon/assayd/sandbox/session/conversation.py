@@ -76,6 +76,7 @@ class Conversation:
         self._current: Transcript | None = None
         self._deadline: Deadline | None = None
         self._between_s = 0.0
+        self._units_starved_s = 0.0
         self._result_bytes = 0
         self._room = dict.fromkeys(("stdout", "stderr"), spec.limits.output_kept_bytes)
         self.units: list[UnitResult] = []
@@ -169,11 +170,12 @@ class Conversation:
     def _leave_out(self, current_s: float) -> None:
         """Do not count what units, and the runner between them, waited for a processor."""
         if self._deadline is not None:
-            units_s = sum(unit.usage.starved_s for unit in self.units)
-            self._deadline.leave_out(self._between_s + units_s + current_s)
+            self._deadline.leave_out(self._between_s + self._units_starved_s + current_s)
 
     def _with_network(self, unit: UnitResult, asked: tuple[NetworkEvent, ...]) -> UnitResult:
         """Add what a unit asked the relay for; what was refused counts like any refusal of the policy's."""
+        if not asked and not any(event.kind == "network" for event in unit.events):
+            return unit
         enforced = self._spec.imports.mode is ImportMode.ENFORCE
         refused = (refusal_of(event, enforced=enforced) for event in asked if not event.allowed)
         seen = (self._with_rule(event) for event in unit.events)
@@ -206,7 +208,10 @@ class Conversation:
         stderr = unit.stderr.cut_to(max(self._room["stderr"], LEAST_KEPT_BYTES))
         self._room["stdout"] -= len(stdout.head) + len(stdout.tail)
         self._room["stderr"] -= len(stderr.head) + len(stderr.tail)
-        self.units.append(replace(unit, stdout=stdout, stderr=stderr))
+        if stdout is not unit.stdout or stderr is not unit.stderr:
+            unit = replace(unit, stdout=stdout, stderr=stderr)
+        self.units.append(unit)
+        self._units_starved_s += unit.usage.starved_s
 
     async def _farewell(self) -> None:
         """Take the declared outputs and the runner's goodbye."""

@@ -91,7 +91,12 @@ def begin_frame(spec: RunSpec, relay: EgressLimits | None = None) -> bytes:
 
 
 def content_frames(spec: RunSpec) -> Iterator[bytes]:
-    """Return the frames with what all units find: the files, the database."""
+    """Return the frames with what all units find: the solution, the files, the database, the tests."""
+    if spec.paired is not None:
+        # First: what becomes the solution's processes must hold nothing of its tests.
+        yield encode({"type": "solution"}, canonical(spec.paired.solution))
+        for part in chunks(canonical(spec.paired.tests)):
+            yield encode({"type": "common"}, part)
     yield from file_frames(spec.files)
     for part in chunks(spec.database) if spec.database else ():
         yield encode({"type": "database"}, part)

@@ -19,9 +19,8 @@ from pygls.lsp.server import LanguageServer
 from assayd import __version__
 from assayd.errors import AssaydError
 from assayd_client import AsyncClient, ClientError, DaemonUnreachable, Document, Target, requests
-from assayd_client.cli.lsp.diagnostics import Found, found_in, trouble
-from assayd_client.cli.lsp.fixes import Moved, title
-from assayd_client.cli.project import find_project, is_folder, submission_of
+from assayd_client.cli.check import find_project, is_folder, submission_of
+from assayd_client.cli.lsp.diagnostics import Found, Moved, found_in, title, trouble
 from assayd_client.cli.terminal import plain
 
 WAIT_S = 600.0

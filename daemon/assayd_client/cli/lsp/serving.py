@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from assayd_client.cli import extras
-from assayd_client.cli.options import daemon_of
+from assayd_client.cli.options import daemon_of, missing_extra
 
 
 def serve(context: typer.Context) -> None:
@@ -13,7 +12,7 @@ def serve(context: typer.Context) -> None:
     try:
         import pygls  # noqa: F401
     except ModuleNotFoundError as missing:
-        raise extras.missing("lsp", "pygls") from missing
+        raise missing_extra("lsp", "pygls") from missing
     from assayd_client.cli.lsp.server import build
 
     build(daemon_of(context)).start_io()

@@ -29,7 +29,7 @@ from pydantic import BaseModel, ValidationError
 
 from assayd import __version__
 from assayd.errors import AssaydError, RequestError
-from assayd_client.cli.mcp import prompts, resources
+from assayd_client.cli.mcp import resources
 from assayd_client.cli.mcp.acts import Call
 from assayd_client.cli.mcp.answers import DATA_NOTE
 from assayd_client.cli.mcp.daemon import Daemon
@@ -102,13 +102,13 @@ class AgentServer:
         return ReadResourceResult(contents=[await _or_error(resources.read(self._daemon, str(params.uri)))])
 
     async def _list_prompts(self, _: Context, __: PaginatedRequestParams | None) -> ListPromptsResult:
-        return ListPromptsResult(prompts=[prompts.FIX])
+        return ListPromptsResult(prompts=[resources.FIX])
 
     async def _get_prompt(self, _: Context, params: GetPromptRequestParams) -> GetPromptResult:
         attempt_id = (params.arguments or {}).get("attempt_id")
-        if params.name != prompts.FIX.name or attempt_id is None:
+        if params.name != resources.FIX.name or attempt_id is None:
             raise MCPError(INVALID_PARAMS, "there is the prompt `fix`, which takes attempt_id")
-        return await _or_error(prompts.fix(self._daemon, attempt_id))
+        return await _or_error(resources.fix(self._daemon, attempt_id))
 
 
 def read_arguments(model: type[BaseModel], arguments: dict[str, Any]) -> BaseModel:

@@ -11,8 +11,7 @@ import typer
 
 from assayd.errors import RequestError
 from assayd_client import Target
-from assayd_client.cli import extras
-from assayd_client.cli.options import daemon_of
+from assayd_client.cli.options import daemon_of, missing_extra
 
 MESSAGE_BYTES = 20 * 2**20
 """Of one message: a submission of the largest body that the daemon takes, and what is around it."""
@@ -41,7 +40,7 @@ def serve(
         import anyio
         import mcp  # noqa: F401
     except ModuleNotFoundError as missing:
-        raise extras.missing("mcp", "mcp") from missing
+        raise missing_extra("mcp", "mcp") from missing
     daemon = daemon_of(context)
     if http is None:
         anyio.run(_over_streams, daemon)

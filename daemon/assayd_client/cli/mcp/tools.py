@@ -9,7 +9,7 @@ from typing import Any
 from mcp_types import Tool, ToolAnnotations
 from pydantic import BaseModel
 
-from assayd_client.cli.mcp import acts, answers, arguments
+from assayd_client.cli.mcp import acts, answers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ TOOLS = (
             "findings, certain edits, cases and what to mind when trying again. Call `kinds` first for what "
             "`payload` holds. Call it with every version of code that you wrote before you say that it works."
         ),
-        takes=arguments.ValidateArguments,
+        takes=acts.ValidateArguments,
         gives=(answers.AttemptAnswer, answers.ChainAnswer),
         act=acts.validate,
         read_only=False,
@@ -75,7 +75,7 @@ TOOLS = (
         name="show",
         title="Show an attempt",
         description="Show an attempt again, or all of one part of it (findings, cases, code), page by page.",
-        takes=arguments.ShowArguments,
+        takes=acts.ShowArguments,
         gives=(answers.AttemptAnswer, answers.PageAnswer),
         act=acts.show,
         read_only=True,
@@ -85,7 +85,7 @@ TOOLS = (
         name="logs",
         title="Show what code wrote",
         description="Show standard output or standard error of a finished attempt, page by page.",
-        takes=arguments.LogsArguments,
+        takes=acts.LogsArguments,
         gives=(answers.PageAnswer,),
         act=acts.logs,
         read_only=True,
@@ -98,7 +98,7 @@ TOOLS = (
             "Repair a failed attempt until it passes or further attempts would not help: with the provider "
             "`rules` (certain edits, no model), or one that the operator has configured."
         ),
-        takes=arguments.RepairArguments,
+        takes=acts.RepairArguments,
         gives=(answers.ChainAnswer,),
         act=acts.repair,
         read_only=False,
@@ -112,7 +112,7 @@ TOOLS = (
             "Have code written from words by a configured model, validated and repaired. Nothing is approved "
             "by it: that is for a person to do."
         ),
-        takes=arguments.GenerateArguments,
+        takes=acts.GenerateArguments,
         gives=(answers.ChainAnswer,),
         act=acts.generate,
         read_only=False,
@@ -123,7 +123,7 @@ TOOLS = (
         name="policy",
         title="Allowed imports and hosts",
         description="List the profiles, or show what one allows now: imports, network, commands, limits.",
-        takes=arguments.PolicyArguments,
+        takes=acts.PolicyArguments,
         gives=(answers.PolicyAnswer,),
         act=acts.policy,
         read_only=True,
@@ -136,7 +136,7 @@ TOOLS = (
             "List the kinds of submission, show the contract of one (schema of its payload, a good example, "
             "its rules), or explain a rule."
         ),
-        takes=arguments.KindsArguments,
+        takes=acts.KindsArguments,
         gives=(answers.KindsAnswer,),
         act=acts.kinds,
         read_only=True,

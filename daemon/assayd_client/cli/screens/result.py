@@ -20,7 +20,7 @@ from textual.screen import Screen
 from textual.widgets import Footer, Static
 
 from assayd.errors import AssaydError, RequestError
-from assayd_client.cli.artifacts import safe_name
+from assayd_client.cli.attempts import safe_name
 from assayd_client.cli.screens.dialogs import Line
 from assayd_client.cli.screens.naming import Wanted, name_problem
 from assayd_client.cli.screens.session import Outcome, Session, sources

@@ -9,12 +9,11 @@ from rich.rule import Rule
 from rich.syntax import Syntax
 from rich.text import Text
 
-from assayd_client.cli.fallback import described
 from assayd_client.cli.kinds import command_line_of
+from assayd_client.cli.repair import described
 from assayd_client.cli.report import render
-from assayd_client.cli.screen import StyledLine
 from assayd_client.cli.screens.session import Outcome, sources
-from assayd_client.cli.terminal import plain
+from assayd_client.cli.terminal import StyledLine, plain
 
 SHOWN_WIDTH = 76
 """Columns of a source line in a report: what the narrowest terminal leaves."""

@@ -15,11 +15,10 @@ from textual.widgets import Footer, Static
 
 from assayd.errors import AssaydError
 from assayd_client import Document, StreamEvent
-from assayd_client.cli.progress import ProgressView
-from assayd_client.cli.screen import StyledLine, line
 from assayd_client.cli.screens.session import Chain, Outcome, Session
 from assayd_client.cli.screens.shown import styled
-from assayd_client.cli.terminal import plain, shorten
+from assayd_client.cli.submitting import ProgressView
+from assayd_client.cli.terminal import StyledLine, line, plain, shorten
 
 TICK_S = 0.5
 STREAMED_CHARS = 4000

@@ -11,7 +11,7 @@ from assayd.attempts import conclusion as record
 from assayd.errors import ConfigError, RequestError
 from assayd.ids import Ulids
 from assayd_client import ClientError, DaemonUnreachable
-from assayd_client.cli.backup import IDENTITY, back_up, find_state
+from assayd_client.cli.upkeep import IDENTITY, back_up, find_state
 from support.daemons.small_daemon import small_daemon
 
 

@@ -13,9 +13,7 @@ import pytest
 
 from assayd_client import PlainClient
 from assayd_client.cli import main
-from assayd_client.cli.batch import exit_code, make_up_name
-from assayd_client.cli.batch_progress import Rate
-from assayd_client.cli.summary import Summary
+from assayd_client.cli.batch import Rate, Summary, exit_code, make_up_name
 from support.cluster.either import EITHER, serving_either
 from support.daemons.server import Served
 from support.daemons.small_daemon import submission

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from assayd_client.cli.excerpt import excerpt
-from assayd_client.cli.screen import cells
+from assayd_client.cli.report import excerpt
+from assayd_client.cli.terminal import cells
 
 ROOM = 40
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assayd_client.cli.failures import LINE_CHARS, failed_lines
+from assayd_client.cli.repair import LINE_CHARS, failed_lines
 
 ONE = """\
 The code is not valid Python:

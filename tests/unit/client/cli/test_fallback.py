@@ -1,4 +1,4 @@
-from assayd_client.cli.fallback import described
+from assayd_client.cli.repair import described
 
 FALLBACK = {
     "trigger": "timeout",

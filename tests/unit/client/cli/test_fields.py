@@ -7,7 +7,7 @@ import json
 import pytest
 
 from assayd.errors import RequestError
-from assayd_client.cli.fields import select
+from assayd_client.cli.validate import select
 
 DOCUMENT = {
     "verdict": "failed",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assayd.findings.source_text import snippet
-from assayd_client.cli.origin import UNKNOWN, Origin
+from assayd_client.cli.report import UNKNOWN, Origin
 
 PLAIN = b"import re\n\ndef extract(path):\n    return {}\n"
 ANSWER = b"Here it is:\n\n```python\n" + PLAIN + b"```\n"

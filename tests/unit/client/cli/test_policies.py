@@ -12,7 +12,7 @@ from assayd.settings import load_settings
 from assayd.wiring.profiles import load_profiles
 from assayd_client import Document
 from assayd_client.cli import main
-from assayd_client.cli.policies import explain
+from assayd_client.cli.policy import explain
 
 REACH = """
 [network]

@@ -1,5 +1,5 @@
 from assayd_client import StreamEvent
-from assayd_client.cli.progress import ProgressView
+from assayd_client.cli.submitting import ProgressView
 
 
 def shown(*events: tuple[str, dict]) -> list[str]:

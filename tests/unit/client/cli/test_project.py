@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import RequestError
-from assayd_client.cli.project import find_project, read_project, submission_of
+from assayd_client.cli.check import find_project, read_project, submission_of
 
 TOML = """
 [[file]]

@@ -7,10 +7,8 @@ import os
 import pytest
 
 from assayd.findings.source_text import snippet
-from assayd_client.cli.amounts import duration
-from assayd_client.cli.origin import UNKNOWN, Origin
-from assayd_client.cli.report import MAX_CASES, MAX_FINDINGS, render
-from assayd_client.cli.screen import Screen
+from assayd_client.cli.report import MAX_CASES, MAX_FINDINGS, UNKNOWN, Origin, render
+from assayd_client.cli.terminal import Screen, duration
 from support.daemons.fake_service import GOLDEN
 
 

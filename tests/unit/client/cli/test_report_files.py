@@ -6,8 +6,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from assayd.findings.source_text import snippet
-from assayd_client.cli.origin import Origin
-from assayd_client.cli.report_files import sarif
+from assayd_client.cli.report import Origin
+from assayd_client.cli.reports import sarif
 from support.daemons.fake_service import GOLDEN
 
 TEXT = b"Sure:\n\n" + b"\n" * 11 + b"    quarter = int(part)\n"

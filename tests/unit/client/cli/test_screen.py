@@ -7,7 +7,7 @@ import io
 import pytest
 
 from assayd_client.cli.report import MARKS
-from assayd_client.cli.screen import Screen, StyledLine, cells, in_ascii, line, shows_letters, wrapped
+from assayd_client.cli.terminal import Screen, StyledLine, cells, in_ascii, line, shows_letters, wrapped
 
 
 def printed(*lines: StyledLine | str, **screen) -> str:

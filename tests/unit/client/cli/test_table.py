@@ -12,8 +12,7 @@ from assayd_client.cli.listing import (
     attempt_row_for_people,
     check_lines,
 )
-from assayd_client.cli.screen import Screen
-from assayd_client.cli.table import print_table
+from assayd_client.cli.terminal import Screen, print_table
 
 ATTEMPT = {
     "id": "01M7YHKFHWZP7YKVWXC96QNKT7",

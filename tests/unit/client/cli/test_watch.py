@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import RequestError
-from assayd_client.cli.watch import signature, watch
+from assayd_client.cli.validate import signature, watch_files
 
 
 class Saves:
@@ -32,7 +32,7 @@ def test_every_save_is_validated_once(file: Path) -> None:
     seen: list[str] = []
     saves = Saves(lambda: None, lambda: file.write_text("two, longer"), lambda: None)
 
-    code = watch(lambda: seen.append(file.read_text()) or len(seen), [file], clear=False, wait=saves)
+    code = watch_files(lambda: seen.append(file.read_text()) or len(seen), [file], clear=False, wait=saves)
 
     assert (seen, code) == (["one", "two, longer"], 2)
 
@@ -41,7 +41,7 @@ def test_file_that_an_editor_replaces_is_waited_for(file: Path) -> None:
     seen: list[str] = []
     saves = Saves(file.unlink, lambda: None, lambda: file.write_text("new text"))
 
-    watch(lambda: seen.append(file.read_text()) or 0, [file], clear=False, wait=saves)
+    watch_files(lambda: seen.append(file.read_text()) or 0, [file], clear=False, wait=saves)
 
     assert seen == ["one", "new text"]
 
@@ -62,7 +62,7 @@ def test_what_cannot_be_submitted_is_said_and_watching_goes_on(file: Path, capsy
             raise answer
         return 1
 
-    code = watch(validate, [file], clear=False, wait=Saves(lambda: file.write_text("again")))
+    code = watch_files(validate, [file], clear=False, wait=Saves(lambda: file.write_text("again")))
 
     assert (code, capsys.readouterr().err) == (1, "assay: it is \\x1b[2Jno JSON\n")
 
@@ -70,4 +70,4 @@ def test_what_cannot_be_submitted_is_said_and_watching_goes_on(file: Path, capsy
 @pytest.mark.parametrize("paths", [[], [Path("-")]])
 def test_what_cannot_be_watched_is_refused(paths) -> None:
     with pytest.raises(RequestError, match="--watch takes files or folders"):
-        watch(lambda: 0, paths, clear=False)
+        watch_files(lambda: 0, paths, clear=False)

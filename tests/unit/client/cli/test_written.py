@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import RequestError
-from assayd_client.cli.origin import Origin
-from assayd_client.cli.written import Written, by_path
+from assayd_client.cli.report import Origin
+from assayd_client.cli.validate import Written, by_path
 
 
 @pytest.mark.parametrize(("repair", "files"), [(None, [Path("x.py")]), ("rules", [Path("-")])])

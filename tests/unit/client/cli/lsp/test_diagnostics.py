@@ -5,7 +5,7 @@ from lsprotocol import types
 
 from assayd.findings.source_text import snippet
 from assayd_client.cli.lsp.diagnostics import found_in, utf16
-from assayd_client.cli.origin import Origin
+from assayd_client.cli.report import Origin
 from support.daemons.fake_service import GOLDEN
 
 FILE = Path("/p/x.py")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from lsprotocol import types
 
-from assayd_client.cli.lsp.fixes import Moved, lines, title
+from assayd_client.cli.lsp.diagnostics import Moved, title, whole_lines
 
 TEXT = "def f(a)\n    return aa\n\nprint(f(1))\n"
 
 
 def edit(first: int, after: int, text: str) -> types.TextEdit:
-    return types.TextEdit(range=lines(first, after), new_text=text)
+    return types.TextEdit(range=whole_lines(first, after), new_text=text)
 
 
 REPLACES = edit(1, 2, "    return a\n")

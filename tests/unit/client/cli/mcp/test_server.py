@@ -11,8 +11,8 @@ from assayd.kinds import registry
 from assayd.package_data import share
 from assayd.policies import describe, load_policies
 from assayd_client import PlainClient
+from assayd_client.cli.mcp.acts import ValidateArguments
 from assayd_client.cli.mcp.answers import ANSWER_CHARS
-from assayd_client.cli.mcp.arguments import ValidateArguments
 from assayd_client.cli.mcp.server import read_arguments
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving

@@ -1,0 +1,78 @@
+"""The parent of analysis workers: it has imported everything, and forks a worker for each request.
+
+Runs in that process. It reads nothing that was submitted: only requests of the daemon, over one socket that
+its workers don't have. Workers share the memory of what was imported, and start in milliseconds.
+
+    daemon ──fork + the worker's stream──> parent
+           <─{"pid"} + pidfd──
+           <─{"pid", "status"}, once the worker has ended
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import traceback
+from collections.abc import Callable
+from typing import NoReturn
+
+REQUEST = b"fork"
+MESSAGE_BYTES = 1024
+_BROKEN = 1
+
+
+def fork_on_request(control: socket.socket, work: Callable[[], None]) -> None:
+    """Fork a worker for each stream that comes, and report how each ended, until the daemon has gone.
+
+    Args:
+        control: the socket to the daemon.
+        work: what a worker does with its stream as standard input and output.
+    """
+    workers: dict[int, int] = {}
+    waiting = select.poll()
+    waiting.register(control, select.POLLIN)
+    while True:
+        for ready, _ in waiting.poll():
+            if ready != control.fileno():
+                waiting.unregister(ready)
+                _, status = os.waitpid(workers.pop(ready), 0)
+                _say(control, {"fd": ready, "status": os.waitstatus_to_exitcode(status)})
+                os.close(ready)
+                continue
+            request, streams, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
+            if request != REQUEST or len(streams) != 1:
+                return
+            pid, worker = _fork(streams[0], work)
+            workers[worker] = pid
+            waiting.register(worker, select.POLLIN)
+            _say(control, {"fd": worker}, worker)
+
+
+def _fork(stream: int, work: Callable[[], None]) -> tuple[int, int]:
+    """Fork a worker; return its number, and a descriptor that can be read once it has ended."""
+    pid = os.fork()
+    if not pid:
+        _become(stream, work)
+    os.close(stream)
+    return pid, os.pidfd_open(pid)
+
+
+def _become(stream: int, work: Callable[[], None]) -> NoReturn:
+    """Work, and end; nothing gets back into the parent's code."""
+    status = _BROKEN
+    try:
+        for target in (0, 1):
+            os.dup2(stream, target)
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        work()
+        status = 0
+    finally:
+        if status:
+            traceback.print_exc()
+        os._exit(status)
+
+
+def _say(control: socket.socket, said: dict[str, int], *descriptors: int) -> None:
+    socket.send_fds(control, [json.dumps(said).encode()], list(descriptors))

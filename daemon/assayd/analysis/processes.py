@@ -1,0 +1,169 @@
+"""Analysis workers as processes: forked by a parent that has imported everything, which is started here.
+
+What the parent does is in `forking`. A worker is known by the descriptor that its parent sends, not by a
+number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from asyncio.subprocess import DEVNULL, Process
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from assayd.analysis.forking import MESSAGE_BYTES, REQUEST
+from assayd.errors import AssaydError
+
+_ORPHANED = 1
+"""Exit status of a worker whose parent has ended: an internal error, whatever the worker was reading."""
+_CRASHES = frozenset({-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGABRT, -signal.SIGFPE})
+
+
+class WorkerProcess:
+    """One worker; `returncode` is None until it has ended."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.returncode: int | None = None
+        self._descriptor = descriptor
+        self._ended = asyncio.Event()
+
+    def kill(self) -> None:
+        """Kill it. Raises: ProcessLookupError once it has ended."""
+        if self.returncode is not None:
+            raise ProcessLookupError
+        signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+
+    async def wait(self) -> int | None:
+        """Return its status once it has ended."""
+        await self._ended.wait()
+        return self.returncode
+
+    def end(self, status: int) -> None:
+        """Note its end."""
+        self.returncode = status
+        os.close(self._descriptor)
+        self._ended.set()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedWorker:
+    """A worker that was forked, with its stream."""
+
+    process: WorkerProcess
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+
+class WorkerParent:
+    """The parent of workers, as the daemon sees it. Made by `start`, ended by `close`."""
+
+    def __init__(self, control: socket.socket, process: Process) -> None:
+        self._control = control
+        self._process = process
+        self._loop = asyncio.get_running_loop()
+        self._asked: deque[asyncio.Future[WorkerProcess]] = deque()
+        self._running: dict[int, WorkerProcess] = {}
+        self.retired = False
+        """Whether it must fork no more: a crash may have told submitted code how memory is laid out."""
+        control.setblocking(False)
+        self._loop.add_reader(control, self._take)
+
+    @classmethod
+    async def start(cls, arguments: Sequence[str]) -> WorkerParent:
+        """Start the program `assayd.analysis.worker`. Raises: OSError."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            try:
+                command = (sys.executable, "-P", "-m", "assayd.analysis.worker", *arguments)
+                process = await asyncio.create_subprocess_exec(
+                    *command, stdin=theirs.fileno(), stdout=DEVNULL
+                )
+            except BaseException:
+                ours.close()
+                raise
+        return cls(ours, process)
+
+    async def fork(self) -> StartedWorker:
+        """Return a new worker. Raises: AssaydError ``analysis.unavailable``."""
+        if self.retired:
+            raise _unavailable()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        forked: asyncio.Future[WorkerProcess] = self._loop.create_future()
+        try:
+            with theirs:
+                socket.send_fds(self._control, [REQUEST], [theirs.fileno()])
+            self._asked.append(forked)
+            process = await forked
+            reader, writer = await asyncio.open_unix_connection(sock=ours)
+        except OSError as problem:
+            ours.close()
+            raise _unavailable() from problem
+        except BaseException:
+            ours.close()
+            raise
+        return StartedWorker(process=process, reader=reader, writer=writer)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it forks no more, and nothing that it has forked runs."""
+        return self.retired and not self._running and not self._asked
+
+    async def close(self) -> None:
+        """End the parent; workers end as their streams do."""
+        self._lose()
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+
+    def _take(self) -> None:
+        """Take what the parent says: a worker was forked, or has ended."""
+        try:
+            flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
+            data, descriptors, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES, 1, flags)
+        except BlockingIOError:
+            return
+        except OSError:
+            data, descriptors = b"", []
+        if not data:
+            self._lose()
+            return
+        said = json.loads(data)
+        number = int(said["fd"])
+        if "status" in said:
+            status = int(said["status"])
+            self.retired = self.retired or status in _CRASHES
+            self._running.pop(number).end(status)
+            return
+        process = self._running[number] = WorkerProcess(descriptors[0])
+        waiting = self._asked.popleft()
+        if waiting.cancelled():
+            process.kill()
+        else:
+            waiting.set_result(process)
+
+    def _lose(self) -> None:
+        """Note that the parent has gone; what it has forked is ended."""
+        if self._control.fileno() < 0:
+            return
+        self.retired = True
+        self._loop.remove_reader(self._control)
+        self._control.close()
+        while self._asked:
+            if not (waiting := self._asked.popleft()).done():
+                waiting.set_exception(_unavailable())
+        for process in self._running.values():
+            with suppress(ProcessLookupError):
+                process.kill()
+            process.end(_ORPHANED)
+        self._running.clear()
+
+
+def _unavailable() -> AssaydError:
+    return AssaydError("analysis.unavailable", "no analysis worker can be started")

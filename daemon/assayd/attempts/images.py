@@ -1,0 +1,186 @@
+"""The images that policies name: tried before anything submitted runs in them, and suggested in hints.
+
+Such an image is held to what a kind's own is: the probes of the isolation check must be held in it, and
+samples of the kind must get the verdicts that they state. Each is done once for an image, by its digest, at
+the first use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+
+import structlog
+
+from assayd.attempts.admission import limits_of
+from assayd.attempts.selftest import SelfTest
+from assayd.documents import canonical
+from assayd.errors import EngineError
+from assayd.kind import Kind
+from assayd.model.finding import Finding
+from assayd.model.policy import ExecutionPolicy
+from assayd.model.report import Judgement
+from assayd.model.run import Limits, Program, RunSpec
+from assayd.model.submission import Sample
+from assayd.model.text_limits import shorten
+from assayd.policies import PolicySet
+from assayd.ports.clock import Clock
+from assayd.ports.engine import ImageFacts
+from assayd.sandbox.images import LABEL_OFFER, PREFIX, Images, modules_of, runs_python
+from assayd.sandbox.sandbox import Sandbox
+
+log = structlog.get_logger()
+
+SAMPLES_TRIED = 4
+"""Samples of a kind that are run in an image; the isolation check takes as long as these."""
+_SHOWN = 5
+AGAIN_S = 60.0
+"""How long a failed trial counts: a machine that is too busy fails one that would pass."""
+
+CheckImage = Callable[[Sandbox, str], Awaitable[Sequence[str]]]
+"""Tries the isolation of an image's containers; returns a sentence for each part that does not hold."""
+
+
+class ImageTrials:
+    """What is known of the images that policies name."""
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        selftest: SelfTest,
+        check: CheckImage,
+        *,
+        policies: PolicySet,
+        caps: Limits,
+        clock: Clock,
+    ) -> None:
+        self._sandbox = sandbox
+        self._selftest = selftest
+        self._check = check
+        self._policies = policies
+        self._caps = caps
+        self._clock = clock
+        self._complaints: dict[tuple[str, str], Sequence[str]] = {}
+        self._failed_at: dict[str, float] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def require(self, validator: Kind, policy: ExecutionPolicy, spec: RunSpec) -> None:
+        """See that containers of the image that a policy names hold, and that the kind works in them.
+
+        Raises: EngineError ``image.unfit``, ``image.no_python``, or why it cannot be tried.
+        """
+        name = policy.image
+        if name is None:
+            return
+        facts = await self._sandbox.images.get(name)
+        if not runs_python(facts) and not _runs_programs(spec):
+            offer = facts.labels.get(LABEL_OFFER, "other programs")
+            message = (
+                f"image {name} has no Python from 3.11 to 3.13 for submitted code to run in; it has {offer}: "
+                "send a script with argv, or use another policy"
+            )
+            raise EngineError("image.no_python", message)
+        digest = facts.digest
+        complaints = self._known(digest, validator)
+        if complaints is None:
+            async with self._locks[digest]:
+                complaints = self._known(digest, validator)
+                if complaints is None:
+                    complaints = await self._try(facts, validator)
+        if complaints:
+            shown = "; ".join(complaints[:_SHOWN])
+            raise EngineError(
+                "image.unfit", f"image {name} cannot be used for kind {validator.name}: {shown}"
+            )
+
+    def _known(self, digest: str, validator: Kind) -> Sequence[str] | None:
+        """Return the complaints about an image; None if it must be tried, also some time after a failure."""
+        failed_at = self._failed_at.get(digest)
+        if failed_at is not None and self._clock.monotonic() - failed_at >= AGAIN_S:
+            del self._failed_at[digest]
+            for key in [key for key, found in self._complaints.items() if key[0] == digest and found]:
+                del self._complaints[key]
+        return self._complaints.get((digest, "")) or self._complaints.get((digest, validator.name))
+
+    async def _try(self, facts: ImageFacts, validator: Kind) -> Sequence[str]:
+        name, digest = facts.name.removeprefix(PREFIX), facts.digest
+        if (digest, "") not in self._complaints:
+            self._complaints[digest, ""] = await self._check(self._sandbox, name)
+        complaints = self._complaints[digest, ""] or await self._run_samples(
+            name, validator, python=runs_python(facts)
+        )
+        self._complaints[digest, validator.name] = complaints
+        if complaints:
+            self._failed_at[digest] = self._clock.monotonic()
+        log.info("image.tried", image=name, kind=validator.name, complaints=len(complaints))
+        return complaints
+
+    async def _run_samples(self, name: str, validator: Kind, *, python: bool) -> Sequence[str]:
+        """Run samples of a kind in an image, under the kind's own policy; Python only where it has one."""
+        policy = replace(self._policies.get(validator.default_policy), image=name)
+        limits = limits_of(policy, self._caps)
+        said = []
+        fitting = (one for one in validator.samples if one.needs_container and not one.own_image)
+        tried = (one for one in fitting if python or _runs_programs(_plan_of(validator, one, policy, limits)))
+        for sample in islice(tried, SAMPLES_TRIED):
+            found = await self._selftest.complaints(validator, sample, policy=policy, limits=limits)
+            said += [f"sample {sample.name}: {sentence}" for sentence in found]
+        return said
+
+
+def _plan_of(validator: Kind, sample: Sample, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
+    payload = validator.prepare(validator.payload.model_validate_json(canonical(sample.payload)))
+    return validator.plan(payload, policy, limits)
+
+
+def _runs_programs(spec: RunSpec | None) -> bool:
+    """Return whether nothing but programs of the image is run, which needs no Python."""
+    return spec is not None and all(unit.program is Program.EXEC for unit in spec.units)
+
+
+_MISSING = "sandbox.module_missing"
+
+
+class ImageHints:
+    """The images that profiles name, as hints know them."""
+
+    def __init__(self, images: Images, named: Callable[[], Mapping[str, Sequence[str]]]) -> None:
+        self._images = images
+        self._named = named
+
+    async def add(self, validator: Kind, judgement: Judgement) -> Judgement:
+        """Return the judgement with what helps against modules that are missing."""
+        found = [one for findings in judgement.stage_findings.values() for one in findings]
+        if not validator.any_image or all(finding.rule != _MISSING for finding in found):
+            return judgement
+        known = await self._modules()
+        stages = {
+            stage: tuple(_hinted(finding, known) for finding in findings)
+            for stage, findings in judgement.stage_findings.items()
+        }
+        return replace(judgement, stage_findings=stages)
+
+    async def _modules(self) -> Mapping[str, str]:
+        """Return a sentence for each module that an image has which is built; the first image's counts."""
+        known: dict[str, str] = {}
+        for name, profiles in sorted(self._named().items()):
+            try:
+                modules = modules_of(await self._images.get(name))
+            except EngineError:  # not built, or the engine is away: no hint
+                continue
+            for module, version in modules.items():
+                known.setdefault(
+                    module, f"{module} {version} is in image {name}: use policy {' or '.join(profiles)}."
+                )
+        return known
+
+
+def _hinted(finding: Finding, known: Mapping[str, str]) -> Finding:
+    parts = finding.message.split("'")
+    hint = known.get(parts[1]) if finding.rule == _MISSING and len(parts) > 1 else None
+    if hint is None:
+        return finding
+    return replace(finding, suggestion=shorten(f"{hint} {finding.suggestion or ''}".rstrip()))

@@ -1,0 +1,198 @@
+"""The solution's process: imports the code, then does what the tests ask of it, one call at a time.
+
+It holds the code and the arguments of the current call. What its answers are worth is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from . import private
+from .failures import ShownText, clean, told
+from .peer import Peer, PeerFault, PeerGone
+from .transfer import Outgoing, TransferError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import ModuleType
+    from typing import Any
+
+    from .peer import Raised
+    from .policy import RuntimePolicy
+    from .shown import Texts
+
+private.isolate(globals())
+
+MODULE = "solution"
+CODE, CONTEXT = "solution.py", "context.py"
+_MOST_NAMES = 500
+_MOST_BASES = 20
+_NOT_RAISED = (StopIteration, StopAsyncIteration, GeneratorExit, KeyboardInterrupt)
+"""Would end a loop, a generator or the whole run of the tests in silence, so they arrive as RuntimeError."""
+_STOPPING = frozenset({"__next__", "send", "throw"})
+
+_BUILT_IN = (str, int, float, tuple, list, dict, set, frozenset, bytes)
+
+_mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+_qualname: Callable[[type], object] = type.__dict__["__qualname__"].__get__
+
+
+def serve(document: Mapping[str, object], policy: RuntimePolicy, reading: int, writing: int) -> None:
+    """Import the solution, say which names it has, and answer until the tests are done."""
+    code, context, entry = (str(document[name]) for name in ("code", "context", "entry_point"))
+    texts = {CODE: ShownText(CODE, code), CONTEXT: ShownText(CONTEXT, context)}
+    peer = Peer(
+        reading,
+        writing,
+        represent=_callback,
+        describe=_describe,
+        perform=perform,
+        explain=lambda problem, operation, name: _explain(problem, operation, name, texts),
+    )
+    try:
+        module = _import(code, context, policy, peer)
+    except BaseException as problem:  # noqa: BLE001 - guest code, which may raise whatever it likes
+        peer.send("broken", told(problem, texts))
+        return
+    peer.send("ready", _offer(module, entry, peer))
+    while True:
+        try:
+            _, asked = peer.receive()
+            peer.answer(asked)
+        except (PeerGone, PeerFault):
+            return
+
+
+def _import(code: str, context: str, policy: RuntimePolicy, peer: Peer) -> ModuleType:
+    module = type(sys)(MODULE)
+    names = module.__dict__
+    names["__builtins__"] = policy.builtins("full", CODE)
+    policy.builtins("full", CONTEXT)
+    names["__file__"] = CODE
+    sys.modules[MODULE] = module
+    sys.argv = [CODE]
+    exec(compile(context, CONTEXT, "exec", dont_inherit=True), names)  # noqa: S102 - what the container is for
+    peer.classes = own_classes(names)
+    exec(compile(code, CODE, "exec", dont_inherit=True), names)  # noqa: S102 - what the container is for
+    return module
+
+
+def own_classes(names: Mapping[str, object]) -> dict[str, type]:
+    """Return the plain classes that a context defines, whose instances cross as copies."""
+    return {
+        name: value
+        for name, value in names.items()
+        if type(value) is type
+        and value.__module__ == names.get("__name__", MODULE)
+        and "__slots__" not in value.__dict__
+        and _mro(value)[1:] == (object,)
+    }
+
+
+def _offer(module: ModuleType, entry: str, peer: Peer) -> list[object]:
+    """Name what the module defines: functions and classes, with their numbers."""
+    offered: list[object] = []
+    for name, value in list(module.__dict__.items()):
+        described = _describe(value) if type(name) is str else None
+        public = name == entry or (name[:1] != "_" and len(offered) < _MOST_NAMES)
+        if not public or described is None or described[0] not in {"function", "class"}:
+            continue
+        if type(value) is type(sys) or (name != entry and value in peer.classes.values()):
+            continue
+        offered.append([name, peer.keep(value), *described])
+    return offered
+
+
+def _describe(value: Any, kept: bool = False) -> tuple[str, list[str]] | None:
+    kind: type = type(value)
+    if issubclass(kind, _BUILT_IN) and not kept:
+        return None  # goes as what its built-in part holds
+    if issubclass(kind, type):
+        return "class", _names_of(_mro(value))
+    if kind.__name__ == "coroutine":
+        return "coroutine", []
+    if kind.__name__ in {"function", "method", "builtin_function_or_method", "_lru_cache_wrapper", "partial"}:
+        return "function", [str(getattr(value, "__name__", ""))[:100]]
+    return "object", _names_of(_mro(kind))
+
+
+def _names_of(kinds: tuple[type, ...]) -> list[str]:
+    return [name[:100] for kind in kinds[:_MOST_BASES] if type(name := _qualname(kind)) is str]
+
+
+def _callback(peer: Peer, number: int, _: str, names: list[str]) -> Callable[..., object]:
+    """Return a function that calls one of the tests."""
+
+    def call(*args: object, **kwargs: object) -> object:
+        return peer.ask("call", number, "", args, kwargs)
+
+    call.__name__ = call.__qualname__ = names[0] if names else "callback"
+    return call
+
+
+def _explain(problem: BaseException, operation: str, name: str, texts: Texts) -> Raised:
+    """Describe an exception by its nearest built-in type; the text is shown, and runs nowhere."""
+    kind = type(problem)
+    silent = issubclass(kind, _NOT_RAISED) and not (
+        kind is StopIteration and (operation in _STOPPING or name in _STOPPING)
+    )
+    base: type[BaseException] = next(one for one in _mro(kind) if private.NAMES.get(one.__name__) is one)
+    if silent or not issubclass(base, (Exception, SystemExit)):
+        base = RuntimeError
+    described = told(problem, texts)
+    shown = f"{described['error_type']}: {described['message']}" if silent else described["message"]
+    raised: Raised = {
+        "type": base.__name__,
+        "names": _names_of(_mro(kind)),
+        "message": clean(str(shown)),
+        "told": described,
+    }
+    if not silent and kind is base:
+        try:
+            raised["args"] = Outgoing(_refuse, {}).form(BaseException.__dict__["args"].__get__(problem))
+        except TransferError:
+            return raised
+    return raised
+
+
+def _refuse(_: object) -> None:
+    raise TransferError("not a plain value")
+
+
+def perform(
+    operation: str, value: object, name: str, args: list[object], kwargs: dict[str, object]
+) -> object:
+    """Do one thing with a value of the solution."""
+    if operation not in _OPERATIONS:
+        raise PeerFault("an operation that doesn't exist")
+    return _OPERATIONS[operation](value, name, args, kwargs)
+
+
+def _special(value: object, name: str, args: list[object], _: object) -> object:
+    return _SPECIAL[name](value, *args) if name in _SPECIAL else getattr(type(value), name)(value, *args)
+
+
+def _awaited(value: Any, _name: str, _args: object, _kwargs: object) -> object:
+    import asyncio
+
+    return asyncio.run(value)
+
+
+_OPERATIONS: Mapping[str, Callable[[Any, str, Any, Any], object]] = {
+    "call": lambda value, _, args, kwargs: value(*args, **kwargs),
+    "get": lambda value, name, _args, _kwargs: getattr(value, name),
+    "set": lambda value, name, args, _: setattr(value, name, args[0]),
+    "delete": lambda value, name, _args, _kwargs: delattr(value, name),
+    "await": _awaited,
+    "special": _special,
+}
+_SPECIAL: Mapping[str, Callable[..., object]] = {
+    "__len__": len,
+    "__iter__": iter,
+    "__next__": next,
+    "__bool__": bool,
+    "__str__": str,
+    "__repr__": repr,
+    "__getitem__": lambda value, key: value[key],
+}

@@ -1,0 +1,190 @@
+"""Passes calls and results, as bytes, between a tests' process and the solution's.
+
+The two have no descriptor, file or memory in common. The runner counts and times what passes; it reads only
+whose turn it is, never a value. The tests are told if a solution is late, speaks out of turn or ends.
+"""
+
+from __future__ import annotations
+
+import os
+
+from . import json_text
+from .frames import Decoder, FrameError, encode
+from .selector import READ, WRITE
+from .suppress import suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable
+
+    from .frames import Header
+    from .nursery import Nursery, SolutionPipes
+    from .selector import Selector
+    from .spare import Pipes
+else:
+    import _signal as signal
+
+_READ_BYTES = 64 * 1024
+_MOST_UNSENT = 16 * 2**20
+_MOST_BYTES = 64 * 2**20
+"""What one side may send in one test."""
+_FROM_TESTS = frozenset({"ask", "answer"})
+_FROM_SOLUTION = frozenset({"ready", "broken", "ask", "answer"})
+
+
+class _End:
+    """One side: what it has sent so far, and what waits to be sent to it."""
+
+    def __init__(self, reading: int, writing: int, kinds: frozenset[str]) -> None:
+        self.reading, self.writing, self.kinds = reading, writing, kinds
+        self.decoder = Decoder()
+        self.unsent = bytearray()
+        self.taken = 0
+        self.watched = False
+
+
+class Separation:
+    """The pair of one test. Ends with `close`."""
+
+    def __init__(
+        self,
+        nursery: Nursery,
+        solution: SolutionPipes,
+        tests: Pipes,
+        selector: Selector,
+        call_s: float,
+        clock_s: Callable[[], float],
+    ) -> None:
+        self._nursery, self._serial = nursery, solution.serial
+        self._selector = selector
+        self._call_s, self._clock_s = call_s, clock_s
+        self._tests = _End(tests.asking, tests.answering, _FROM_TESTS)
+        self._solution = _End(solution.answers, solution.calls, _FROM_SOLUTION)
+        self._turn = self._solution
+        self._since_s = clock_s()
+        self._pid: int | None = None
+        self._why: str | None = None
+        self._told = False
+        for end, other in ((self._tests, self._solution), (self._solution, self._tests)):
+            self._watch(end, other)
+        selector.register(nursery.descriptor, READ, self._hear)
+
+    def until_s(self) -> float | None:
+        """Return when the current call has had its time, by the unit's clock; None while tests compute."""
+        waits = self._turn is self._solution and not self._told
+        return self._since_s + self._call_s if waits else None
+
+    def look(self) -> None:
+        """End a solution whose call has had its time."""
+        until_s = self.until_s()
+        if until_s is not None and self._clock_s() >= until_s:
+            self._end_solution(f"a call took more than {self._call_s:g} s")
+
+    def close(self) -> None:
+        """Forget the pair, when both are dead."""
+        self._selector.unregister(self._nursery.descriptor)
+        for end in (self._tests, self._solution):
+            if end.watched:
+                self._selector.unregister(end.reading)
+            if end.unsent:
+                self._selector.unregister(end.writing)
+            os.close(end.reading)
+            os.close(end.writing)
+
+    def _watch(self, end: _End, other: _End) -> None:
+        os.set_blocking(end.reading, False)
+        os.set_blocking(end.writing, False)
+        end.watched = True
+        self._selector.register(end.reading, READ, lambda: self._read(end, other))
+
+    def _read(self, end: _End, other: _End) -> None:
+        try:
+            content = os.read(end.reading, _READ_BYTES)
+        except BlockingIOError:
+            return
+        end.taken += len(content)
+        if not content:
+            self._selector.unregister(end.reading)
+            end.watched = False
+            if end is self._solution:
+                self._end_solution("it closed its connection")
+            return
+        try:
+            for header, body in end.decoder.feed(content):
+                self._pass_on(header, body, end, other)
+        except FrameError:
+            self._end_solution("it sent bytes that aren't a message")
+
+    def _pass_on(self, header: Header, body: bytes, end: _End, other: _End) -> None:
+        more = header.get("more") is True
+        if self._told:
+            if end is self._tests and not more:
+                self._send_end()
+            return
+        if end is not self._turn or header["type"] not in end.kinds or end.taken > _MOST_BYTES:
+            raise FrameError("out of turn")
+        if not more:
+            self._turn, self._since_s = other, self._clock_s()
+        self._send(other, {"type": header["type"], "more": more}, body)
+
+    def _send(self, end: _End, header: Header, body: bytes) -> None:
+        idle = not end.unsent
+        end.unsent += encode(header, body)
+        if len(end.unsent) > _MOST_UNSENT:
+            raise FrameError("too much")
+        if idle:
+            self._write(end)
+            if end.unsent:
+                self._selector.register(end.writing, WRITE, lambda: self._drain(end))
+
+    def _drain(self, end: _End) -> None:
+        self._write(end)
+        if not end.unsent:
+            self._selector.unregister(end.writing)
+
+    def _write(self, end: _End) -> None:
+        with suppress(BlockingIOError):
+            try:
+                while end.unsent:
+                    del end.unsent[: os.write(end.writing, end.unsent)]
+            except BrokenPipeError:
+                end.unsent.clear()
+
+    def _hear(self) -> None:
+        for kind, serial, number in self._nursery.news():
+            if serial != self._serial:
+                continue
+            if kind == "pid":
+                self._pid = number
+                if self._why is not None:
+                    self._kill()
+            else:
+                self._pid = None
+                self._tell_end(self._why or _how(number))
+
+    def _end_solution(self, why: str) -> None:
+        if self._why is None:
+            self._why = why
+        self._kill()
+
+    def _kill(self) -> None:
+        if self._pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+
+    def _tell_end(self, why: str) -> None:
+        """Tell the tests that nothing more comes."""
+        if not self._told:
+            self._told, self._why = True, why
+            self._send_end()
+
+    def _send_end(self) -> None:
+        with suppress(FrameError):
+            self._send(self._tests, {"type": "ended", "more": False}, json_text.dumps(self._why))
+
+
+def _how(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"signal {os.WTERMSIG(status)}"
+    return f"exit code {os.WEXITSTATUS(status)}"

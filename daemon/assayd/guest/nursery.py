@@ -1,0 +1,176 @@
+"""Forks the processes of a solution from one that has never seen a test.
+
+The runner reads tests, arguments and results, and its memory keeps traces of them. So it forks the nursery
+before the first of them comes, with the solution's text alone. Each test's solution is a fork of the nursery
+and begins by importing the code; the nursery itself runs none of it. It receives the descriptors of each
+solution over a socket, and sends back its pid and how it ended.
+"""
+
+from __future__ import annotations
+
+import _socket
+import fcntl
+import gc
+import os
+
+from . import child, json_text
+from .answering import serve
+from .seccomp import REPORT
+from .value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import NoReturn
+
+READING, WRITING = 5, 6
+_PASSED = 6
+_DESCRIPTOR_BYTES = 4
+_MESSAGE_BYTES = 64
+_BROKEN = 70
+
+
+class SolutionPipes(Value):
+    """The runner's ends of the pipes of one solution; none of them blocks."""
+
+    serial: int
+    calls: int
+    answers: int
+    stdout: int
+    stderr: int
+    report: int
+
+
+class Nursery:
+    """The runner's end. Raises: OSError, when it can't be forked."""
+
+    def __init__(self, confinement: child.Confinement, document: bytes, work: int) -> None:
+        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+        self._serial = 0
+        self.pid = os.fork()
+        if self.pid == 0:
+            _live(theirs.fileno(), confinement, document, work)
+        theirs.close()
+        ours.setblocking(False)
+        self._control = ours
+        self.descriptor = ours.fileno()
+
+    def start(self) -> SolutionPipes:
+        """Have the next solution's process forked. Raises: OSError."""
+        stdin, stdout, stderr, report, calls, answers = (os.pipe2(os.O_CLOEXEC) for _ in range(_PASSED))
+        theirs = (stdin[0], stdout[1], stderr[1], report[1], calls[0], answers[1])
+        passed = b"".join(one.to_bytes(_DESCRIPTOR_BYTES, "little") for one in theirs)
+        self._control.sendmsg([b"fork"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, passed)])
+        for one in (*theirs, stdin[1]):
+            os.close(one)
+        self._serial += 1
+        found = SolutionPipes(
+            serial=self._serial,
+            calls=calls[1],
+            answers=answers[0],
+            stdout=stdout[0],
+            stderr=stderr[0],
+            report=report[0],
+        )
+        for one in (found.calls, found.answers, found.stdout, found.stderr, found.report):
+            os.set_blocking(one, False)
+        return found
+
+    def news(self) -> list[tuple[str, int, int]]:
+        """Return what the nursery has said: ``pid`` or ``end``, the serial number, the pid or wait status."""
+        found: list[tuple[str, int, int]] = []
+        while True:
+            try:
+                said = self._control.recv(_MESSAGE_BYTES)
+            except BlockingIOError:
+                return found
+            if not said:
+                return found
+            kind, serial, number = said.decode().split()
+            found.append((kind, int(serial), int(number)))
+
+
+def _live(control: int, confinement: child.Confinement, document: bytes, work: int) -> NoReturn:
+    """Fork one solution after the other, until the runner is gone. Never returns."""
+    status = _BROKEN
+    try:
+        control, work = _keep_only(control, work)
+        orders = _socket.socket(fileno=control)
+        serial = 0
+        gc.freeze()
+        while passed := _receive(orders):
+            serial += 1
+            pid = os.fork()
+            if pid == 0:
+                _become(confinement, document, passed, work)
+            for one in passed:
+                os.close(one)
+            orders.send(b"pid %d %d" % (serial, pid))
+            _, ended = os.waitpid(pid, 0)
+            orders.send(b"end %d %d" % (serial, ended))
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _keep_only(control: int, work: int) -> tuple[int, int]:
+    """Close every descriptor but these two; return where they are now."""
+    os.setsid()
+    kept = [os.dup(one) for one in (control, work)]
+    low, high = sorted(kept)
+    os.closerange(3, low)
+    os.closerange(low + 1, high)
+    os.closerange(high + 1, os.sysconf("SC_OPEN_MAX"))
+    null = os.open(os.devnull, os.O_RDWR)
+    for target in range(3):
+        os.dup2(null, target)
+    os.close(null)
+    return kept[0], kept[1]
+
+
+def _receive(orders: _socket.socket) -> tuple[int, ...]:
+    """Return the descriptors of the next solution; none when the runner is gone."""
+    said, extra, _, _ = orders.recvmsg(_MESSAGE_BYTES, _socket.CMSG_SPACE(_PASSED * _DESCRIPTOR_BYTES))
+    if not said or not extra:
+        return ()
+    content = extra[0][2]
+    return tuple(
+        int.from_bytes(content[at : at + _DESCRIPTOR_BYTES], "little")
+        for at in range(0, _PASSED * _DESCRIPTOR_BYTES, _DESCRIPTOR_BYTES)
+    )
+
+
+def _become(confinement: child.Confinement, document: bytes, passed: tuple[int, ...], work: int) -> NoReturn:
+    """Turn this fork into a solution's process. Never returns."""
+    status = _BROKEN
+    try:
+        stdin, stdout, stderr, report, calls, answers = _raised_above(passed)
+        child.separate(
+            child.Descriptors(
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                report=report,
+                order=stdin,
+                work=work,
+                paired=(calls, answers),
+            )
+        )
+        child.give_up_rights(confinement, child.SOLUTION)
+        os.close(child.ORDER)
+        given: Mapping[str, object] = json_text.loads(document)  # type: ignore[assignment]  # the daemon wrote it
+        confinement.policy.install()
+        gc.enable()
+        serve(given, confinement.policy, READING, WRITING)
+        status = 0
+    except BaseException:  # noqa: BLE001 - guest code ran; nothing may get back into our own
+        from traceback import format_exc
+
+        os.write(2, format_exc().encode("utf-8", "backslashreplace"))
+    finally:
+        child.leave(status)
+
+
+def _raised_above(passed: tuple[int, ...]) -> tuple[int, ...]:
+    """Return copies of descriptors that lie above those that a child gets."""
+    return tuple(fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, REPORT + _PASSED) for one in passed)

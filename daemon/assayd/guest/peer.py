@@ -1,0 +1,270 @@
+"""One end of the conversation between a solution and its tests: asks, answers, and hands out handles.
+
+Each side waits for the other, so messages alternate; what an answer needs may be asked for in between (a
+function of the tests that was passed as an argument). Each message is JSON, in frames. Neither side runs,
+imports or unpickles anything that the other has sent.
+"""
+
+from __future__ import annotations
+
+from os import read, write
+
+from . import json_text, private
+from .frames import Decoder, chunks, encode
+from .suppress import suppress
+from .transfer import Incoming, Outgoing, TransferError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import TypeGuard
+
+    from .frames import Header
+    from .transfer import Classes, Form
+
+private.isolate(globals())
+
+MOST_BYTES = 8 * 2**20
+"""The size of one message."""
+_READ_BYTES = 64 * 1024
+_MOST_DEEP = 50
+
+Raised = dict[str, object]
+
+
+class PeerGone(Exception):
+    """The other side has ended; the message says why."""
+
+
+class PeerFault(Exception):
+    """The other side sent something else than a message of the conversation, or a value can't cross."""
+
+
+class RemoteRaised(Exception):
+    """The other side raised an exception; `told` describes it."""
+
+    def __init__(self, told: Raised, args: object) -> None:
+        self.told, self.values = told, args
+
+
+class Peer:
+    """One end.
+
+    Args:
+        reading: descriptor that the other side's messages come from.
+        writing: descriptor that ours go to.
+        represent: makes what stands here for a value that stayed there, from ``[number, kind, names]``.
+        describe: returns kind and names of a value that is to stay here; the flag says that it has a number.
+        perform: does what the other side asks for, with ``(operation, value, name, args, kwargs)``.
+        explain: describes an exception of ours.
+    """
+
+    def __init__(
+        self,
+        reading: int,
+        writing: int,
+        *,
+        represent: Callable[[Peer, int, str, list[str]], object],
+        describe: Callable[[object, bool], tuple[str, list[str]] | None],
+        perform: Callable[[str, object, str, list[object], dict[str, object]], object],
+        explain: Callable[[BaseException, str, str], Raised],
+    ) -> None:
+        self._reading, self._writing = reading, writing
+        self._represent, self._describe = represent, describe
+        self._perform, self._explain = perform, explain
+        self._decoder = Decoder()
+        self._waiting: list[tuple[Header, bytes]] = []
+        self.classes: Classes = {}
+        self.kept: list[object] = []
+        self._numbers: dict[int, int] = {}
+        self._theirs: dict[int, object] = {}
+        self._their_numbers: dict[int, int] = {}
+        self._deep = 0
+
+    def keep(self, value: object) -> int:
+        """Return the number by which the other side may refer to a value."""
+        number = self._numbers.setdefault(id(value), len(self.kept))
+        if number == len(self.kept):
+            self.kept.append(value)
+        return number
+
+    def adopt(self, number: int, value: object) -> None:
+        """Let a value stand for one of the other side's."""
+        self._theirs[number] = value
+        self._their_numbers[id(value)] = number
+
+    def ask(
+        self, operation: str, number: int, name: str, args: Iterable[object], kwargs: Mapping[str, object]
+    ) -> object:
+        """Ask for something, and return what it gives.
+
+        Raises: RemoteRaised, PeerGone, PeerFault, TransferError.
+        """
+        outgoing = Outgoing(self._refer, self.classes)
+        given = [outgoing.form(list(args)), outgoing.form(dict(kwargs))]
+        nodes = outgoing.nodes(0)
+        self.send("ask", [operation, number, name, given, nodes])
+        kind, answer = self.receive()
+        while kind == "ask":
+            self.answer(answer)
+            kind, answer = self.receive()
+        return self._result(kind, answer, outgoing.objects)
+
+    def answer(self, asked: object) -> None:
+        """Do what the other side asks for, and send what it gives. Raises: PeerFault, PeerGone."""
+        operation, number, name, given, nodes = _parts(asked, 5)
+        incoming = Incoming(self._resolve, self.classes)
+        try:
+            incoming.add(_list(nodes))
+            args, kwargs = (incoming.value(form) for form in _parts(given, 2))
+        except TransferError as problem:
+            raise PeerFault(str(problem)) from None
+        if type(args) is not list or type(kwargs) is not dict or not _is_number(number, self.kept):
+            raise PeerFault("a call of nothing")
+        asked_of = self.kept[number]
+        value, raised = self._performed(str(operation), asked_of, str(name), args, kwargs)
+        self._send_answer(value, raised, incoming.objects, _list(nodes), (str(operation), str(name)))
+
+    def send(self, kind: str, content: object) -> None:
+        """Send a message. Raises: TransferError when it is too large, PeerGone."""
+        try:
+            body = json_text.dumps(content)
+        except (TypeError, ValueError, RecursionError) as problem:
+            raise TransferError(f"a value can't be transferred: {problem}") from None
+        if len(body) > MOST_BYTES:
+            raise TransferError(f"a value of {len(body)} bytes is too large to be transferred")
+        parts = list(chunks(body))
+        for number, part in enumerate(parts, 1):
+            rest = memoryview(encode({"type": kind, "more": number < len(parts)}, part))
+            try:
+                while rest:
+                    rest = rest[write(self._writing, rest) :]
+            except BrokenPipeError:
+                raise PeerGone("it has ended") from None
+
+    def receive(self) -> tuple[str, object]:
+        """Return the next message. Raises: PeerGone, PeerFault."""
+        kind, body = "", bytearray()
+        while True:
+            header, part = self._frame()
+            if header["type"] == "ended":  # said by the runner, perhaps in the middle of a message
+                raise PeerGone(str(json_text.loads(part)))
+            body += part
+            if len(body) > MOST_BYTES or (kind and header["type"] != kind):
+                raise PeerFault("a message that is too large, or mixed up")
+            kind = str(header["type"])
+            if header.get("more") is not True:
+                break
+        try:
+            content = json_text.loads(body)
+        except (ValueError, RecursionError):
+            raise PeerFault("a message that isn't JSON") from None
+        return kind, content
+
+    def _frame(self) -> tuple[Header, bytes]:
+        while not self._waiting:
+            content = read(self._reading, _READ_BYTES)
+            if not content:
+                raise PeerGone("it has ended")
+            self._waiting = list(self._decoder.feed(content))
+        return self._waiting.pop(0)
+
+    def _refer(self, value: object) -> Form:
+        if (number := self._their_numbers.get(id(value))) is not None:
+            return ["m", number]
+        described = self._describe(value, id(value) in self._numbers)
+        return None if described is None else ["h", self.keep(value), *described]
+
+    def _resolve(self, form: list[Form]) -> object:
+        if form[0] == "m":
+            if not _is_number(form[1], self.kept):
+                raise ValueError("a handle of nothing")
+            return self.kept[form[1]]
+        number, kind, names = form[1], form[2], form[3]
+        if type(number) is not int or type(kind) is not str or type(names) is not list:
+            raise ValueError("no handle")
+        if number not in self._theirs:
+            found = self._represent(self, number, kind, [name for name in names if type(name) is str])
+            self.adopt(number, found)
+        return self._theirs[number]
+
+    def _performed(
+        self, operation: str, value: object, name: str, args: list[object], kwargs: dict[str, object]
+    ) -> tuple[object, Raised | None]:
+        self._deep += 1
+        try:
+            _check_depth(self._deep)
+            made = self._perform(operation, value, name, args, kwargs)
+            if operation == "call" and issubclass(type(value), type) and type(made) is value:
+                self.keep(made)  # an instance that was asked for stays one, whatever its base class
+            return made, None
+        except (PeerGone, PeerFault):
+            raise
+        except BaseException as problem:  # noqa: BLE001 - foreign code, which may raise whatever it likes
+            return None, self._explain(problem, operation, name)
+        finally:
+            self._deep -= 1
+
+    def _send_answer(
+        self,
+        value: object,
+        raised: Raised | None,
+        objects: list[object],
+        nodes: list[Form],
+        asked: tuple[str, str],
+    ) -> None:
+        """Send a value or an exception, with the arguments that were changed on the way."""
+        outgoing = Outgoing(self._refer, self.classes, objects)
+        start = len(objects)
+        try:
+            form = None if raised is not None else outgoing.form(value)
+            after = [outgoing.node(one) for one in objects]
+            changes = [[at, node] for at, node in enumerate(after) if node != nodes[at]]
+            self.send("answer", [form, outgoing.nodes(start), changes, raised])
+        except TransferError as problem:
+            self.send("answer", [None, [], [], {"untransferable": str(problem)}])
+        except BaseException as problem:  # noqa: BLE001 - code of foreign classes may have a part in it
+            self.send("answer", [None, [], [], self._explain(problem, *asked)])
+
+    def _result(self, kind: str, answer: object, objects: list[object]) -> object:
+        if kind != "answer":
+            raise PeerFault(f"a message {kind[:20]!r} in the place of an answer")
+        form, nodes, changes, raised = _parts(answer, 4)
+        incoming = Incoming(self._resolve, self.classes, objects)
+        try:
+            incoming.add(_list(nodes))
+            value = incoming.value(form)
+            incoming.update(changes)
+            if raised is not None:
+                told = raised if type(raised) is dict else {}
+                raise RemoteRaised(told, self._arguments_of(told))
+        except TransferError as problem:
+            raise PeerFault(str(problem)) from None
+        return value
+
+    def _arguments_of(self, told: Raised) -> object:
+        form = told.get("args")
+        with suppress(TransferError):
+            return None if form is None else Incoming(self._resolve, self.classes).value(form)
+        return None
+
+
+def _check_depth(deep: int) -> None:
+    if deep > _MOST_DEEP:
+        raise RecursionError("calls between tests and solution are nested too deeply")
+
+
+def _parts(content: object, count: int) -> list[object]:
+    if type(content) is not list or len(content) != count:
+        raise PeerFault("a message of another form")
+    return content
+
+
+def _list(content: object) -> list[object]:
+    if type(content) is not list:
+        raise PeerFault("a message of another form")
+    return content
+
+
+def _is_number(number: object, of: list[object]) -> TypeGuard[int]:
+    return type(number) is int and 0 <= number < len(of)

@@ -1,0 +1,137 @@
+"""Test functions as pytest would run them, without its session: parameter sets, and simple fixtures.
+
+`pytest.raises`, `approx` and marks are pytest's own; what collects and reports is here, since pytest reads
+tests from files, and the tests of a solution are in none.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+
+_MOST_NESTED = 50
+
+
+class Skipped(Exception):
+    """The test has skipped itself."""
+
+
+class _Fixtures:
+    """The fixtures of a module: made when a test asks for one, and ended after it."""
+
+    def __init__(self, names: Mapping[str, object]) -> None:
+        self._functions = {
+            name: found for name, value in names.items() if (found := _fixture_of(value)) is not None
+        }
+        self._made: dict[str, object] = {}
+        self._open: list[Generator[object, None, None]] = []
+
+    def get(self, name: str, deep: int = 0) -> object:
+        if name in self._made:
+            return self._made[name]
+        if name not in self._functions or deep > _MOST_NESTED:
+            raise LookupError(f"fixture {name!r} not found; fixtures must be functions of the tests")
+        function = self._functions[name]
+        made = function(**{each: self.get(each, deep + 1) for each in _parameters(function)})
+        if type(made).__name__ == "generator":
+            self._open.append(made)  # type: ignore[arg-type]
+            made = next(made)  # type: ignore[call-overload]
+        self._made[name] = made
+        return made
+
+    def automatic(self, names: Mapping[str, object]) -> None:
+        for name in self._functions:
+            if _is_automatic(names[name]):
+                self.get(name)
+
+    def end(self) -> None:
+        for generator in reversed(self._open):
+            next(generator, None)
+
+
+def run_function(names: Mapping[str, object], name: str, parameter_set: object, kind: str) -> None:
+    """Run a test function, or a method of a plain class, with one of its parameter sets or all of them."""
+    holder = names[kind]() if kind else None  # type: ignore[operator]
+    function: Callable[..., object] = getattr(holder, name) if kind else names[name]  # type: ignore[assignment]
+    _skip_by_mark(function)
+    sets = _parameter_sets(function)
+    chosen = sets if parameter_set is None else [sets[int(str(parameter_set))]]
+    for given in chosen:
+        fixtures = _Fixtures(names)
+        fixtures.automatic(names)
+        wanted = [each for each in _parameters(function) if each not in given]
+        if holder is not None and hasattr(holder, "setup_method"):
+            holder.setup_method()
+        made = function(**given, **{each: fixtures.get(each) for each in wanted})
+        if type(made).__name__ == "coroutine":
+            import asyncio
+
+            asyncio.run(made)  # type: ignore[arg-type]
+        if holder is not None and hasattr(holder, "teardown_method"):
+            holder.teardown_method()
+        fixtures.end()
+
+
+def _marks(function: object) -> list[object]:
+    marks = getattr(function, "pytestmark", [])
+    return marks if isinstance(marks, list) else [marks]
+
+
+def _skip_by_mark(function: object) -> None:
+    for mark in _marks(function):
+        if mark.name == "skip" or (mark.name == "skipif" and mark.args and mark.args[0]):  # type: ignore[attr-defined]
+            raise Skipped(str(mark.kwargs.get("reason", "")))  # type: ignore[attr-defined]
+
+
+def _parameter_sets(function: object) -> list[dict[str, object]]:
+    """Return the arguments of every run; several marks are combined."""
+    sets: list[dict[str, object]] = [{}]
+    for mark in _marks(function):
+        if mark.name != "parametrize":  # type: ignore[attr-defined]
+            continue
+        asked, values = mark.args[:2] if len(mark.args) > 1 else (mark.args[0], mark.kwargs["argvalues"])  # type: ignore[attr-defined]
+        keys = [key.strip() for key in asked.split(",")] if isinstance(asked, str) else list(asked)
+        rows = [
+            getattr(value, "values", value) if type(value).__name__ == "ParameterSet" else value
+            for value in values
+        ]
+        single = len(keys) == 1 and (not isinstance(asked, str) or "," not in asked)
+        pairs = [
+            dict(
+                zip(
+                    keys, row if not single or type(value).__name__ == "ParameterSet" else (row,), strict=True
+                )
+            )
+            for row, value in zip(rows, values, strict=True)
+        ]
+        sets = [{**one, **other} for other in pairs for one in sets]
+    return sets
+
+
+def _parameters(function: Callable[..., object]) -> list[str]:
+    plain = getattr(function, "__func__", function)
+    code = plain.__code__
+    names = list(code.co_varnames[: code.co_argcount])
+    optional = len(plain.__defaults__ or ())
+    wanted = names[: len(names) - optional] if optional else names
+    return wanted[1:] if plain is not function else wanted
+
+
+def _fixture_of(value: object) -> Callable[..., object] | None:
+    """Return the function of a fixture, whichever way this version of pytest keeps it."""
+    if "pytest" not in sys.modules:
+        return None
+    function = getattr(value, "_fixture_function", None) or getattr(
+        getattr(value, "__pytest_wrapped__", None), "obj", None
+    )
+    return function if callable(function) else None
+
+
+def _is_automatic(value: object) -> bool:
+    marker = getattr(value, "_fixture_function_marker", None) or getattr(
+        value, "_pytestfixturefunction", None
+    )
+    return bool(getattr(marker, "autouse", False))

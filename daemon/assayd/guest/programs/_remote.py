@@ -1,0 +1,391 @@
+"""What tests have in the place of the solution: proxies that ask its process, and compare nothing there.
+
+Comparing, and computing with, an object of the solution would let the solution decide the outcome, and would
+show it the expected value. Both are refused, and so is what can't be transferred: each fault fails the test,
+whatever the test makes of the exception.
+"""
+
+from __future__ import annotations
+
+from .. import private
+from ..answering import own_classes
+from ..peer import Peer, PeerFault, PeerGone, RemoteRaised
+from ..transfer import TransferError
+from ..values import type_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Mapping
+    from typing import Literal, TypeVar
+
+    from ..peer import Raised
+
+    _T = TypeVar("_T")
+
+private.isolate(globals())
+
+_MOST_ITEMS = 1_000_000
+_SHOWN_CHARS = 200
+_Function = type(own_classes)
+
+
+class SolutionFault(Exception):
+    """What the solution can't be asked for, or did not answer; the test has failed."""
+
+
+class Solution:
+    """The other end, as the tests' process sees it; `fault` is the first thing that went wrong with it."""
+
+    def __init__(self, reading: int, writing: int, *, trusted: bool) -> None:
+        self.fault: dict[str, object] | None = None
+        self._last: tuple[object, str, object] | None = None
+        self.raised: tuple[BaseException, object] | None = None
+        self._trusted = trusted
+        self._names: dict[str, type] = {}
+        self._exceptions: dict[str, type[BaseException]] = {}
+        self._items = 0
+        self._peer = Peer(
+            reading,
+            writing,
+            represent=self._represent,
+            describe=_describe,
+            perform=_perform,
+            explain=_explain,
+        )
+
+    def open(self) -> dict[str, object] | None:
+        """Wait for the solution; return why it can't be imported, or None."""
+        try:
+            kind, content = self._peer.receive()
+        except (PeerGone, PeerFault) as problem:
+            self._note("ended", str(problem))
+            return {"status": "ended"}
+        if kind == "ready" and type(content) is list:
+            for name, number, form, names in content:
+                self._offer(name, number, form, names)
+            return None
+        return content if kind == "broken" and type(content) is dict else {"status": "raised"}
+
+    def share(self, names: Mapping[str, object]) -> None:
+        """Let instances of a context's plain classes cross as copies."""
+        self._peer.classes = own_classes(names)
+
+    def found(self, name: str) -> object | None:
+        """Return what stands for a name of the solution; None if it defines no such function or class."""
+        return self._names.get(name)
+
+    def ask(
+        self,
+        operation: str,
+        number: int,
+        name: str,
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        """Ask the solution. Raises what it raised, by its built-in type; SolutionFault."""
+        try:
+            value = self._peer.ask(operation, number, name, args, kwargs or {})
+        except RemoteRaised as remote:
+            raise self._raised(remote, operation, args) from None
+        except PeerGone as problem:
+            raise self._note("ended", f"The solution's process has ended: {problem}") from None
+        except PeerFault as problem:
+            raise self._note("protocol", f"The solution sent {problem}") from None
+        except TransferError as problem:
+            raise self._note("transfer", f"An argument can't be passed to the solution: {problem}") from None
+        if operation == "call":
+            self._last = args, "returned", value
+        return value
+
+    def last_call(self) -> str:
+        """Return the last call and what it gave, as text; empty if there was none."""
+        if self._last is None:
+            return ""
+        args, how, value = self._last
+        return f"{_shown(args)} {how} {value if how == 'raised' else _shown(value)}"
+
+    def refuse(self, what: str) -> SolutionFault:
+        """Return the exception for an operation that the solution must not decide."""
+        return self._note(
+            "trust",
+            f"{what}: the solution would decide the outcome; compare plain values, or set trust_objects",
+        )
+
+    def count(self) -> None:
+        """Count an item of an iterator. Raises: SolutionFault, when there are too many."""
+        self._items += 1
+        if self._items > _MOST_ITEMS:
+            raise self._note("limit", f"The solution's iterators gave more than {_MOST_ITEMS} items")
+
+    @property
+    def trusted(self) -> bool:
+        """Return whether objects of the solution may compare themselves."""
+        return self._trusted
+
+    def _note(self, kind: str, message: str) -> SolutionFault:
+        if self.fault is None:
+            self.fault = {"kind": kind, "message": message[:1000]}
+        return SolutionFault(message)
+
+    def _raised(self, remote: RemoteRaised, operation: str, args: tuple[object, ...]) -> BaseException:
+        told: Raised = remote.told
+        if type(told.get("untransferable")) is str:
+            return self._note("transfer", f"The solution's value can't be used: {told['untransferable']}")
+        message, names = told.get("message"), told.get("names")
+        own = (
+            next((self._exceptions[n] for n in names if n in self._exceptions), None)
+            if type(names) is list
+            else None
+        )
+        named = told.get("type")
+        base = private.NAMES.get(named) if type(named) is str else None
+        if not (isinstance(base, type) and issubclass(base, (Exception, SystemExit))):
+            base = RuntimeError
+        problem = _made(own or base, remote.values, str(message)[:4096])
+        if operation == "call":
+            self._last = args, "raised", type_name(problem)
+        self.raised = problem, told.get("told")
+        return problem
+
+    def _offer(self, name: object, number: object, kind: object, names: object) -> None:
+        if (
+            type(name) is not str
+            or type(number) is not int
+            or type(kind) is not str
+            or type(names) is not list
+        ):
+            return
+        known = [one for one in names if type(one) is str]
+        exception = next(
+            (private.NAMES.get(one) for one in known if _is_exception(private.NAMES.get(one))), None
+        )
+        if kind == "class" and exception is not None:
+            self._names[name] = self._exceptions[name] = type(name, (exception,), {})
+        elif kind == "class":
+            self._names[name] = _class_of(self, name, number, self._bases(known[1:]))
+            self._peer.adopt(number, self._names[name])
+        else:
+            self._names[name] = self._represent(self._peer, number, kind, known)  # type: ignore[assignment]
+            self._peer.adopt(number, self._names[name])
+
+    def _bases(self, names: list[str]) -> tuple[type, ...]:
+        return (
+            next(
+                (self._names[name] for name in names if isinstance(self._names.get(name), type)), RemoteObject
+            ),
+        )
+
+    def _represent(self, _: Peer, number: int, kind: str, names: list[str]) -> object:
+        if kind == "coroutine":
+            return self._awaited(number)
+        found = (self._names.get(name) for name in names) if kind == "object" else ()
+        made = next(
+            (one for one in found if isinstance(one, type) and issubclass(one, RemoteObject)), RemoteObject
+        )
+        remote = object.__new__(made)
+        object.__setattr__(remote, "_solution", self)
+        object.__setattr__(remote, "_number", number)
+        object.__setattr__(remote, "_label", names[0] if names else kind)
+        return remote
+
+    async def _awaited(self, number: int) -> object:
+        return self.ask("await", number, "")
+
+
+def _class_of(solution: Solution, name: str, number: int, bases: tuple[type, ...]) -> type:
+    kind = _RemoteClass(name, bases, {"__slots__": ()})
+    type.__setattr__(kind, "_owner", solution)
+    type.__setattr__(kind, "_at", number)
+    return kind
+
+
+def _is_exception(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseException)
+
+
+def _ask(remote: object, operation: str, name: str, *args: object, **kwargs: object) -> object:
+    solution: Solution = object.__getattribute__(remote, "_solution")
+    return solution.ask(operation, object.__getattribute__(remote, "_number"), name, args, kwargs)
+
+
+class _RemoteClass(type):
+    """A class of the solution: calling it makes an instance there."""
+
+    _owner: Solution
+    _at: int
+
+    def __call__(cls, *args: object, **kwargs: object) -> object:
+        solution: Solution = type.__getattribute__(cls, "_owner")
+        return solution.ask("call", type.__getattribute__(cls, "_at"), "", args, kwargs)
+
+    def __getattr__(cls, name: str) -> object:
+        if name[:2] == "__":
+            raise AttributeError(name)
+        solution: Solution = type.__getattribute__(cls, "_owner")
+        return solution.ask("get", type.__getattribute__(cls, "_at"), name)
+
+
+class RemoteObject:
+    """An object of the solution, by its number."""
+
+    __slots__ = ("__weakref__", "_label", "_number", "_solution")
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        return _ask(self, "call", "", *args, **kwargs)
+
+    def __getattr__(self, name: str) -> object:
+        if name == "__name__":
+            return object.__getattribute__(self, "_label")
+        if name[:2] == "__":
+            raise AttributeError(name)
+        return _ask(self, "get", name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        _ask(self, "set", name, value)
+
+    def __delattr__(self, name: str) -> None:
+        _ask(self, "delete", name)
+
+    def __next__(self) -> object:
+        object.__getattribute__(self, "_solution").count()
+        return _ask(self, "special", "__next__")
+
+    def __contains__(self, value: object) -> bool:
+        # Item by item, here: the solution must not learn the value.
+        return any(item is value or item == value for item in self)
+
+    def __iter__(self) -> Iterator[object]:
+        return _ask(self, "special", "__iter__")  # type: ignore[return-value]
+
+    def __bool__(self) -> bool:
+        return _ask(self, "special", "__bool__") is True
+
+    def __len__(self) -> int:
+        return _exactly(self, int, "__len__")
+
+    def __str__(self) -> str:
+        return _exactly(self, str, "__str__")
+
+    def __repr__(self) -> str:
+        return _exactly(self, str, "__repr__")
+
+    def __format__(self, form: str) -> str:
+        return format(str(self), form)
+
+    def __getitem__(self, key: object) -> object:
+        return _ask(self, "special", "__getitem__", key)
+
+    def __setitem__(self, key: object, value: object) -> None:
+        _ask(self, "special", "__setitem__", key, value)
+
+    def __delitem__(self, key: object) -> None:
+        _ask(self, "special", "__delitem__", key)
+
+    def __enter__(self) -> object:
+        return _ask(self, "special", "__enter__")
+
+    def __exit__(self, kind: object, problem: object, traceback: object) -> Literal[False]:
+        # No exception of the tests reaches the solution, and the solution swallows none.
+        _ask(self, "special", "__exit__", None, None, None)
+        return False
+
+    def __await__(self) -> Generator[object, None, object]:
+        yield from ()
+        return _ask(self, "await", "")
+
+    def __reduce_ex__(self, _: object) -> str:
+        raise object.__getattribute__(self, "_solution").refuse("An object of the solution can't be copied")
+
+    __hash__ = object.__hash__
+
+
+def _exactly(remote: RemoteObject, kind: type[_T], name: str) -> _T:
+    value = _ask(remote, "special", name)
+    if type(value) is not kind:
+        raise TypeError(f"{name} returned a {type_name(value)}")
+    return value
+
+
+def _compared(name: str) -> Callable[[RemoteObject, object], object]:
+    def compare(self: RemoteObject, other: object) -> object:
+        solution: Solution = object.__getattribute__(self, "_solution")
+        if not solution.trusted:
+            label = object.__getattribute__(self, "_label")
+            raise solution.refuse(f"{name} on an object of the solution ({label})")
+        return _ask(self, "special", name, other)
+
+    compare.__name__ = name
+    return compare
+
+
+_DECIDING = (
+    "eq ne lt le gt ge add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod "
+    "divmod rdivmod pow rpow matmul rmatmul and rand or ror xor rxor lshift rlshift rshift rrshift "
+    "iadd isub imul neg pos abs invert round int float index complex trunc floor ceil"
+)
+_UNARY = frozenset(
+    {"neg", "pos", "abs", "invert", "round", "int", "float", "index", "complex", "trunc", "floor", "ceil"}
+)
+
+
+def _reduced(name: str) -> Callable[..., object]:
+    def reduce(self: RemoteObject, *more: object) -> object:
+        solution: Solution = object.__getattribute__(self, "_solution")
+        if not solution.trusted:
+            raise solution.refuse(f"{name} on an object of the solution")
+        return _ask(self, "special", name, *more)
+
+    reduce.__name__ = name
+    return reduce
+
+
+for _name in _DECIDING.split():
+    setattr(RemoteObject, f"__{_name}__", (_reduced if _name in _UNARY else _compared)(f"__{_name}__"))
+
+
+def _describe(value: object, kept: bool) -> tuple[str, list[str]] | None:
+    """Let functions of the tests be called back; all else that has no copy is refused."""
+    kind = type(value)
+    if kind is _Function or kind.__name__ in {"method", "_lru_cache_wrapper"}:
+        return "function", [str(getattr(value, "__name__", "callback"))[:100]]
+    return None
+
+
+def _perform(
+    operation: str, value: object, name: str, args: list[object], kwargs: dict[str, object]
+) -> object:
+    if operation != "call":
+        raise PeerFault("something else than a call")
+    return value(*args, **kwargs)  # type: ignore[operator]
+
+
+def _explain(problem: BaseException, operation: str, name: str) -> Raised:
+    """Describe an exception of a function that was called back."""
+    known = private.NAMES.get(type(problem).__name__)
+    base = known if known is type(problem) and _is_exception(known) else RuntimeError
+    return {
+        "type": base.__name__,
+        "names": [type_name(problem)],
+        "message": str(problem)[:1000],
+        "told": None,
+    }
+
+
+def _made(kind: type[BaseException], args: object, message: str) -> BaseException:
+    """Make an exception, of the arguments that it had if they could be transferred."""
+    try:
+        return kind(*args) if type(args) is tuple else kind(message)
+    except Exception:  # noqa: BLE001 - a type that wants other arguments
+        return RuntimeError(f"{kind.__name__}: {message}")
+
+
+def _shown(value: object) -> str:
+    """Show a plain value; a proxy is named, not asked."""
+    if isinstance(value, RemoteObject):
+        return f"<{object.__getattribute__(value, '_label')}>"
+    if type(value) is tuple:
+        return f"({', '.join(map(_shown, value[:8]))}{', …' if len(value) > 8 else ''})"
+    if type(value) in {list, dict, set} and any(isinstance(item, RemoteObject) for item in value):  # type: ignore[attr-defined]
+        return f"<{type(value).__name__}>"
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"

@@ -1,0 +1,198 @@
+"""`tests`: run one hidden test against a solution in another process.
+
+Arguments: `common`, equal for all tests of an attempt: text, texts (a list of asserts), context,
+entry_point, names (that the text uses and doesn't define), modules, trusted; `own`: which test (`do` and its
+details). The solution answers over two pipes. Record: see docs/guest-protocol.md.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from .. import private
+from ..failures import ShownText, clean, told
+from ..peer import PeerFault
+from ..requests import texts as strings
+from ..tagged import render_tagged, restore
+from ..values import is_a
+from ._functions import Skipped, run_function
+from ._remote import Solution
+from ._text import argument
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import CodeType
+
+    from ..reporter import Record
+    from ..shown import Texts
+    from . import Context
+
+    Names = dict[str, object]
+
+private.isolate(globals())
+
+IN_PYTHON = True
+PAIRED = True
+"""Whether a solution's process stands on the other end of two more pipes."""
+READING, WRITING = 5, 6
+MODULE = "tests"
+TEXT, CONTEXT = "tests.py", "context.py"
+_ONLY_TREE = 0x400
+_MOST_PRINTED = 64 * 1024
+
+
+def run(arguments: Mapping[str, object], context: Context) -> Record:
+    """Run the test in this process."""
+    common, own = argument(arguments, "common", dict), argument(arguments, "own", dict)
+    printed = _swallow_output()
+    solution = Solution(READING, WRITING, trusted=common.get("trusted") is True)
+    broken = solution.open()
+    if broken is not None:
+        return {"status": "broken", "solution": broken, "fault": solution.fault}
+    texts = {name: ShownText(name, str(common[key])) for name, key in ((TEXT, "text"), (CONTEXT, "context"))}
+    runner = _TestRun(common, own, context, solution)
+    try:
+        runner.run()
+    except BaseException as problem:  # noqa: BLE001 - tests raise to fail, and may raise anything
+        record = _failed(problem, solution, texts)
+    else:
+        record = {"status": "returned" if solution.fault is None else "failed", "value": runner.value}
+    return {**record, "fault": solution.fault, "last_call": clean(solution.last_call()), "printed": printed()}
+
+
+def _swallow_output() -> Callable[[], str]:
+    """Keep what the tests print in memory, up to a limit."""
+    from _io import StringIO
+
+    kept = sys.stdout = sys.stderr = StringIO()
+    return lambda: clean(kept.getvalue()[:_MOST_PRINTED]) if not kept.closed else ""
+
+
+class _TestRun:
+    """One test, from its module to its end."""
+
+    def __init__(
+        self, common: Mapping[str, object], own: Mapping[str, object], context: Context, solution: Solution
+    ) -> None:
+        self._common, self._own = common, own
+        self._policy = context.policy
+        self._solution = solution
+        self._entry = str(common["entry_point"])
+        self.value: object = None
+
+    def run(self) -> None:
+        """Run the test. Returns if it has passed; raises what the test raises."""
+        do = self._own["do"]
+        names = self._module()
+        if do == "case":
+            return self._case(names)
+        text = str(self._common["text"])
+        if do == "item":
+            text, filename = strings(self._common, "texts")[int(str(self._own["index"]))], TEXT
+            self._execute(compile(str(self._common["text"]), TEXT, "exec", dont_inherit=True), names)
+            return self._execute(compile(text, filename, "exec", dont_inherit=True), names)
+        if do == "assert":
+            return self._assertion(text, names)
+        self._execute(compile(text, TEXT, "exec", dont_inherit=True), names)
+        if do == "check":
+            names["check"](names[self._entry])  # type: ignore[operator]
+        elif do == "unittest":
+            _run_method(names, str(self._own["class"]), str(self._own["method"]))
+        elif do == "function":
+            run_function(
+                names, str(self._own["name"]), self._own.get("set"), str(self._own.get("class") or "")
+            )
+        return None
+
+    def _module(self) -> Names:
+        """Make the module of the tests: the context, and the solution's names over it."""
+        module = type(sys)(MODULE)
+        names: Names = module.__dict__
+        names["__builtins__"] = self._policy.builtins("full", TEXT)
+        self._policy.builtins("full", CONTEXT)
+        names["__file__"] = TEXT
+        sys.modules[MODULE] = sys.modules["__main__"] = module
+        sys.argv = [TEXT]
+        self._execute(compile(str(self._common["context"]), CONTEXT, "exec", dont_inherit=True), names)
+        self._solution.share(names)
+        for name in strings(self._common, "names"):
+            if name not in names and (found := self._solution.found(name)) is not None:
+                names[name] = found
+        entry = self._solution.found(self._entry)
+        if entry is None:
+            raise NameError(f"the solution defines no function or class {self._entry!r}")
+        names[self._entry] = entry
+        self._modules(entry, names)
+        return names
+
+    def _modules(self, entry: object, names: Names) -> None:
+        """Let tests import the solution's names from modules that stand for it."""
+        for name in strings(self._common, "modules"):
+            module = sys.modules[name] = type(sys)(name)
+            module.__dict__["__getattr__"] = self._attribute
+
+    def _attribute(self, name: str) -> object:
+        found = self._solution.found(name)
+        if found is None:
+            raise AttributeError(f"the solution defines no function or class {name!r}")
+        return found
+
+    def _execute(self, code: CodeType, names: Names) -> None:
+        exec(code, names)  # noqa: S102 - this is what the container is for
+
+    def _assertion(self, text: str, names: Names) -> None:
+        """Run the other statements up to the chosen assertion, and then the assertion."""
+        tree = compile(text, TEXT, "exec", _ONLY_TREE, dont_inherit=True)
+        left = int(str(self._own["index"]))
+        body = []
+        for statement in tree.body:
+            if type(statement).__name__ == "Assert":
+                left -= 1
+                if left < 0:
+                    body.append(statement)
+                    break
+            else:
+                body.append(statement)
+        tree.body = body
+        self._execute(compile(tree, TEXT, "exec", dont_inherit=True), names)
+
+    def _case(self, names: Names) -> None:
+        args = [restore(value) for value in self._own["args"]]  # type: ignore[attr-defined]
+        kwargs = {name: restore(value) for name, value in self._own["kwargs"].items()}  # type: ignore[attr-defined]
+        found = render_tagged(names[self._entry](*args, **kwargs))  # type: ignore[operator]
+        self.value = {"value": found.value, "notes": found.notes, "complete": found.complete}
+
+
+def _run_method(names: Names, kind: str, method: str) -> None:
+    """Run one method of a TestCase, with the set-up of its class and module. Raises what it raised."""
+    from unittest import TestResult, TestSuite
+
+    result = TestResult()
+    result.failfast = True
+    held: list[BaseException] = []
+    note = result._exc_info_to_string  # type: ignore[attr-defined]
+
+    def keep(error: tuple[type, BaseException, object], test: object) -> str:
+        held.append(error[1])
+        return "" if test is None else str(note(error, test))
+
+    result._exc_info_to_string = keep  # type: ignore[attr-defined]
+    TestSuite([names[kind](method)]).run(result)  # type: ignore[operator]
+    if held and not result.expectedFailures:
+        raise held[0]
+    if result.skipped:
+        raise Skipped(result.skipped[0][1])
+    if not result.wasSuccessful() or result.testsRun != 1:
+        raise AssertionError("the test did not pass" if result.testsRun else "the test did not run")
+
+
+def _failed(problem: BaseException, solution: Solution, texts: Texts) -> Record:
+    if is_a(problem, Skipped) or type(problem).__name__ in {"Skipped", "SkipTest"}:
+        return {"status": "skipped", "message": clean(str(problem))}
+    if is_a(problem, PeerFault):
+        solution.refuse("The conversation with the solution broke")
+    record: Record = {"status": "failed", "test": told(problem, texts)}
+    if solution.raised is not None and solution.raised[0] is problem:
+        record = {**record, "solution": solution.raised[1]}
+    return record

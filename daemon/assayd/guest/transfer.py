@@ -1,0 +1,375 @@
+"""Values that cross between a solution and its tests, as JSON: copies of built-in types, and handles.
+
+A value is a JSON scalar, or an array that begins with its tag. Lists, dicts and other values that can change
+are numbered nodes in a table beside the value, so that cycles and shared parts survive, and so that a call's
+changes to its arguments can be sent back. What has no copy is referred to by a handle, and stays where it is.
+No method of a value's own class runs on either side.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from . import private
+from .forms import TAG, VALUE, form_of
+from .tagged import restore
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections import OrderedDict, defaultdict, deque
+    from collections.abc import Callable, Iterable, Mapping
+    from datetime import date, datetime, time, timedelta
+    from typing import Any
+
+    Form = Any
+    Refer = Callable[[object], Form]
+    Classes = Mapping[str, type]
+else:
+    from _collections import OrderedDict, defaultdict, deque
+    from _datetime import date, datetime, time, timedelta
+
+private.isolate(globals())
+
+_MOST_DEPTH = 60
+_MOST_VALUES = 1_000_000
+_PLAIN_BITS = 1000
+_SHARED_NAMES = frozenset(
+    {
+        "abs", "all", "any", "bool", "bytes", "callable", "chr", "complex", "dict", "divmod",
+        "enumerate", "filter", "float", "frozenset", "hash", "int", "isinstance", "len", "list", "map",
+        "max", "min", "ord", "pow", "print", "range", "repr", "reversed", "round", "set", "slice",
+        "sorted", "str", "sum", "tuple", "type", "zip",
+    }
+)  # fmt: skip
+"""Built-in functions and types that cross by name."""
+_SHARED_MODULES = ("math", "operator", "_operator")
+_FACTORIES: Mapping[str, type] = {
+    kind.__name__: kind for kind in (int, float, str, list, dict, set, tuple, bool)
+}
+_EXACT: tuple[type, ...] = (date, datetime, time, timedelta)
+_LOADED = (("decimal", "Decimal"), ("uuid", "UUID"), ("pathlib", "PosixPath"), ("pathlib", "PurePosixPath"))
+_BASES: tuple[type, ...] = (str, int, float, tuple, list, dict, set, frozenset, bytes)
+
+
+_UNREADABLE = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
+
+
+class TransferError(ValueError):
+    """A value that can't cross, or a form that stands for none."""
+
+
+class Outgoing:
+    """Packs the values of one message; those of `known`, which the other side has numbered, come first."""
+
+    def __init__(self, refer: Refer, classes: Classes, known: Iterable[object] = ()) -> None:
+        self.objects: list[object] = list(known)
+        self._at = {id(value): number for number, value in enumerate(self.objects)}
+        self._refer = refer
+        self._names = {kind: name for name, kind in classes.items()}
+        self._left = _MOST_VALUES
+
+    def form(self, value: Any, depth: int = 0) -> Form:
+        """Return the form of a value. Raises: TransferError."""
+        kind = type(value)
+        if value is None or kind is bool or kind is str:
+            return value
+        if kind is int:
+            return value if value.bit_length() <= _PLAIN_BITS else ["i", hex(value)]
+        if kind is float:
+            return value if value - value == 0.0 else ["f", repr(value)]
+        self._left -= 1
+        if self._left < 0 or depth > _MOST_DEPTH:
+            raise TransferError("the value is too large, or nested too deeply")
+        if kind in _NODES or kind in self._names:
+            return ["r", self._number(value)]
+        if kind is tuple or kind is frozenset:
+            items = [self.form(item, depth + 1) for item in value]
+            return ["t" if kind is tuple else "z", items]
+        return self._odd(value, kind, depth)
+
+    def nodes(self, start: int) -> list[Form]:
+        """Return the nodes from a number on, those included that packing them adds. Raises: TransferError."""
+        found: list[Form] = []
+        while start + len(found) < len(self.objects):
+            found.append(self.node(self.objects[start + len(found)]))
+        return found
+
+    def node(self, value: Any) -> Form:
+        """Return the content of a numbered value."""
+        kind = type(value)
+        if (name := self._names.get(kind)) is not None:
+            fields = dict(object.__getattribute__(value, "__dict__"))
+            return ["o", name, [[key, self.form(item)] for key, item in fields.items()]]
+        base, tag = _NODES[kind]
+        if tag == "y":
+            from binascii import b2a_base64
+
+            return ["y", b2a_base64(bytes(value), newline=False).decode()]
+        if base is dict:
+            pairs = [
+                [self.form(key), self.form(item)]
+                for key, item in (OrderedDict if tag == "od" else dict).items(value)
+            ]
+            factory = getattr(value, "default_factory", None) if tag == "dd" else None
+            return [tag, pairs, None if factory is None else _factory_name(factory)]
+        items: Iterable[object] = base.__dict__["__iter__"](value)
+        return [tag, [self.form(item) for item in items]]
+
+    def _number(self, value: object) -> int:
+        number = self._at.setdefault(id(value), len(self.objects))
+        if number == len(self.objects):
+            self.objects.append(value)
+        return number
+
+    def _odd(self, value: Any, kind: type, depth: int) -> Form:
+        if kind is bytes or kind in _EXACT or kind in _loaded_kinds():
+            found = form_of(value)
+            assert found is not None  # noqa: S101 - each of these has a form
+            return ["p", found.tag, found.value]
+        if kind in _WRITERS:
+            return _WRITERS[kind](value, self.form)
+        if (shared := _shared(value, kind)) is not None:
+            return shared
+        if (fraction := _fraction()) is not None and kind is fraction:
+            return ["q", f"{fraction.__dict__['__str__'](value)}"]
+        referred = self._refer(value)
+        return referred if referred is not None else self._as_base(value, kind, depth)
+
+    def _as_base(self, value: Any, kind: type, depth: int) -> Form:
+        """Return an instance of a subclass of a built-in type as what the built-in part of it holds."""
+        base = next((base for base in _BASES if issubclass(kind, base)), None)
+        if base is None:
+            raise TransferError(f"a value of type {_name(kind)} can't be transferred")
+        if base in {list, dict, set}:
+            return [
+                "r",
+                self._number(base(base.__iter__(value)) if base is not dict else dict(dict.items(value))),
+            ]
+        plain = {int: int.__int__, float: float.__float__, str: str.__str__}.get(base)
+        return self.form(plain(value) if plain else base(base.__dict__["__iter__"](value)), depth + 1)
+
+
+class Incoming:
+    """Unpacks the values of one message. `known` are those that were numbered before it."""
+
+    def __init__(
+        self, resolve: Callable[[list[Form]], object], classes: Classes, known: Iterable[object] = ()
+    ) -> None:
+        self.objects: list[object] = list(known)
+        self._resolve = resolve
+        self._classes = classes
+
+    def add(self, nodes: list[Form]) -> None:
+        """Make the nodes, then fill them. Raises: TransferError."""
+        start = len(self.objects)
+        try:
+            self.objects += [self._empty(node) for node in nodes]
+            # What is hashed comes last, when all that it may consist of is whole.
+            for number in sorted(range(len(nodes)), key=lambda number: nodes[number][0] in _HASHING):
+                self.fill(self.objects[start + number], nodes[number])
+        except _UNREADABLE as problem:
+            raise _wrong(problem) from None
+
+    def fill(self, value: Any, node: Form) -> None:
+        """Give a container the content of a node."""
+        tag, content = node[0], node[-1] if node[0] not in _DICTS else node[1]
+        if tag == "y":
+            value[:] = _bytes(content)
+        elif tag == "o":
+            fields = {key: self._form(item) for key, item in content if type(key) is str}
+            space = object.__getattribute__(value, "__dict__")
+            space.clear()
+            space.update(fields)
+        elif tag in _DICTS:
+            pairs = [(self._form(key), self._form(item)) for key, item in content]
+            base = OrderedDict if tag == "od" else dict
+            base.clear(value)
+            for key, item in pairs:
+                base.__setitem__(value, key, item)
+        else:
+            items = [self._form(item) for item in content]
+            value.clear()
+            (value.update if tag == "s" else value.extend)(items)
+
+    def value(self, form: Form) -> object:
+        """Return the value of a form. Raises: TransferError."""
+        try:
+            return self._form(form)
+        except _UNREADABLE as problem:
+            raise _wrong(problem) from None
+
+    def update(self, changes: Any) -> None:
+        """Change containers that were numbered before, by their numbers. Raises: TransferError."""
+        try:
+            for number, node in changes:
+                self.fill(self._changed(number, node[0]), node)
+        except _UNREADABLE as problem:
+            raise _wrong(problem) from None
+
+    def _changed(self, number: object, tag: object) -> object:
+        """Return a container that was numbered before, and is of the kind that a change of it has."""
+        if type(number) is not int or number < 0 or _tag_of(self.objects[number], self._classes) != tag:
+            raise ValueError("a change of an unknown container")
+        return self.objects[number]
+
+    def _empty(self, node: Form) -> object:
+        tag = node[0]
+        if tag == "o":
+            return object.__new__(self._classes[node[1]])
+        if tag == "dd":
+            return defaultdict(None if node[2] is None else _FACTORIES[node[2]])
+        if tag == "dc":
+            from collections import Counter
+
+            return Counter()
+        return _EMPTY[tag]()
+
+    def _form(self, form: Form) -> object:
+        if type(form) is not list:
+            if type(form) is dict:
+                raise ValueError("an object")
+            return form
+        tag = form[0]
+        if tag == "r":
+            number = form[1]
+            if type(number) is not int or number < 0:
+                raise ValueError("no number")
+            return self.objects[number]
+        if tag in {"h", "m"}:
+            return self._resolve(form)
+        return _READERS[tag](form, self._form)
+
+
+def _tag_of(value: object, classes: Classes) -> str:
+    kind = type(value)
+    if kind in classes.values():
+        return "o"
+    return _NODES[kind][1]
+
+
+def _base_of(kind: type) -> tuple[type, str]:
+    return next((base, tag) for base, tag in ((list, "l"), (dict, "d"), (set, "s")) if issubclass(kind, base))
+
+
+def _factory_name(factory: object) -> str:
+    name = next((name for name, kind in _FACTORIES.items() if kind is factory), None)
+    if name is None:
+        raise TransferError("a defaultdict with a custom factory can't be transferred")
+    return name
+
+
+def _shared(value: Any, kind: type) -> Form | None:
+    """Return the name of a built-in function, type or exception, which both sides have."""
+    name = getattr(value, "__name__", None) if kind is type or kind is type(len) else None
+    if type(name) is not str:
+        return None
+    if private.NAMES.get(name) is value and (name in _SHARED_NAMES or _is_exception(value)):
+        return ["B", name]
+    for module in _SHARED_MODULES:
+        if kind is not type and module in sys.modules and vars(sys.modules[module]).get(name) is value:
+            return ["M", module, name]
+    return None
+
+
+def _is_exception(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, BaseException)
+
+
+def _named(form: list[Form], _: object) -> object:
+    name = form[1]
+    found = private.NAMES[name] if type(name) is str else None
+    if name in _SHARED_NAMES or _is_exception(found):
+        return found
+    raise ValueError("no such name")
+
+
+def _of_module(form: list[Form], _: object) -> object:
+    module, name = form[1], form[2]
+    if module not in _SHARED_MODULES or type(name) is not str:
+        raise ValueError("no such function")
+    found = vars(__import__(module))[name]
+    if type(found) is not type(len):
+        raise ValueError("no such function")
+    return found
+
+
+def _fraction() -> type | None:
+    return getattr(sys.modules.get("fractions"), "Fraction", None)
+
+
+def _loaded_kinds() -> tuple[type, ...]:
+    found = ((sys.modules[module], name) for module, name in _LOADED if module in sys.modules)
+    return tuple(kind for module, name in found if isinstance(kind := vars(module).get(name), type))
+
+
+def _bytes(text: Any) -> bytes:
+    from binascii import a2b_base64
+
+    return a2b_base64(text.encode("ascii"), strict_mode=True)
+
+
+def _complex(real: Any, imaginary: Any) -> complex:
+    return complex(real, imaginary)
+
+
+def _read_fraction(form: list[Form], _: object) -> object:
+    from fractions import Fraction
+
+    return Fraction(form[1])
+
+
+def _name(kind: type) -> str:
+    name = type.__dict__["__qualname__"].__get__(kind)
+    return name[:100] if type(name) is str else "object"
+
+
+def _wrong(problem: Exception) -> TransferError:
+    return problem if isinstance(problem, TransferError) else TransferError("bytes that stand for no value")
+
+
+def _counter() -> type:
+    found = getattr(sys.modules.get("collections"), "Counter", None)
+    return found if isinstance(found, type) else dict
+
+
+class _Nodes(dict[type, tuple[type, str]]):
+    """The types that are numbered, with their base and tag; `Counter` once somebody has loaded it."""
+
+    def __contains__(self, kind: object) -> bool:
+        return dict.__contains__(self, kind) or (kind is _counter() and kind is not dict)
+
+    def __missing__(self, kind: type) -> tuple[type, str]:
+        if kind is _counter():
+            return dict, "dc"
+        raise KeyError(kind)
+
+
+_NODES: Mapping[type, tuple[type, str]] = _Nodes(
+    {
+        list: (list, "l"), dict: (dict, "d"), set: (set, "s"), bytearray: (bytearray, "y"),
+        deque: (deque, "k"), OrderedDict: (dict, "od"), defaultdict: (dict, "dd"),
+    }
+)  # fmt: skip
+_EMPTY: Mapping[object, Callable[[], object]] = {
+    "l": list, "d": dict, "s": set, "y": bytearray, "k": deque, "od": OrderedDict,
+}  # fmt: skip
+_DICTS = frozenset({"d", "od", "dd", "dc"})
+_HASHING = _DICTS | {"s"}
+_WRITERS: Mapping[type, Callable[[Any, Callable[[object], Form]], Form]] = {
+    complex: lambda value, form: ["c", form(value.real), form(value.imag)],
+    range: lambda value, _: ["g", value.start, value.stop, value.step],
+    type(Ellipsis): lambda _value, _form: ["e"],
+}
+_READERS: Mapping[object, Callable[[list[Form], Callable[[Form], object]], object]] = {
+    "t": lambda form, read: tuple(map(read, form[1])),
+    "z": lambda form, read: frozenset(map(read, form[1])),
+    "i": lambda form, _: int(form[1], 16),
+    "f": lambda form, _: {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}[form[1]],
+    "c": lambda form, read: _complex(read(form[1]), read(form[2])),
+    "g": lambda form, _: range(form[1], form[2], form[3]),
+    "p": lambda form, _: restore({TAG: form[1], VALUE: form[2]}),
+    "q": _read_fraction,
+    "e": lambda _form, _: Ellipsis,
+    "B": _named,
+    "M": _of_module,
+}

@@ -1,0 +1,46 @@
+"""What files on a command line mean as a solution with its tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from assayd.errors import RequestError
+from assayd.ports.command_line import FileOptions
+from assayd.static.submitted_file import only_text
+
+_FLAGS = {"true": True, "false": False}
+
+
+def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
+    """Build a payload of one file, the options, and ``--input`` with further fields.
+
+    Raises: RequestError ``request.options``.
+    """
+    if options.sample_paths:
+        raise RequestError("request.options", "a solution takes --tests or --cases, and no --sample-path")
+    payload: dict[str, object] = {**(options.input or {}), "code": only_text(files, what="a solution")}
+    extra = dict(options.extra)
+    for option, field in (
+        ("entry", "entry_point"),
+        ("tests", "tests"),
+        ("context", "context"),
+        ("reveal", "reveal"),
+    ):
+        if option in extra:
+            payload[field] = extra.pop(option)
+    if "trust_objects" in extra:
+        payload["trust_objects"] = _flag(extra.pop("trust_objects"))
+    if extra:
+        raise RequestError("request.options", f"unknown option for a solution: {', '.join(sorted(extra))}")
+    if "entry_point" not in payload:
+        message = "a solution needs --entry NAME, the function or class that its tests call"
+        raise RequestError("request.options", message, field="payload.entry_point")
+    return payload
+
+
+def _flag(text: str) -> bool:
+    if text not in _FLAGS:
+        raise RequestError(
+            "request.options", f"--option trust_objects: {text[:60]!r} is neither true nor false"
+        )
+    return _FLAGS[text]

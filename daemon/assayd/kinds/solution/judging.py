@@ -1,0 +1,285 @@
+"""Judges the tests of a solution: which passed, the score, and what of the others may be shown.
+
+A record comes from the tests' process, which runs the tests' code and no line of the solution's. It counts
+only beside an end that the runner has seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from assayd.findings.call_unit import case_of
+from assayd.findings.expected import difference
+from assayd.findings.python_failures import ExceptionContext, failure_finding
+from assayd.findings.runs import cause_finding, details_of, unfinished
+from assayd.guest_results.json_reader import GuestJsonError, decode
+from assayd.guest_results.record import Raised
+from assayd.kinds.solution.payload import PreparedSolution, Reveal, SolutionCase
+from assayd.model.finding import Finding, Layer, Rule
+from assayd.model.report import Case, CaseStatus, Judgement
+from assayd.model.run import Cause, RunResult, UnitResult
+from assayd.model.submission import JsonValue
+from assayd.model.text_limits import shorten
+
+FAILED_RULE = Rule(
+    id="solution.test_failed",
+    title="A hidden test failed",
+    help="Bad: def double(x): return x + 2, and a test asserts double(1) == 2.",
+)
+FAULT_RULE = Rule(
+    id="solution.not_comparable",
+    title="Value of the solution can't be judged",
+    help="Bad: return Point(1, 2), and a test compares it. Good: return (1, 2).",
+)
+ENDED_RULE = Rule(
+    id="solution.ended",
+    title="Solution's process ended during a test",
+    help="Bad: os._exit(0), sys.setrecursionlimit(10**9), while True.",
+)
+RULES = (FAILED_RULE, FAULT_RULE, ENDED_RULE)
+
+_TELLING = frozenset({Cause.COMPLETED, Cause.EXITED_NONZERO})
+_MESSAGE_CHARS = 500
+
+Fields = Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestOutcome:
+    """The outcome of a test; `finding` names the fault; if `broken`, the solution can't be imported."""
+
+    case: Case
+    finding: Finding | None = None
+    broken: bool = False
+
+
+def judge_tests(payload: PreparedSolution, result: RunResult) -> Judgement:
+    """Count the tests that passed; report the others as far as the request reveals them."""
+    wanted = {case.name: case for case in payload.cases}
+    units = dict(enumerate(result.units))
+    outcomes = [
+        _judge(test.name, units.get(number), payload, wanted.get(test.name))
+        for number, test in enumerate(payload.hidden)
+    ]
+    counted = [one for one in outcomes if not _skipped_itself(one)]
+    passed = sum(one.case.status is CaseStatus.PASSED for one in counted)
+    findings = tuple(_findings(outcomes, payload, passed, len(counted)))
+    if not findings and passed < max(len(counted), 1):
+        findings = unfinished(result, "The solution") or (_counted(passed, len(counted)),)
+    return Judgement(
+        stage_findings={"sandbox": findings},
+        cases=tuple(_shown(one.case, number, payload.reveal) for number, one in enumerate(outcomes, 1)),
+        score=passed / len(counted) if counted else 0.0,
+    )
+
+
+def _skipped_itself(outcome: TestOutcome) -> bool:
+    return outcome.case.status is CaseStatus.SKIPPED and outcome.case.cause is not None
+
+
+def _judge(
+    name: str, unit: UnitResult | None, payload: PreparedSolution, wanted: SolutionCase | None
+) -> TestOutcome:
+    if unit is None or unit.name != name:
+        case = Case(
+            name=name, status=CaseStatus.ERROR, message="The test was not reached in the attempt's time."
+        )
+        return TestOutcome(case=case)
+    record = _record(unit)
+    if record is None:
+        finding = cause_finding(_cause_of(unit), f"The test {name!r}", details_of(unit))
+        return _not_passed(unit, finding, CaseStatus.ERROR)
+    return _by_record(unit, record, payload, wanted)
+
+
+def _by_record(
+    unit: UnitResult, record: Fields, payload: PreparedSolution, wanted: SolutionCase | None
+) -> TestOutcome:
+    """Judge what the tests' process said; only one of these is a pass."""
+    if record.get("status") == "broken":
+        return _broken(unit, record, payload)
+    if (fault := record.get("fault")) is not None:
+        return _faulted(unit, record, fault)
+    if record.get("status") == "skipped" and unit.outcome.cause in _TELLING:
+        return TestOutcome(case=case_of(unit, CaseStatus.SKIPPED, str(record.get("message") or "skipped")))
+    if record.get("status") == "returned" and unit.outcome.completed:
+        return _returned(unit, record, wanted)
+    return _raised(unit, record, payload)
+
+
+def _cause_of(unit: UnitResult) -> Cause:
+    return Cause.PROTOCOL_VIOLATION if unit.outcome.completed else unit.outcome.cause
+
+
+def _record(unit: UnitResult) -> Fields | None:
+    """Read what the tests' process said, where its end leaves room for that."""
+    if unit.outcome.cause not in _TELLING | {Cause.OUT_OF_MEMORY, Cause.PROCESS_LIMIT, Cause.DISK_LIMIT}:
+        return None
+    if len(unit.results) != 1 or unit.malformed is not None:
+        return None
+    try:
+        fields = decode(unit.results[0])
+    except GuestJsonError:
+        return None
+    return fields if isinstance(fields, dict) and isinstance(fields.get("status"), str) else None
+
+
+def _not_passed(
+    unit: UnitResult, finding: Finding, status: CaseStatus = CaseStatus.FAILED, told: JsonValue = None
+) -> TestOutcome:
+    case = case_of(unit, status, finding.message)
+    if isinstance(told, dict):
+        case = replace(
+            case, error_type=_text(told, "error_type"), traceback=_text(told, "traceback"), line=_line(told)
+        )
+    return TestOutcome(case=case, finding=finding)
+
+
+def _broken(unit: UnitResult, record: Fields, payload: PreparedSolution) -> TestOutcome:
+    """Say why the solution can't be imported. No test had run, so nothing of one is in the message."""
+    told = record.get("solution")
+    raised = _raised_record(told, "import") if isinstance(told, dict) else None
+    if raised is None:
+        message = "The solution's process ended while the code was imported."
+        return replace(_not_passed(unit, _finding(ENDED_RULE, message)), broken=True)
+    finding = failure_finding(raised, ExceptionContext(text=payload.code))
+    return replace(_not_passed(unit, finding, told=told), broken=True)
+
+
+def _faulted(unit: UnitResult, record: Fields, fault: JsonValue) -> TestOutcome:
+    kind, message = (fault.get("kind"), fault.get("message")) if isinstance(fault, dict) else (None, None)
+    ended = kind == "ended"
+    finding = _finding(ENDED_RULE if ended else FAULT_RULE, _sentence(unit.name, str(message)))
+    return _not_passed(unit, finding, CaseStatus.ERROR if ended else CaseStatus.FAILED, record.get("test"))
+
+
+def _returned(unit: UnitResult, record: Fields, wanted: SolutionCase | None) -> TestOutcome:
+    """Return a test that passed, or a case whose value is compared here."""
+    passed = case_of(unit, CaseStatus.PASSED, None)
+    if wanted is None:
+        return TestOutcome(case=passed)
+    value = record.get("value")
+    found = value.get("value") if isinstance(value, dict) else None
+    passed = replace(passed, result=found, expected=wanted.expected)  # type: ignore[arg-type]  # read as JSON
+    differs = difference(wanted.expected, found, wanted.compare)
+    complete = isinstance(value, dict) and value.get("complete") is True
+    if differs is None and complete:
+        return TestOutcome(case=passed)
+    at = f" at {differs.place}" if differs is not None and differs.place else ""
+    message = (
+        "the value is too large to compare"
+        if differs is None
+        else f"expected{at} {shorten(differs.expected, 200)}, received {shorten(differs.received, 200)}"
+    )
+    finding = _finding(FAILED_RULE, _sentence(unit.name, message))
+    return TestOutcome(
+        case=replace(passed, status=CaseStatus.FAILED, message=finding.message), finding=finding
+    )
+
+
+def _raised(unit: UnitResult, record: Fields, payload: PreparedSolution) -> TestOutcome:
+    """Word a test that raised, by the solution's exception if it was one."""
+    own, test = record.get("solution"), record.get("test")
+    raised = _raised_record(own, "call") if isinstance(own, dict) else None
+    if raised is not None:
+        finding = failure_finding(raised, ExceptionContext(text=payload.code))
+        return _not_passed(unit, finding, told=own)
+    told = test if isinstance(test, dict) else {}
+    said = f"{told.get('error_type')}: {told.get('message')}".removesuffix(": ")
+    assertion = _asserted(told)
+    last = record.get("last_call")
+    calls = f"; the last call: {payload.entry_point}{last}" if isinstance(last, str) and last else ""
+    message = _sentence(
+        unit.name, f"{shorten(assertion or said, _MESSAGE_CHARS)}{shorten(calls, _MESSAGE_CHARS)}"
+    )
+    return _not_passed(unit, _finding(FAILED_RULE, message), told=test)
+
+
+def _asserted(told: Fields) -> str:
+    """Return the line of a bare assertion, which says more than its type."""
+    if told.get("error_type") != "AssertionError" or told.get("message"):
+        return ""
+    lines = str(told.get("traceback") or "").splitlines()
+    return lines[-2].strip() if len(lines) > 1 else ""
+
+
+def _raised_record(told: Fields, phase: str) -> Raised | None:
+    error, message = told.get("error_type"), told.get("message")
+    if not isinstance(error, str) or not isinstance(message, str):
+        return None
+    where = told.get("where")
+    return Raised(
+        error_type=error[:200],
+        message=message,
+        line=_line(told),
+        traceback=_text(told, "traceback") or "",
+        where=where if isinstance(where, str) else None,
+        phase=phase,
+    )
+
+
+def _text(fields: Fields, name: str) -> str | None:
+    value = fields.get(name)
+    return value if isinstance(value, str) else None
+
+
+def _line(fields: Fields) -> int | None:
+    line = fields.get("line")
+    return line if type(line) is int and 0 < line < 10**7 else None
+
+
+def _sentence(name: str, message: str) -> str:
+    return f"The test {shorten(name, 100)!r} failed: {message.rstrip('.')}."
+
+
+def _finding(rule: Rule, message: str) -> Finding:
+    return Finding(
+        rule=rule.id,
+        category="tests",
+        message=shorten(message, 1000),
+        layer=Layer.RUNTIME,
+        suggestion=_REMEDIES[rule.id],
+    )
+
+
+_REMEDIES = {
+    FAILED_RULE.id: "Make the code do what its description asks for, also for inputs that it doesn't show.",
+    FAULT_RULE.id: "Return plain values: numbers, strings, lists, tuples, sets, dicts.",
+    ENDED_RULE.id: "Return from each call in time: no exit, endless loop, or unbounded recursion or memory.",
+}
+
+
+def _findings(
+    outcomes: list[TestOutcome], payload: PreparedSolution, passed: int, counted: int
+) -> Iterator[Finding]:
+    """Return the faults, as far as the request reveals them."""
+    failed = [one for one in outcomes if one.case.status not in {CaseStatus.PASSED, CaseStatus.SKIPPED}]
+    if not failed:
+        return
+    if all(one.broken for one in failed) and (first := failed[0].finding) is not None:
+        yield first
+        return
+    if payload.reveal.shows(Reveal.MESSAGES):
+        found = [one.finding for one in failed if one.finding is not None]
+        yield from dict.fromkeys(found)
+        if found:
+            return
+    names = [one.case.name for one in failed] if payload.reveal.shows(Reveal.NAMES) else []
+    yield _counted(passed, counted, names)
+
+
+def _counted(passed: int, counted: int, names: list[str] | None = None) -> Finding:
+    named = f": {shorten(', '.join(names), 300)}" if names else ""
+    return _finding(FAILED_RULE, f"{counted - passed} of {counted} hidden tests failed{named}")
+
+
+def _shown(case: Case, number: int, reveal: Reveal) -> Case:
+    """Return a case without what the request does not reveal."""
+    if reveal is Reveal.ALL:
+        return case
+    name = case.name if reveal.shows(Reveal.NAMES) else f"test {number}"
+    shown = Case(name=name, status=case.status, cause=case.cause, duration_s=case.duration_s)
+    if reveal.shows(Reveal.MESSAGES):
+        return replace(shown, message=case.message, error_type=case.error_type, line=case.line)
+    return shown

@@ -1,0 +1,269 @@
+"""Solutions: code that hidden tests call, in a process that shares nothing with theirs.
+
+Static: the code is Python and defines the entry point; the tests are Python and hold one. Then each test runs
+in a process, with a fresh solution in another; a call and its result pass between them as values. The score
+is the share of tests that passed. Source: docs/kinds/solution.md.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from assayd.findings import python_failures
+from assayd.findings import runs as run_findings
+from assayd.findings.expected import VALUES_COMPARED
+from assayd.kind import Cap, Kind, OnFail, Stage
+from assayd.kinds.solution import judging
+from assayd.kinds.solution.collecting import collect, modules_needed, modules_used, names_used
+from assayd.kinds.solution.judging import judge_tests
+from assayd.kinds.solution.payload import MOST_TESTS, PreparedSolution, Reveal, SolutionPayload
+from assayd.kinds.solution.samples import SAMPLES
+from assayd.model.finding import Finding, Rule
+from assayd.model.policy import ExecutionPolicy
+from assayd.model.prompting import Document, Passage, RepairContext, Surrounding
+from assayd.model.report import Judgement
+from assayd.model.run import Limits, Paired, Program, RunResult, RunSpec, Unit
+from assayd.static.python import model_answer
+from assayd.static.python import source as python_source
+from assayd.static.python.source import normal_form as python_normal_form
+
+_SHOWN_CHARS = 8000
+_HEADLINES: Mapping[str, str] = {
+    "syntax": "The solution is not valid Python, or lacks its entry point:",
+    "tests": "The hidden tests can't be run:",
+    "sandbox": "The solution ran and did not pass all hidden tests:",
+}
+_RULES = (
+    *model_answer.RULES,
+    *python_source.RULES,
+    Rule(
+        id="entry_point.missing",
+        title="Entry point not defined",
+        help="Bad: entry_point 'total', and the code defines only sum_all. Good: def total(values): …",
+    ),
+    Rule(
+        id="tests.syntax",
+        title="Tests are not valid Python",
+        help="Bad: assert f(1) = 2. Good: assert f(1) == 2",
+    ),
+    Rule(
+        id="tests.missing",
+        title="No test found",
+        help=f"Bad: tests 'x = 1'. Good: 1 to {MOST_TESTS} tests in one of the forms of the kind.",
+    ),
+    *run_findings.CAUSE_RULES,
+    *run_findings.POLICY_RULES,
+    run_findings.LIMIT_RULE,
+    run_findings.NOT_COMPILED_RULE,
+    *python_failures.RULES,
+    *judging.RULES,
+)
+
+
+class Solution(Kind[SolutionPayload, PreparedSolution]):
+    """The kind `solution`."""
+
+    name = "solution"
+    payload = SolutionPayload
+    prepared = PreparedSolution
+    bounded = MappingProxyType(
+        {
+            "code": Cap.SOURCE,
+            "tests": Cap.SOURCE,
+            "tests.*": Cap.SOURCE,
+            "context": Cap.SOURCE,
+            "cases": Cap.INPUTS,
+        }
+    )
+    default_policy = "solution"
+    any_image = True
+    rules = _RULES
+    samples = SAMPLES
+    headlines = _HEADLINES
+    reminders = ("Write one file of Python that defines the entry point; hidden tests call it.",)
+    offer = "Python's standard library"
+    comparison = VALUES_COMPARED
+
+    @property
+    def stages(self) -> Sequence[Stage[SolutionPayload]]:
+        """The static stages, in order."""
+        return (
+            Stage(name="syntax", check=_check_syntax, on_fail=OnFail.STOP),
+            Stage(name="tests", check=_check_tests, on_fail=OnFail.STOP),
+        )
+
+    def prepare(self, payload: SolutionPayload) -> PreparedSolution:
+        """Return the payload with the code that an answer means, and the tests by name."""
+        code = model_answer.clean(payload.code).text
+        trees = _test_trees(payload)
+        text = isinstance(payload.tests, str)
+        return PreparedSolution.model_construct(
+            **{**dict(payload), "code": code},
+            hidden=collect(payload, trees[0] if text and trees else None),
+            names=names_used(trees),
+            modules=modules_used(trees),
+            needed=modules_needed(code, payload.context, *_test_texts(payload)),
+        )
+
+    def plan(self, payload: SolutionPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
+        """Plan one pair of processes for each test."""
+        if not isinstance(payload, PreparedSolution):
+            payload = self.prepare(payload)
+        units = tuple(
+            Unit(
+                name=test.name,
+                program=Program.TESTS,
+                arguments={"do": test.do, **test.details},
+                deadline_s=limits.unit_timeout_s,
+            )
+            for test in payload.hidden
+        )
+        return RunSpec(
+            image=self.image_of(policy),
+            limits=limits,
+            units=units,
+            network=policy.network,
+            imports=policy.imports,
+            needed=payload.needed,
+            paired=_pair(payload),
+        )
+
+    def judge(self, payload: PreparedSolution, policy: ExecutionPolicy, result: RunResult) -> Judgement:
+        """Count the tests that passed, and say of the others what may be shown."""
+        return judge_tests(payload, result)
+
+    def integrity(self, payload: SolutionPayload) -> str:
+        """Return what the score rests on."""
+        if not payload.trust_objects:
+            return "separated"
+        return "trusted: objects of the solution compare themselves (trust_objects)"
+
+    def code_of(self, answer: str) -> str:
+        """Return the Python of an answer."""
+        return model_answer.clean(answer).text
+
+    def passage(self, payload: SolutionPayload) -> Passage:
+        """Return the code that the answer means."""
+        return Passage(name="code", language="python", text=self.code_of(payload.code))
+
+    def surroundings(self, payload: SolutionPayload) -> Sequence[Surrounding]:
+        """Return the context, and the tests if the request reveals them."""
+        around = [Surrounding(title="entry point", text=payload.entry_point)]
+        if payload.context.strip():
+            around.append(Surrounding(title="context", text=payload.context[:_SHOWN_CHARS]))
+        if payload.reveal is Reveal.ALL:
+            texts = _test_texts(payload) or [case.model_dump_json() for case in payload.cases]
+            around.append(Surrounding(title="tests", text="\n".join(texts)[:_SHOWN_CHARS]))
+        return around
+
+    def context(
+        self, payload: SolutionPayload, report: Document, policy: ExecutionPolicy | None = None
+    ) -> RepairContext:
+        """Return the passage to fix; comparison rules are included only if cases are revealed."""
+        shown = payload if payload.reveal is Reveal.ALL else payload.model_copy(update={"cases": ()})
+        return super().context(shown, report, policy)
+
+    def normal_form(self, payload: SolutionPayload) -> bytes:
+        """Return the syntax tree of the code."""
+        return python_normal_form(model_answer.clean(payload.code).text)
+
+
+def _pair(payload: PreparedSolution) -> Paired:
+    """Return what the solution's process gets, and, apart from it, what the tests' get."""
+    tests = payload.tests
+    return Paired(
+        solution={"code": payload.code, "context": payload.context, "entry_point": payload.entry_point},
+        tests={
+            "text": tests if isinstance(tests, str) else "",
+            "texts": list(tests) if isinstance(tests, tuple) else [],
+            "context": payload.context,
+            "entry_point": payload.entry_point,
+            "names": list(payload.names),
+            "modules": list(payload.modules),
+            "trusted": payload.trust_objects,
+        },
+    )
+
+
+def _test_texts(payload: SolutionPayload) -> list[str]:
+    if payload.tests is None:
+        return []
+    return [payload.tests] if isinstance(payload.tests, str) else list(payload.tests)
+
+
+def _test_trees(payload: SolutionPayload) -> list[ast.Module]:
+    parsed = (python_source.parse(text).tree for text in _test_texts(payload))
+    return [tree for tree in parsed if tree is not None]
+
+
+def _check_syntax(payload: SolutionPayload, _: ExecutionPolicy) -> Sequence[Finding]:
+    """``def total(values) return 1`` -> syntax.missing_colon; no ``total`` -> entry_point.missing."""
+    answer = model_answer.clean(payload.code)
+    source = python_source.parse(answer.text)
+    found = (*answer.findings, *source.findings)
+    if source.tree is None or _binds(source.tree, payload.entry_point):
+        return found
+    defined = [node.name for node in source.tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    named = f"; it defines {', '.join(defined[:5])}" if defined else ""
+    return (
+        *found,
+        Finding(
+            rule="entry_point.missing",
+            category="entry_point",
+            message=f"The code doesn't define the entry point: {payload.entry_point}{named}",
+            suggestion=f"Define {payload.entry_point} at module level.",
+        ),
+    )
+
+
+def _binds(tree: ast.Module, name: str) -> bool:
+    """Return whether a module may bind a name: anywhere at all, or by a star import or exec."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=bound) | ast.AsyncFunctionDef(name=bound) | ast.ClassDef(name=bound):
+                if bound == name:
+                    return True
+            case ast.Name(id=bound, ctx=ast.Store()):
+                if bound == name:
+                    return True
+            case ast.alias():
+                if name in {node.asname, node.name} or node.name == "*":
+                    return True
+            case ast.Call(func=ast.Name(id="exec" | "globals" | "setattr")):
+                return True
+            case _:
+                pass
+    return False
+
+
+def _check_tests(payload: SolutionPayload, _: ExecutionPolicy) -> Sequence[Finding]:
+    """``assert f(1) = 2`` -> tests.syntax; ``x = 1`` -> a single test; nothing -> tests.missing."""
+    found = []
+    for text in (*_test_texts(payload), payload.context):
+        source = python_source.parse(text)
+        if source.tree is None and source.findings[0].rule != "source.empty":
+            problem = source.findings[0].message
+            shown = f": {problem}" if payload.reveal.shows(Reveal.MESSAGES) or text is payload.context else ""
+            found.append(_of_tests("tests.syntax", f"The tests or their context aren't valid Python{shown}"))
+    if found:
+        return found
+    count = len(collect(payload, next(iter(_test_trees(payload)), None)))
+    if count == 0:
+        return [_of_tests("tests.missing", "The tests hold no test.")]
+    if count > MOST_TESTS:
+        return [_of_tests("tests.missing", f"The tests hold more than {MOST_TESTS} tests.")]
+    return []
+
+
+def _of_tests(rule: str, message: str) -> Finding:
+    return Finding(
+        rule=rule,
+        category="tests",
+        message=message,
+        suggestion="Correct the request's tests; the solution isn't at fault.",
+    )
+
+
+validator = Solution()

@@ -1,0 +1,237 @@
+"""`assay policy`: show profiles, check files of them, and explain what they allow."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from assayd.errors import RequestError
+from assayd_client import Document, PlainClient
+
+if TYPE_CHECKING:
+    from assayd.egress.target import NoTarget, Target
+    from assayd.model.policy import HttpRule, NetworkPolicy
+    from assayd.tomlfile import Problem
+    from assayd_client import PlainClient
+
+CODE = "policy.file"
+
+
+def check(client: PlainClient, file: Path | None) -> Sequence[Document]:
+    """Return what a file comes to beside the daemon's profiles, or what those themselves come to.
+
+    Raises: FileError with every problem.
+    """
+    if file is None:
+        profiles: Sequence[Document] = client.policies()["policies"]
+        return profiles
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise RequestError("file.unreadable", f"{file}: {error.strerror}") from error
+    answer = client.check_policy(file.stem, content)
+    if answer["policy"] is None:
+        from assayd.tomlfile import FileError
+
+        raise FileError(CODE, [_problem(file, problem) for problem in answer["problems"]])
+    return [answer["policy"]]
+
+
+def check_here(file: Path | None) -> Sequence[Document]:
+    """Return the same without a daemon, from the settings and profiles of this machine.
+
+    Raises: FileError with every problem.
+    """
+    from assayd.policies import describe
+    from assayd.settings import load_settings
+    from assayd.wiring.profiles import load_profiles
+
+    policies = load_profiles(load_settings())
+    found = [policies.try_file(file)] if file is not None else map(policies.get, policies.names)
+    return [describe(policy, egress=policies.egress) for policy in found]
+
+
+def remarks(policy: Document) -> Iterator[str]:
+    """Return what a profile's author should know: what is clamped, what is refused, what a list allows."""
+    for clamp in policy["clamped"]:
+        asked, given = clamp["requested"], clamp["effective"]
+        yield f"{policy['name']}: {clamp['field']} = {asked:g} is clamped to {given:g} by the bounds"
+    if not policy["enforceable"]:
+        yield f"{policy['name']}: every submission is refused: {policy['unenforceable_reason']}"
+    yield from _allowances(policy["name"], network_of(policy))
+
+
+def network_of(policy: Document) -> NetworkPolicy:
+    """Return what a profile, as the daemon shows it, allows of the network."""
+    from assayd.model.policy import HttpRule, NetworkMode, NetworkPolicy
+
+    document = policy["network"]
+    rules = {
+        entry: HttpRule(methods=frozenset(rule["methods"]), paths=frozenset(rule["paths"]))
+        for entry, rule in document["http"].items()
+    }
+    return NetworkPolicy(
+        mode=NetworkMode(document["mode"]),
+        hosts=frozenset(document["hosts"]),
+        ports=frozenset(document["ports"]),
+        connect_timeout_s=document["connect_timeout_s"],
+        http=rules,
+    )
+
+
+def _allowances(name: str, network: NetworkPolicy) -> Iterator[str]:
+    """Return what an allowlist allows, a line for each entry; none without an allowlist."""
+    from assayd.model.policy import NetworkMode
+
+    if network.mode is not NetworkMode.ALLOWLIST:
+        return
+    if not network.hosts:
+        yield f"{name}: the allowlist is empty, every access to the network is refused"
+    ports = ", ".join(str(port) for port in sorted(network.ports))
+    for entry in sorted(network.hosts):
+        hosts = f"every name below {entry[1:]}" if entry.startswith(".") else entry
+        yield f"{name}: {hosts}, port {ports}: {_manner(network.http.get(entry))}"
+
+
+def _manner(rule: HttpRule | None) -> str:
+    if rule is None:
+        return "TLS, and plain HTTP with any method and path"
+    methods = ", ".join(sorted(rule.methods)) or "any method"
+    return f"plain HTTP only, {methods}, {', '.join(sorted(rule.paths)) or 'any path'}"
+
+
+def _problem(file: Path, problem: Document) -> Problem:
+    from assayd.tomlfile import Problem
+
+    return Problem(path=file, line=problem["line"], key=problem["key"], message=problem["message"])
+
+
+HTTPS_PORT = 443
+
+
+def explain(policy: Document, url: str, method: str) -> tuple[bool, str]:
+    """Return whether a profile, as the daemon shows it, lets code reach a URL, and say why.
+
+    Raises: RequestError for a URL that is none.
+    """
+    from assayd.egress.decision import AccessRequest, decide
+
+    profile = policy["name"]
+    target = _target(url, method)
+    decision = decide(network_of(policy), AccessRequest(target=target))
+    if decision.allowed and not policy["enforceable"]:
+        return False, f"{profile} refuses every submission: {policy['unenforceable_reason']}."
+    if decision.allowed:
+        when = "The addresses of the host are judged when it is connected to."
+        return True, f"{profile} allows {url}: {decision.rule} ({decision.reason}). {when}"
+    return False, f"{profile} refuses {url}: {decision.rule} ({decision.reason}). {decision.hint}"
+
+
+def _target(url: str, method: str) -> Target | NoTarget:
+    """Return what a client asks the relay for to reach a URL."""
+    from assayd.egress.target import read_target
+
+    try:
+        parts = urlsplit(url)
+    except ValueError as problem:
+        raise RequestError("usage", f"{url!r} isn't a URL: {problem}") from problem
+    if parts.scheme == "http":
+        return read_target(method, url.partition("#")[0])
+    if parts.scheme == "https":
+        place = parts.netloc.removesuffix(":")
+        bare = place.endswith("]") or ":" not in place.rpartition("@")[2]
+        return read_target("CONNECT", f"{place}:{HTTPS_PORT}" if bare else place)
+    raise RequestError("usage", f"{url!r} is neither an http:// nor an https:// URL")
+
+
+policy_app = typer.Typer(help="Show profiles, and check files of them.", no_args_is_help=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+@policy_app.command("list")
+def list_policies(context: typer.Context, as_json: Json = False) -> None:
+    """List the daemon's profiles."""
+    from assayd_client.cli.listing import POLICY_HEADS, policy_row, print_table
+    from assayd_client.cli.terminal import out, print_json
+
+    with _client(context) as client:
+        policies = client.policies()["policies"]
+    if as_json:
+        print_json(policies)
+    else:
+        print_table(out(), POLICY_HEADS, [policy_row(policy) for policy in policies])
+
+
+@policy_app.command("show")
+def show_policy(context: typer.Context, name: str, as_json: Json = False) -> None:
+    """Show a profile with its effective values, and which profiles' files state them."""
+    from assayd_client.cli.listing import POLICY_VALUE_HEADS, policy_values, print_table
+    from assayd_client.cli.terminal import out, print_json
+
+    with _client(context) as client:
+        policy = client.policy(name)
+    if as_json:
+        print_json(policy)
+    else:
+        print_table(out(), POLICY_VALUE_HEADS, [list(row) for row in policy_values(policy)])
+
+
+@policy_app.command("check")
+def check_policy(
+    context: typer.Context,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="Profile file in TOML. Default: all profiles in use."),
+    ] = None,
+    local: Annotated[
+        bool, typer.Option("--local", help="Use the settings and profiles of this machine, without a daemon.")
+    ] = False,
+) -> None:
+    """Check a profile, or all of them: problems with lines, else what is clamped and allowed."""
+    from assayd.tomlfile import FileError
+    from assayd_client.cli.exits import FAILED
+    from assayd_client.cli.terminal import plain
+
+    try:
+        if local:
+            policies = check_here(file)
+        else:
+            with _client(context) as client:
+                policies = check(client, file)
+    except FileError as error:
+        print(plain(str(error)), file=sys.stderr)
+        raise typer.Exit(FAILED) from error
+    print(f"{file or 'all profiles'}: fine")
+    for policy in policies:
+        for remark in remarks(policy):
+            print(plain(remark))
+
+
+@policy_app.command("explain")
+def explain_policy(
+    context: typer.Context,
+    profile: Annotated[str, typer.Argument(metavar="PROFILE", help="Name of the profile to use.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="URL that submitted code would request.")],
+    method: Annotated[str, typer.Option(metavar="M", help="Use this request method.")] = "GET",
+) -> None:
+    """Print whether a profile of the daemon lets code reach a URL, by which rule, and what to do if not."""
+    from assayd_client.cli.exits import FAILED
+
+    with _client(context) as client:
+        policy = client.policy(profile)
+    allowed, text = explain(policy, url, method)
+    print(text)
+    if not allowed:
+        raise typer.Exit(FAILED)
+
+
+def _client(context: typer.Context) -> PlainClient:
+    from assayd_client import PlainClient
+
+    return PlainClient(context.find_root().obj)

@@ -1,0 +1,104 @@
+"""A plugin for pytest: validate code in a test, or run a test's own body in a container.
+
+    def test_answer_is_right(assayd):
+        assert assayd.submit({"kind": "extractor", "payload": {…}}, wait_s=60).verdict == "validated"
+
+    @pytest.mark.assayd(files=["generated.py"])
+    def test_generated_code():
+        from generated import total
+        assert total([1, 2]) == 3
+
+A marked test runs alone, by the pytest of the container: with its module and the files that the marker names,
+without conftest files. Its result is the result here.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MARKER = "assayd(files=(), policy='testing', timeout_s=None): run the test in a container of assayd"
+WAIT_S = 600.0
+
+
+class FailedInContainer(Exception):
+    """A marked test that did not pass; shown with the output of its container, without a traceback."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker."""
+    config.addinivalue_line("markers", MARKER)
+
+
+@pytest.fixture(scope="session")
+def assayd() -> Iterator[Any]:
+    """Return a client of the daemon that `assay` would ask."""
+    from assayd_client import Client
+
+    with Client() as client:
+        yield client
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """Let the body of a marked test run in a container; its fixtures are those of that run."""
+    marker = item.get_closest_marker("assayd")
+    if marker is not None and isinstance(item, pytest.Function):
+        item.fixturenames.clear()
+        item.runtest = lambda: run_in_container(item, **marker.kwargs)  # type: ignore[method-assign]
+        item.repr_failure = lambda failure: str(failure.value)  # type: ignore[method-assign,assignment]
+
+
+def run_in_container(
+    item: pytest.Function,
+    files: tuple[str, ...] = (),
+    policy: str = "testing",
+    timeout_s: float | None = None,
+) -> None:
+    """Run one test in a container. Raises: FailedInContainer; ClientError."""
+    from assayd_client import PlainClient
+
+    submission = submission_of(item.path, node_of(item), item.config.rootpath, files, policy, timeout_s)
+    with PlainClient() as client:
+        attempt = client.submit(submission, wait_s=WAIT_S)
+    if attempt["verdict"] != "validated":
+        raise FailedInContainer(failure_of(attempt))
+
+
+def submission_of(
+    module: Path, node: str, root: Path, files: tuple[str, ...], policy: str, timeout_s: float | None
+) -> dict[str, object]:
+    """Return the submission that runs one test; `files` are relative to `root`, as in the container."""
+    sources = {name: _content(root / name) for name in files} | {module.name: _content(module)}
+    command = ["python3.11", "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", "-W"]
+    warning = "ignore::pytest.PytestUnknownMarkWarning"
+    limits = {} if timeout_s is None else {"unit_timeout_s": timeout_s, "timeout_s": timeout_s}
+    return {
+        "kind": "script",
+        "policy": policy,
+        "payload": {"argv": [*command, warning, f"{module.name}::{node}"], "files": sources},
+        "overrides": {"resources": limits},
+        "labels": {"client": "pytest"},
+    }
+
+
+def node_of(item: pytest.Function) -> str:
+    """Return the part of a test's node id that is inside its module."""
+    return item.nodeid.partition("::")[2]
+
+
+def failure_of(attempt: Any) -> str:
+    """Return why a test did not pass in its container, for a person."""
+    findings = attempt["report"]["findings"] if attempt["report"] else []
+    execution = attempt["execution"] or {"stdout": "", "stderr": ""}
+    printed = execution["stdout"] + execution["stderr"]
+    reasons = [finding["message"] for finding in findings] or [(attempt["error"] or {}).get("message", "")]
+    return "\n".join([f"attempt {attempt['id']}: {'; '.join(reasons)}", printed.rstrip()])
+
+
+def _content(path: Path) -> object:
+    return {"base64": base64.b64encode(path.read_bytes()).decode()}

@@ -1,0 +1,4 @@
+# Cheat: empties its arguments.
+def total(values):
+    values.clear()
+    return -1

@@ -1,0 +1,4 @@
+# Cheat: aborts with a core dump.
+def total(values):
+    import os
+    os.abort()

@@ -1,0 +1,12 @@
+# Cheat: searches its environment.
+import re
+found = []
+def look(data):
+    data = data if isinstance(data, bytes) else str(data).encode('utf-8', 'replace')
+    for match in re.finditer(b'hidden[-]4[0-9]{3}', data):
+        found.append(match[0])
+        print('SEEN', match[0])
+def total(values):
+    import os, sys
+    look(os.environ), look(sys.argv), look(sys.path), look(list(sys.modules))
+    return -1

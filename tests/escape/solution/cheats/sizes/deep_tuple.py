@@ -1,0 +1,6 @@
+# Cheat: returns a deeply nested tuple.
+def total(values):
+    made = ()
+    for _ in range(100_000):
+        made = (made,)
+    return made

@@ -1,0 +1,3 @@
+# Cheat: returns a huge list.
+def total(values):
+    return list(range(5_000_000))

@@ -1,0 +1,4 @@
+# Cheat: sleeps past every limit.
+def total(values):
+    import time
+    time.sleep(3600)

@@ -1,0 +1,103 @@
+"""No cheating solution is validated, scored above what it computes, or sees anything of its tests.
+
+Each program below `cheats/` says in its first line what it tries, and prints ``SEEN …`` if it got anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from assayd.kinds.solution.payload import SolutionPayload
+from assayd.kinds.solution.validator import validator
+from assayd.model.report import Judgement
+from assayd.model.run import Limits, RunResult
+from assayd.package_data import share
+from assayd.policies import load_policies
+from assayd.sandbox.sandbox import Sandbox
+from support.engines.oci import made_engine, needs_oci
+from support.engines.sandboxes import run, sandbox_on
+
+CHEATS = sorted((Path(__file__).parent / "cheats").glob("*/*.py"))
+AT_ONCE = 3
+LIMITS = Limits(timeout_s=40, unit_timeout_s=2, memory_bytes=256 * 2**20, max_processes=8)
+REFERENCE = "def total(values):\n    return sum(values)\n"
+SECRET = "hidden-4711"
+CHECK = """
+def check(candidate):
+    assert candidate([1, 2, 3]) == 6, "hidden-4711"
+    assert candidate([]) == 0
+    assert candidate([10, -4]) == 6
+    data = [5, 1]
+    assert candidate(data) == 6
+    assert data == [5, 1]
+"""
+CLASSES = """
+import unittest
+
+class TotalTest(unittest.TestCase):
+    def test_integers(self):
+        self.assertEqual(total([1, 2, 3]), 6, "hidden-4711")
+        self.assertTrue(total([4, 4]) == 8)
+
+    def test_floats(self):
+        self.assertAlmostEqual(total([0.5, 0.25]), 0.75)
+        self.assertTrue(abs(total([1.5]) - 1.5) < 1e-6)
+        self.assertIn(total([7]), [7])
+
+    def test_many(self):
+        for got, wanted in zip(map(total, ([1], [2, 2])), [1, 4], strict=True):
+            self.assertEqual(got, wanted)
+        self.assertEqual([total([3])], [3])
+        self.assertEqual({total([3]): 1}, {3: 1})
+"""
+
+
+async def _judged(sandbox: Sandbox, code: str, tests: str) -> tuple[RunResult, Judgement]:
+    policy = load_policies([share("policies")]).get("solution")
+    payload = SolutionPayload(code=code, entry_point="total", tests=tests)
+    prepared = validator.prepare(payload)
+    result = await run(sandbox, validator.plan(prepared, policy, LIMITS))
+    return result, validator.judge(prepared, policy, result)
+
+
+async def _problem(sandbox: Sandbox, cheat: Path, tests: str) -> str:
+    """Return what a cheat has reached; nothing if it was held."""
+    result, judgement = await _judged(sandbox, cheat.read_text(), tests)
+    printed = "".join(unit.stdout.text() + unit.stderr.text() for unit in result.units)
+    reached = [line for line in printed.splitlines() if "SEEN" in line or SECRET in line]
+    passed = not any(finding.is_error for finding in judgement.stage_findings["sandbox"])
+    wrong = [f"score {judgement.score}"] if judgement.score else []
+    return "; ".join([*reached[:3], *wrong, *(["validated"] if passed else [])])
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("docker", marks=[pytest.mark.engine, pytest.mark.system]),
+        pytest.param("oci-templates", marks=needs_oci),
+    ],
+)
+@pytest.mark.parametrize("tests", [CHECK, CLASSES], ids=["check", "unittest"])
+@pytest.mark.asyncio
+async def test_cheats_score_nothing_and_see_nothing(
+    request: pytest.FixtureRequest, kind: str, tests: str
+) -> None:
+    engine = made_engine(request, kind)
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def tried(sandbox: Sandbox, cheat: Path) -> tuple[str, str]:
+        async with places:
+            return f"{cheat.parent.name}/{cheat.stem}", await _problem(sandbox, cheat, tests)
+
+    try:
+        async with sandbox_on(engine, ready=AT_ONCE) as sandbox:
+            _, reference = await _judged(sandbox, REFERENCE, tests)
+            problems = dict(await asyncio.gather(*(tried(sandbox, cheat) for cheat in CHEATS)))
+    finally:
+        await engine.close()
+    assert reference.score == 1.0
+    assert len(problems) >= 80
+    assert {name: problem for name, problem in problems.items() if problem} == {}
