@@ -23,7 +23,7 @@ LINES = [
     "validate extractor a.py",
     "validate extractor a.py b.py --sample-path /x --sample-path=/y --json",
     "validate --policy mine extractor --set a.b=1 --set a.c=x,y - --label k=v --label j=w",
-    "validate code n.py --cases c.json --intent @words",
+    "validate code n.py --cases c.json --tests t.py --entry f --intent @words",
     "validate pipeline a.sql b.db --sample-rows --repair claude",
     "validate code --input in.json n.py --option timeout_s=3 --repair rules --yaml",
     "validate code n.py --repair rules --out new.py --in-place",
