@@ -81,25 +81,20 @@ class Gateway:
         await self.parts.admission.recover(unfinished, renumbered=False)
         of = {kind: {subject for name, subject in estate.driven if name == kind} for kind in Driven}
         await self.parts.batches.recover(unfinished, of[Driven.BATCH])
-        await self.parts.repairs.recover(of[Driven.REPAIR])
-        await self.parts.generations.recover(of[Driven.GENERATION])
+        await self.parts.chains.recover(of[Driven.REPAIR] | of[Driven.GENERATION])
 
     async def look(self, kind: Driven, subject: str) -> None:
         """Look at what this gateway carries on, and another was told of."""
         match kind:
             case Driven.BATCH:
                 await self.parts.batches.look(subject)
-            case Driven.REPAIR:
-                await self.parts.repairs.recover({subject})
-            case Driven.GENERATION:
-                await self.parts.generations.recover({subject})
+            case Driven.REPAIR | Driven.GENERATION:
+                await self.parts.chains.recover({subject})
 
     def end(self, kind: Driven, subject: str) -> None:
         """End what this gateway carries on, and another was asked to end."""
-        if kind is Driven.REPAIR:
-            self.parts.repairs.end(subject)
-        elif kind is Driven.GENERATION:
-            self.parts.generations.end(subject)
+        if kind is not Driven.BATCH:
+            self.parts.chains.end(subject)
 
 
 async def build_gateway(
