@@ -99,8 +99,6 @@ def _properties(broker: StubBroker) -> list[Any]:
     return [SimpleNamespace(**each.properties) for each in broker.published]
 
 
-
-
 class Noting:
     """The outbox, of which one thing is asked."""
 
