@@ -14,13 +14,12 @@ from collections.abc import Iterator
 from statistics import median
 
 from assayd.analysis.worker import brief, run_stages
-from assayd.generations.prompt import build_request
 from assayd.kinds import registry
-from assayd.model.repair import Strategy
 from assayd.model.report import StageStatus
 from assayd.package_data import share
 from assayd.policies import load_policies
-from assayd.repairs.prompt import Prompt, build_prompt
+from assayd_chains.model import Strategy
+from assayd_chains.prompts import Prompt, fix_prompt, write_prompt
 from assayd_pipeline.shell.parse import reader
 from assayd_pipeline.shfmt import read_shell
 from bench.generate import intents
@@ -36,7 +35,7 @@ def requests() -> Iterator[Sized]:
         kind = registry.find(intent.kind)
         policy = POLICIES.get(kind.default_policy)
         briefed = brief(kind, json.dumps(intent.context).encode(), policy)
-        yield "request", intent.kind, _bytes(build_request(briefed.briefing, intent.words))
+        yield "request", intent.kind, _bytes(write_prompt(briefed.briefing, intent.words))
 
 
 def repairs() -> Iterator[Sized]:
@@ -59,7 +58,7 @@ def repairs() -> Iterator[Sized]:
             ],
         }
         context = kind.context(payload, report, policy)
-        yield "repair", case.kind, _bytes(build_prompt(context, Strategy.FIX))
+        yield "repair", case.kind, _bytes(fix_prompt(context, Strategy.FIX))
 
 
 def _bytes(prompt: Prompt) -> int:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assayd.model.finding import Edit
-from assayd.repairs.providers.rules import apart, apply
+from assayd_chains.providers.rules import apart, apply
 from assayd_client import Document, PlainClient
 from assayd_client.errors import Refused
 from bench.daemon import daemon

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import assayd
 from assayd.model.finding import Edit
-from assayd.repairs.providers.rules import apart, apply
+from assayd_chains.providers.rules import apart, apply
 from assayd_client import Document, PlainClient
 from bench.daemon import daemon
 from bench.figures import machine

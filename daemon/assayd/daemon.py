@@ -216,8 +216,7 @@ class Daemon:
         if self._recovers:
             await self._parts.admission.recover(unfinished)
             await self._parts.batches.recover(unfinished)
-            await self._parts.repairs.recover()
-            await self._parts.generations.recover()
+            await self._parts.chains.recover()
         _settle_memory()
         origin = self._parts.origin
         log.info(

@@ -13,6 +13,13 @@ if TYPE_CHECKING:
         BatchResultDocument,
         ItemPageDocument,
     )
+    from assayd.documents.chains import (
+        GenerationDocument,
+        GenerationPageDocument,
+        RepairDocument,
+        RepairPageDocument,
+        StepDocument,
+    )
     from assayd.documents.cluster import (
         NewTokenDocument,
         NodeDocument,
@@ -26,19 +33,20 @@ if TYPE_CHECKING:
         PolicyCheckDocument,
         PolicyListDocument,
     )
-    from assayd.documents.generations import (
-        GenerationDocument,
-        GenerationPageDocument,
-        LibraryEntryDocument,
-        LibraryPageDocument,
-    )
+    from assayd.documents.library import LibraryEntryDocument, LibraryPageDocument
     from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument
-    from assayd.documents.repairs import RepairDocument, RepairPageDocument, StepDocument
     from assayd.documents.summary import SummaryDocument
 
 _HOMES = {
     "attempts": ("ArtifactListDocument", "AttemptDocument", "AttemptPageDocument"),
     "batches": ("BatchDocument", "BatchPageDocument", "BatchResultDocument", "ItemPageDocument"),
+    "chains": (
+        "GenerationDocument",
+        "GenerationPageDocument",
+        "RepairDocument",
+        "RepairPageDocument",
+        "StepDocument",
+    ),
     "cluster": (
         "NewTokenDocument",
         "NodeDocument",
@@ -47,14 +55,8 @@ _HOMES = {
         "TokenListDocument",
     ),
     "discovery": ("KindDocument", "KindListDocument", "PolicyCheckDocument", "PolicyListDocument"),
-    "generations": (
-        "GenerationDocument",
-        "GenerationPageDocument",
-        "LibraryEntryDocument",
-        "LibraryPageDocument",
-    ),
+    "library": ("LibraryEntryDocument", "LibraryPageDocument"),
     "operations": ("DaemonDocument", "ExaminationDocument", "GarbageDocument"),
-    "repairs": ("RepairDocument", "RepairPageDocument", "StepDocument"),
     "summary": ("SummaryDocument",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

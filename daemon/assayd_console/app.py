@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from assayd.errors import AssaydError
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.guard import COOKIE, ConsoleGuard
+from assayd_console.guard import COOKIE, LASTS_S, ConsoleGuard, Sessions
 from assayd_console.pages import (
     attempt,
     attempts,
@@ -31,7 +31,6 @@ from assayd_console.pages import (
 )
 from assayd_console.pulse import Pulse
 from assayd_console.rendering import HERE, page, show_cluster
-from assayd_console.sessions import LASTS_S, Sessions
 
 TOKEN_CHARS = 256
 USED_LINK = (

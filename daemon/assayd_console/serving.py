@@ -18,7 +18,7 @@ from assayd_client import AsyncClient, Target
 from assayd_client.cli.own_user import OwnUserH11
 from assayd_console.app import build
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.sessions import Sessions
+from assayd_console.guard import Sessions
 
 ADDRESS = "127.0.0.1"
 CONNECTIONS = 64

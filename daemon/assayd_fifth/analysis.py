@@ -9,11 +9,11 @@ The rules, words, libraries and hints are in `data/`. Source: docs/kinds/fifth.m
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from assayd.model.finding import Finding
-from assayd_fifth.answer import program_of
 from assayd_fifth.language import Language, language
 from assayd_fifth.places import Teller, errors_as_warnings
 from assayd_fifth.program import FifthProgram
@@ -57,3 +57,28 @@ def analyse(
     program.check_companions()
     explain_unknown(program)
     return Analysis(findings=tell.findings(), libraries=tuple(program.libraries[2:]))
+
+
+_FENCE = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
+_MARK = "\ufeff"
+"""A byte order mark, which some editors write first."""
+
+
+def program_of(answer: str) -> str:
+    """Return the program; a text without fences is one as it is, but for a byte order mark."""
+    text = answer.removeprefix(_MARK)
+    if _FENCE.search(text) is None:
+        return text
+    inside = False
+    kept = []
+    for line in text.split("\n"):
+        fence = _FENCE.match(line) is not None
+        kept.append(line if inside and not fence else "")
+        inside ^= fence
+    return "\n".join(kept)
+
+
+def program_alone(answer: str) -> str:
+    """Return the program of an answer without the empty lines in the place of what was around it."""
+    program = program_of(answer)
+    return program if program == answer else program.strip("\n") + "\n"

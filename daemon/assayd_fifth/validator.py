@@ -23,13 +23,11 @@ from assayd.model.prompting import Briefing, Document, Passage, RepairContext, S
 from assayd.model.report import Judgement, Rating
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
 from assayd_fifth import advice, generating
-from assayd_fifth.analysis import Analysis, analyse, errors_as_warnings, program_of
-from assayd_fifth.answer import program_alone
+from assayd_fifth.analysis import Analysis, analyse, errors_as_warnings, program_alone, program_of
 from assayd_fifth.generating import FifthContext
-from assayd_fifth.judging import GFORTH, judge_runs, runs_of
+from assayd_fifth.judging import GFORTH, PROGRAM_FILE, judge_runs, runs_of
 from assayd_fifth.language import language, use_tables
 from assayd_fifth.payload import FifthPayload
-from assayd_fifth.run import PROGRAM_FILE
 from assayd_fifth.samples import SAMPLES
 from assayd_fifth.word_lists import READING, told_words
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal
 
 from pydantic import Field
 
 from assayd.documents.base import BaseDocument, Timestamp
-from assayd.model.repair import Fix, Repair
+from assayd.ports.chains import AttemptFix
 from assayd_pipeline.stored import PipelineAttempt, PipelineStatus, StoredPipeline
 
 
@@ -90,9 +91,10 @@ def pipeline_row(pipeline: StoredPipeline) -> PipelineDocument:
     return PipelineDocument.from_value(pipeline)
 
 
-def pipeline_document(pipeline: StoredPipeline, repairs: Iterable[Repair] = ()) -> PipelineDetailDocument:
-    """Return a pipeline with its steps, and its attempts with the fix that each tried."""
-    fixes = {fix.attempt_id: _fix(repair, fix) for repair in repairs for fix in repair.fixes}
+def pipeline_document(
+    pipeline: StoredPipeline, fixes: Mapping[str, AttemptFix | None] = MappingProxyType({})
+) -> PipelineDetailDocument:
+    """Return a pipeline with its steps, and its attempts with the fix that each runs, by attempt."""
     return PipelineDetailDocument.from_value(
         pipeline,
         steps=[StoredStepDocument.from_value(step, step_id=step.id) for step in pipeline.steps],
@@ -100,12 +102,7 @@ def pipeline_document(pipeline: StoredPipeline, repairs: Iterable[Repair] = ()) 
     )
 
 
-def _attempt(attempt: PipelineAttempt, fix: PipelineFixDocument | None) -> PipelineAttemptDocument:
+def _attempt(attempt: PipelineAttempt, fix: AttemptFix | None) -> PipelineAttemptDocument:
     steps = [StepRunDocument.from_value(step) for step in attempt.steps]
-    return PipelineAttemptDocument.from_value(attempt, fix=fix, steps=steps)
-
-
-def _fix(repair: Repair, fix: Fix) -> PipelineFixDocument:
-    return PipelineFixDocument.from_value(
-        fix, repair_id=repair.id, provider=repair.provider, hint=repair.hint
-    )
+    shown = None if fix is None else PipelineFixDocument.from_value(fix)
+    return PipelineAttemptDocument.from_value(attempt, fix=shown, steps=steps)

@@ -58,5 +58,6 @@ async def get_pipeline(
     own = found is not None and found.uid == call.caller.peer.uid
     if found is None or not (own or call.access.is_operator(call.caller)):
         raise RequestError("not_found", f"there is no pipeline {pipeline_id[:40]}")
-    tried = [await call.repairs.of_attempt(attempt.attempt_id) for attempt in found.attempts]
-    return json_response(pipeline_document(found, [repair for some in tried for repair in some]))
+    ids = [attempt.attempt_id for attempt in found.attempts]
+    fixes = {attempt_id: await call.chains.fix_of(attempt_id) for attempt_id in ids}
+    return json_response(pipeline_document(found, fixes))

@@ -22,8 +22,7 @@ from assayd.ports.artifacts import ArtifactStore
 from assayd.store.artifacts import MANIFEST, OTHERS_S, PIECE_BYTES, FileArtifactStore
 from assayd_cluster.bundles.objects import ObjectArtifactStore
 from assayd_cluster.bundles.packed import PackedArtifactStore
-from assayd_cluster.bundles.sweeping import sweep_unnamed
-from assayd_cluster.bundles.verified import VerifiedArtifactStore
+from assayd_cluster.bundles.verified import VerifiedArtifactStore, sweep_unnamed
 from support.stores.object_storage import KINDS, ObjectStorage, moto, s3rver
 from support.stores.stored_attempts import Make, jobs, make
 

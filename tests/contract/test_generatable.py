@@ -23,7 +23,7 @@ from assayd_pipeline.sqlite_catalog import describe_sqlite
 from support.texts.examples import example_submission
 
 POLICIES = load_policies([share("policies")])
-KINDS = list(validators.load(()).values())
+KINDS = [kind for kind in validators.load(()).values() if kind.generation_context is not None]
 CONTEXTS: Mapping[str, Mapping[str, object]] = {
     "extractor": {"sample_paths": ["/data/CLIENT-ABC/2024/Q1/report.csv"]},
     "code": {"inputs": {"orders": [], "least": 1}},
@@ -211,3 +211,7 @@ def test_fix_of_a_module_and_of_a_pipeline_has_the_certain_edits_of_every_place(
     context = pipeline.context(submitted, {"fix_hints": hints, "findings": []})
     assert [one.passage.name for one in context.others] == ["2"]
     assert len(context.edits) == 1
+
+
+def test_only_a_kind_with_hidden_tests_can_not_be_written_from_words() -> None:
+    assert {kind for kind in validators.load(()) if kind not in {one.name for one in KINDS}} == {"solution"}

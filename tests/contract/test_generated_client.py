@@ -16,6 +16,7 @@ import pytest
 
 from assayd.api import SocketAccess, create_app
 from assayd.kinds.registry import all_validators
+from assayd_chains.routes import ROUTERS as CHAIN_ROUTERS
 from support.cluster.either import EITHER, serving_either
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
@@ -41,7 +42,7 @@ def generate(reference: dict[str, object], folder: Path) -> str:
 def reference() -> dict[str, object]:
     service = FakeService()
     service.kinds = all_validators()
-    return create_app(service, None, None, access=SocketAccess()).openapi()
+    return create_app(service, None, access=SocketAccess(), routers=CHAIN_ROUTERS).openapi()
 
 
 @pytest.fixture(scope="module")

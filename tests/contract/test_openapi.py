@@ -27,6 +27,7 @@ from schemathesis.specs.openapi.checks import (
 from assayd.api import SocketAccess, create_app
 from assayd.kinds.registry import all_validators
 from assayd.wiring.from_kinds import routers_of
+from assayd_chains.routes import ROUTERS as CHAIN_ROUTERS
 from assayd_client import PlainClient
 from support.cluster.small_gateway import serving_gateway
 from support.daemons.fake_service import FakeService
@@ -44,10 +45,8 @@ CHECKS = [
 EXAMPLES = 8
 PASSED_ON = ("method", "url", "params", "headers", "cookies", "json")
 
-ROUTERS = routers_of(all_validators())
-SCHEMA = openapi.from_dict(
-    create_app(FakeService(), None, None, access=SocketAccess(), routers=ROUTERS).openapi()
-)
+ROUTERS = (*CHAIN_ROUTERS, *routers_of(all_validators()))
+SCHEMA = openapi.from_dict(create_app(FakeService(), None, access=SocketAccess(), routers=ROUTERS).openapi())
 OPERATIONS = {
     f"{each.ok().method.upper()} {each.ok().path}": each.ok()
     for each in SCHEMA.get_all_operations()

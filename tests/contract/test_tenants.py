@@ -20,10 +20,11 @@ import pytest
 
 from assayd.api import SocketAccess, create_app
 from assayd.kinds.registry import all_validators
-from assayd.model.generation import Generation, GenerationOutcome
-from assayd.model.repair import Repair, RepairOutcome
 from assayd.model.submission import Peer
 from assayd.wiring.from_kinds import routers_of
+from assayd_chains.model import Chain, Failure, Outcome, Repair, Round, Words
+from assayd_chains.routes import ROUTERS as CHAIN_ROUTERS
+from assayd_chains.store import DatabaseChainStore
 from assayd_cluster.gateway import operating, routes
 from assayd_cluster.tokens import FIRST_TENANT, Scope
 from support.cluster.small_gateway import NODE, SmallGateway, serving_gateway
@@ -47,8 +48,8 @@ UNKNOWN = {
     "sha256": "0" * 64,
 }
 ENDLESS = "follow_all_attempts"
-ROUTERS = (*routers_of(all_validators()), operating.router, routes.router)
-REFERENCE = create_app(FakeService(), None, None, access=SocketAccess(), routers=ROUTERS).openapi()
+ROUTERS = (*CHAIN_ROUTERS, *routers_of(all_validators()), operating.router, routes.router)
+REFERENCE = create_app(FakeService(), None, access=SocketAccess(), routers=ROUTERS).openapi()
 OPERATIONS = {
     operation["operationId"]: (method.upper(), path, operation)
     for path, methods in REFERENCE["paths"].items()
@@ -122,37 +123,27 @@ def filled(gateway: SmallGateway, first: Tenant) -> dict[str, list[str]]:
     assert "finished" in first.ask("GET", f"/v1/batches/{MARK}/events").text
     assert first.ask("POST", f"/v1/attempts/{ids[0]}/approve", json={"name": MARK}).status_code < 300
     artifact = first.ask("GET", f"/v1/attempts/{ids[0]}").json()["artifacts"][0]
+    common = {
+        "kind": "small",
+        "provider": "rules",
+        "uid": first.number,
+        "max_attempts": 1,
+        "ends_at": NOW,
+    }
+    ended = {"outcome": Outcome.EXHAUSTED, "finished_at": NOW}
+    failure = Failure(attempt_id=ids[1], at=NOW)
+    repair = Repair(id=UNKNOWN["id"][:-1] + "1", failure=failure, hint=MARK, **common, **ended)
     peer = Peer(uid=first.number, gid=first.number, pid=0)
-    repair = Repair(
-        id=UNKNOWN["id"][:-1] + "1",
-        attempt_id=ids[1],
-        kind="small",
-        provider="rules",
-        uid=first.number,
-        max_attempts=1,
-        started_at=NOW,
-        ends_at=NOW,
-        finished_at=NOW,
-        hint=MARK,
-        outcome=RepairOutcome.EXHAUSTED,
-    )
-    generation = Generation(
+    generation = Chain(
         id=UNKNOWN["id"][:-1] + "2",
-        kind="small",
-        peer=peer,
-        provider="p",
-        policy="extractor",
-        intent=MARK,
-        context={},
-        max_attempts=1,
         started_at=NOW,
-        ends_at=NOW,
-        attempt_id=ids[0],
-        outcome=GenerationOutcome.EXHAUSTED,
-        finished_at=NOW,
+        words=Words(peer=peer, policy="extractor", intent=MARK),
+        rounds=(Round(follows=ids[0], **ended),),
+        **common,
     )
-    gateway.ask(gateway.basics.repair_store.save(repair))
-    gateway.ask(gateway.basics.generation_store.save(generation))
+    store = DatabaseChainStore(gateway.basics.access)
+    gateway.ask(store.save(repair.chain()))
+    gateway.ask(store.save(generation))
     assert first.ask("GET", f"/v1/generations/{generation.id}").status_code == 200
     assert first.ask("GET", f"/v1/repairs/{repair.id}").status_code == 200
     return {

@@ -12,6 +12,7 @@ import pytest
 
 from assayd.api import SocketAccess, create_app
 from assayd.kinds.registry import all_validators
+from assayd_chains.routes import ROUTERS as CHAIN_ROUTERS
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
 
@@ -49,7 +50,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "node_modules").symlink_to(CLIENT / "node_modules")
     service = FakeService()
     service.kinds = all_validators()
-    document = create_app(service, None, None, access=SocketAccess()).openapi()
+    document = create_app(service, None, access=SocketAccess(), routers=CHAIN_ROUTERS).openapi()
     (folder / "openapi.json").write_text(json.dumps(document))
     made = npm(folder, "run", "generate")
     assert made.returncode == 0, made.stdout + made.stderr

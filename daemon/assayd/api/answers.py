@@ -10,17 +10,8 @@ from assayd.documents.attempts import ArtifactListDocument, AttemptDocument, Att
 from assayd.documents.base import ErrorDocument
 from assayd.documents.batches import BatchDocument, BatchPageDocument, ItemPageDocument
 from assayd.documents.discovery import KindDocument, KindListDocument, PolicyCheckDocument, PolicyListDocument
-from assayd.documents.generations import (
-    ApproveBody,
-    GenerationBody,
-    GenerationDocument,
-    GenerationPageDocument,
-    HintBody,
-    LibraryEntryDocument,
-    LibraryPageDocument,
-)
+from assayd.documents.library import ApproveBody, LibraryEntryDocument, LibraryPageDocument
 from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument, StatusDocument
-from assayd.documents.repairs import RepairBody, RepairDocument, RepairPageDocument, StepDocument
 from assayd.documents.summary import SummaryDocument
 
 Responses = dict[int | str, dict[str, Any]]
@@ -29,20 +20,22 @@ Responses = dict[int | str, dict[str, Any]]
 
 def of(model: type[BaseModel], description: str) -> Responses:
     """Return the answers of a route that always gives one document."""
-    return {200: _json(model, description)}
+    return {200: described(model, description)}
 
 
-def _json(model: type[BaseModel], description: str) -> dict[str, Any]:
+def described(model: type[BaseModel], description: str) -> dict[str, Any]:
+    """Describe an answer that is one document."""
     return {"model": model, "description": description}
 
 
-def _raw(media_type: str, description: str) -> dict[str, Any]:
+def raw(media_type: str, description: str) -> dict[str, Any]:
+    """Describe an answer that is no document."""
     content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
     return {"description": description, "content": content}
 
 
 ERRORS: Responses = {
-    status: _json(ErrorDocument, description)
+    status: described(ErrorDocument, description)
     for status, description in {
         400: "Malformed request",
         403: "Peer not allowed",
@@ -53,54 +46,55 @@ ERRORS: Responses = {
 }
 _LOCATED = {"headers": {"Location": {"description": "The attempt's own path.", "schema": {"type": "string"}}}}
 SUBMITTED: Responses = {
-    200: {**_json(AttemptDocument, "The finished attempt, or the one accepted before"), **_LOCATED},
-    202: {**_json(AttemptDocument, "Accepted; not finished yet"), **_LOCATED},
-    409: _json(ErrorDocument, "The id or key belongs to another submission"),
-    408: _json(ErrorDocument, "The body does not come"),
-    413: _json(ErrorDocument, "Body or source too large"),
-    429: _json(ErrorDocument, "Queue or quota full; see Retry-After"),
-    503: _json(ErrorDocument, "Not ready; see Retry-After"),
+    200: {**described(AttemptDocument, "The finished attempt, or the one accepted before"), **_LOCATED},
+    202: {**described(AttemptDocument, "Accepted; not finished yet"), **_LOCATED},
+    409: described(ErrorDocument, "The id or key belongs to another submission"),
+    408: described(ErrorDocument, "The body does not come"),
+    413: described(ErrorDocument, "Body or source too large"),
+    429: described(ErrorDocument, "Queue or quota full; see Retry-After"),
+    503: described(ErrorDocument, "Not ready; see Retry-After"),
 }
-ATTEMPT: Responses = {200: _json(AttemptDocument, "The attempt")}
-SUMMARY: Responses = {200: _json(SummaryDocument, "What attempts came to")}
-ATTEMPT_PAGE: Responses = {200: _json(AttemptPageDocument, "A page of attempts")}
+ATTEMPT: Responses = {200: described(AttemptDocument, "The attempt")}
+SUMMARY: Responses = {200: described(SummaryDocument, "What attempts came to")}
+ATTEMPT_PAGE: Responses = {200: described(AttemptPageDocument, "A page of attempts")}
 CANCELLED: Responses = {
-    202: _json(AttemptDocument, "It will end"),
-    409: _json(ErrorDocument, "It is finished"),
+    202: described(AttemptDocument, "It will end"),
+    409: described(ErrorDocument, "It is finished"),
 }
 REPLAYED: Responses = {
-    200: {**_json(AttemptDocument, "The finished replay"), **_LOCATED},
-    202: {**_json(AttemptDocument, "Accepted; not finished yet"), **_LOCATED},
-    409: _json(ErrorDocument, "The attempt has no verdict yet"),
-    429: _json(ErrorDocument, "Queue or quota full; see Retry-After"),
-    503: _json(ErrorDocument, "Not ready; see Retry-After"),
+    200: {**described(AttemptDocument, "The finished replay"), **_LOCATED},
+    202: {**described(AttemptDocument, "Accepted; not finished yet"), **_LOCATED},
+    409: described(ErrorDocument, "The attempt has no verdict yet"),
+    429: described(ErrorDocument, "Queue or quota full; see Retry-After"),
+    503: described(ErrorDocument, "Not ready; see Retry-After"),
 }
 
 
-def _events(description: str) -> Responses:
+def events(description: str) -> Responses:
+    """Return the answers of a route that streams events."""
     stream = "Server-sent events: `id`, `event` (the kind), and `data`, JSON with the same id and kind."
     content = {"text/event-stream": {"schema": {"description": stream}}}
     return {200: {"description": f"{description}.", "content": content}}
 
 
-EVENTS = _events(
+EVENTS = events(
     "Events `state`, `stage`, `stdout`, `stderr`, `unit`, `finished`, and `gap` where some are gone"
 )
-ALL_EVENTS = _events("Events `state`, `stage`, `unit`, `finished` of all attempts, and `gap`")
-BATCH_EVENTS = _events("Events `progress` with the counts as they are then, and `finished`")
+ALL_EVENTS = events("Events `state`, `stage`, `unit`, `finished` of all attempts, and `gap`")
+BATCH_EVENTS = events("Events `progress` with the counts as they are then, and `finished`")
 BATCH_RECEIVED: Responses = {
-    202: {**_json(BatchDocument, "Accepted; it runs"), **_LOCATED},
-    408: _json(ErrorDocument, "The body doesn't arrive; lines that arrived stay"),
-    413: _json(ErrorDocument, "Too many lines; those before stay"),
-    429: _json(ErrorDocument, "Too many unfinished batches; see Retry-After"),
-    503: _json(ErrorDocument, "Not ready; see Retry-After"),
+    202: {**described(BatchDocument, "Accepted; it runs"), **_LOCATED},
+    408: described(ErrorDocument, "The body doesn't arrive; lines that arrived stay"),
+    413: described(ErrorDocument, "Too many lines; those before stay"),
+    429: described(ErrorDocument, "Too many unfinished batches; see Retry-After"),
+    503: described(ErrorDocument, "Not ready; see Retry-After"),
 }
-BATCH: Responses = {200: _json(BatchDocument, "The batch")}
-BATCH_PAGE: Responses = {200: _json(BatchPageDocument, "A page of batches")}
-ITEM_PAGE: Responses = {200: _json(ItemPageDocument, "A page of items")}
+BATCH: Responses = {200: described(BatchDocument, "The batch")}
+BATCH_PAGE: Responses = {200: described(BatchPageDocument, "A page of batches")}
+ITEM_PAGE: Responses = {200: described(ItemPageDocument, "A page of items")}
 BATCH_CANCELLED: Responses = {
-    202: _json(BatchDocument, "Nothing more is started"),
-    409: _json(ErrorDocument, "It is finished"),
+    202: described(BatchDocument, "Nothing more is started"),
+    409: described(ErrorDocument, "It is finished"),
 }
 RESULTS: Responses = {
     200: {
@@ -108,99 +102,58 @@ RESULTS: Responses = {
         "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
     }
 }
-GARBAGE: Responses = {200: _json(GarbageDocument, "Removed attempts and bundles, or a preview")}
-ARTIFACT_LIST: Responses = {200: _json(ArtifactListDocument, "The files of the bundle")}
-ARTIFACT: Responses = {200: _raw("application/octet-stream", "The file")}
-BUNDLE: Responses = {200: _raw("application/x-tar", "All files")}
-KIND_LIST: Responses = {200: _json(KindListDocument, "The kinds")}
-KIND: Responses = {200: _json(KindDocument, "The kind")}
+GARBAGE: Responses = {200: described(GarbageDocument, "Removed attempts and bundles, or a preview")}
+ARTIFACT_LIST: Responses = {200: described(ArtifactListDocument, "The files of the bundle")}
+ARTIFACT: Responses = {200: raw("application/octet-stream", "The file")}
+BUNDLE: Responses = {200: raw("application/x-tar", "All files")}
+KIND_LIST: Responses = {200: described(KindListDocument, "The kinds")}
+KIND: Responses = {200: described(KindDocument, "The kind")}
 POLICY_CHECK: Responses = {
-    200: _json(PolicyCheckDocument, "What the profile would come to"),
-    408: _json(ErrorDocument, "The body does not come"),
-    413: _json(ErrorDocument, "Body too large"),
-    429: _json(ErrorDocument, "Bodies of other users take too much memory; see Retry-After"),
+    200: described(PolicyCheckDocument, "What the profile would come to"),
+    408: described(ErrorDocument, "The body does not come"),
+    413: described(ErrorDocument, "Body too large"),
+    429: described(ErrorDocument, "Bodies of other users take too much memory; see Retry-After"),
 }
-POLICY_LIST: Responses = {200: _json(PolicyListDocument, "The profiles")}
+POLICY_LIST: Responses = {200: described(PolicyListDocument, "The profiles")}
 POLICY: Responses = {
     200: {"description": "The profile", "content": {"application/json": {"schema": {"type": "object"}}}}
 }
 EXAMINATION: Responses = {
-    200: _json(ExaminationDocument, "Results of the checks"),
-    403: _json(ErrorDocument, "For operators, until one of them has asked"),
-    429: _json(ErrorDocument, "An examination is already being sent; see Retry-After"),
+    200: described(ExaminationDocument, "Results of the checks"),
+    403: described(ErrorDocument, "For operators, until one of them has asked"),
+    429: described(ErrorDocument, "An examination is already being sent; see Retry-After"),
 }
 DAEMON: Responses = {
-    200: _json(DaemonDocument, "The daemon"),
-    403: _json(ErrorDocument, "For operators"),
+    200: described(DaemonDocument, "The daemon"),
+    403: described(ErrorDocument, "For operators"),
 }
-ALIVE: Responses = {200: _json(StatusDocument, "The daemon answers")}
+ALIVE: Responses = {200: described(StatusDocument, "The daemon answers")}
 READY: Responses = {
-    200: _json(StatusDocument, "Attempts can be run"),
-    503: _json(ErrorDocument, "They can't, and why"),
+    200: described(StatusDocument, "Attempts can be run"),
+    503: described(ErrorDocument, "They can't, and why"),
 }
 METRICS: Responses = {
     200: {"description": "The metrics", "content": {"text/plain": {"schema": {"type": "string"}}}},
-    403: _json(ErrorDocument, "From another host, for operators"),
+    403: described(ErrorDocument, "From another host, for operators"),
 }
 
-REPAIR: Responses = {200: _json(RepairDocument, "The repair")}
-STEP: Responses = {200: _json(StepDocument, "Prompt and answer")}
-REPAIR_STARTED: Responses = {
-    202: {**_json(RepairDocument, "It is under way"), **_LOCATED},
-    409: _json(ErrorDocument, "The attempt did not fail, or a repair of it is under way"),
-}
-REPAIR_LIST: Responses = {200: _json(RepairPageDocument, "Repairs")}
-REPAIR_CANCELLED: Responses = {
-    202: _json(RepairDocument, "It will end"),
-    409: _json(ErrorDocument, "It has ended"),
-}
-_STARTED_WHERE = {"headers": {"Location": {"description": "Its own path.", "schema": {"type": "string"}}}}
-GENERATION: Responses = {200: _json(GenerationDocument, "The generation")}
-GENERATION_STARTED: Responses = {
-    202: {**_json(GenerationDocument, "It is under way"), **_STARTED_WHERE},
-    408: _json(ErrorDocument, "The body does not come"),
-    413: _json(ErrorDocument, "Body too large"),
-    429: _json(ErrorDocument, "Too many of this user are under way"),
-}
-GENERATION_LIST: Responses = {200: _json(GenerationPageDocument, "Generations")}
-GENERATION_CANCELLED: Responses = {
-    202: _json(GenerationDocument, "It will end, or goes on"),
-    409: _json(ErrorDocument, "It has ended, or is under way"),
-}
-GENERATION_EVENTS = _events(
-    "Events `state`, `attempt`, `fix` and `finished`, each with the whole generation, `stage` and `answer`"
-)
 APPROVED: Responses = {
-    200: _json(LibraryEntryDocument, "The entry"),
-    409: _json(ErrorDocument, "It is not validated"),
-    429: _json(ErrorDocument, "The library of its user is full"),
+    200: described(LibraryEntryDocument, "The entry"),
+    409: described(ErrorDocument, "It is not validated"),
+    429: described(ErrorDocument, "The library of its user is full"),
 }
-LIBRARY_REMOVED: Responses = {200: _json(LibraryPageDocument, "The entries that were removed")}
-LIBRARY_LIST: Responses = {200: _json(LibraryPageDocument, "Entries")}
-LIBRARY_ENTRY: Responses = {200: _json(LibraryEntryDocument, "The entry")}
+LIBRARY_REMOVED: Responses = {200: described(LibraryPageDocument, "The entries that were removed")}
+LIBRARY_LIST: Responses = {200: described(LibraryPageDocument, "Entries")}
+LIBRARY_ENTRY: Responses = {200: described(LibraryEntryDocument, "The entry")}
 
 
-def _body_of(model: type[BaseModel]) -> dict[str, Any]:
+def body_of(model: type[BaseModel]) -> dict[str, Any]:
+    """Describe the body that a route reads by itself."""
     content = {"application/json": {"schema": model.model_json_schema()}}
     return {"requestBody": {"required": True, "content": content}}
 
 
-GENERATION_BODY = _body_of(GenerationBody)
-HINT_BODY = _body_of(HintBody)
-APPROVE_BODY = _body_of(ApproveBody)
-FALLBACK_ACCEPTED: Responses = {
-    200: _json(RepairDocument, "The repair, with the time at which its rules were taken"),
-    409: _json(ErrorDocument, "It offers nothing"),
-}
-RULES: Responses = {200: _raw("application/yaml", "The rules")}
-REPAIR_EVENTS = _events("Events `repair`, each with the current repair, and `finished`")
-REPAIR_BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": False,
-        "content": {"application/json": {"schema": RepairBody.model_json_schema()}},
-    }
-}
-
+APPROVE_BODY = body_of(ApproveBody)
 _LINES = "One SubmissionBody per line; empty lines count."
 BATCH_BODY: dict[str, Any] = {
     "requestBody": {

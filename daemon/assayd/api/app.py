@@ -14,9 +14,7 @@ from starlette.types import ASGIApp
 from assayd import __version__
 from assayd.api import batches as batch_routes
 from assayd.api import discovery, routes
-from assayd.api import generations as generation_routes
 from assayd.api import library as library_routes
-from assayd.api import repairs as repair_routes
 from assayd.api import summary as summary_routes
 from assayd.api.call import ApiLimits, raw_json
 from assayd.api.errors import install_errors
@@ -30,9 +28,8 @@ from assayd.api.requests import RequestIds
 from assayd.batches.batches import DaemonBatches
 from assayd.byte_budget import ByteBudget
 from assayd.documents import compact
-from assayd.generations.generations import DaemonGenerations
 from assayd.metrics import Metrics
-from assayd.ports.repairs import Repairs
+from assayd.ports.chains import Chains, NoChains
 from assayd.ports.service import Service
 from assayd.store.library import DatabaseLibrary
 
@@ -56,8 +53,6 @@ class Api(FastAPI):
 _OWN = (
     routes,
     batch_routes,
-    repair_routes,
-    generation_routes,
     library_routes,
     discovery,
     summary_routes,
@@ -67,9 +62,8 @@ _OWN = (
 def create_app(  # noqa: PLR0913  (each is a part of its own)
     service: Service,
     batches: DaemonBatches,
-    repairs: Repairs,
     *,
-    generations: DaemonGenerations | None = None,
+    chains: Chains | None = None,
     library: DatabaseLibrary | None = None,
     access: SocketAccess,
     limits: ApiLimits = _USUAL,
@@ -88,9 +82,7 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
     )
     app.state.service = service
     app.state.batches = batches
-    app.state.repairs = repairs
-    app.state.generations = generations
-    app.state.writers = generations.writers if generations is not None else ()
+    app.state.chains = chains or NoChains()
     app.state.library = library
     app.state.access = access
     app.state.limits = limits

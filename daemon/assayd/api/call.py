@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Annotated, cast
+from typing import Annotated, TypeVar, cast
 
 from fastapi import Depends, Request
 from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 
 from assayd.api.kept_answers import KeptAnswers
@@ -17,16 +18,16 @@ from assayd.api.large_answers import LARGE_BYTES, LargeAnswer, LargeAnswers
 from assayd.api.peer import Caller, SocketAccess
 from assayd.batches.batches import DaemonBatches
 from assayd.byte_budget import ByteBudget, Growing
-from assayd.documents import PayloadCaps, attempt_body, compact
+from assayd.documents import PayloadCaps, attempt_body, compact, read_json
+from assayd.documents.misfits import place_of, refuse_misfits
 from assayd.errors import RequestError
-from assayd.generations.generations import DaemonGenerations
 from assayd.model.attempt import Attempt, State
 from assayd.model.batch import Batch
-from assayd.model.repair import Repair
-from assayd.ports.generations import GenerationView
-from assayd.ports.repairs import Repairs
+from assayd.ports.chains import Chains
 from assayd.ports.service import Service
 from assayd.store.library import DatabaseLibrary
+
+B = TypeVar("B", bound=BaseModel)
 
 LARGE_BODY_BYTES = 64 * 2**10
 """Above this, a body is read in a thread, so that others are served meanwhile."""
@@ -50,9 +51,7 @@ class Call:
 
     service: Service
     batches: DaemonBatches
-    repairs: Repairs
-    generations: DaemonGenerations
-    writers: Sequence[str]
+    chains: Chains
     library: DatabaseLibrary
     access: SocketAccess
     limits: ApiLimits
@@ -81,26 +80,6 @@ class Call:
             message = f"there is no batch {name[:64]}; one that has ended is kept as `retention` says"
             raise RequestError("not_found", message)
         return batch
-
-    async def repair(self, repair_id: str) -> Repair:
-        """Return a repair that the caller may see.
-
-        Raises: RequestError ``not_found``, also for one that is somebody else's.
-        """
-        repair = await self.repairs.get(repair_id)
-        if repair is None or self.shown_uid not in {None, repair.uid}:
-            raise RequestError("not_found", f"there is no repair {repair_id[:40]}")
-        return repair
-
-    async def generation(self, generation_id: str) -> GenerationView:
-        """Return a generation that the caller may see.
-
-        Raises: RequestError ``not_found``, also for one that is somebody else's.
-        """
-        view = await self.generations.get(generation_id)
-        if view is None or self.shown_uid not in {None, view.generation.uid}:
-            raise RequestError("not_found", f"there is no generation {generation_id[:40]}")
-        return view
 
     def sees(self, owned: Attempt | Batch) -> bool:
         """Return whether the caller may know of it."""
@@ -196,9 +175,7 @@ async def get_call(request: Request) -> Call:
     return Call(
         service=state.service,
         batches=state.batches,
-        repairs=state.repairs,
-        generations=state.generations,
-        writers=state.writers,
+        chains=state.chains,
         library=state.library,
         access=state.access,
         limits=state.limits,
@@ -252,6 +229,35 @@ async def read_body(request: Request, call: Call, held: Growing, *, max_bytes: i
         if len(body) > max_bytes:
             raise _too_large(max_bytes)
     return bytes(body)
+
+
+async def read_model(request: Request, call: Call, model: type[B], *, max_bytes: int | None = None) -> B:
+    """Read a body as a model. Raises: RequestError, as for submissions.
+
+    Args:
+        request: the request.
+        call: the call that it is.
+        model: the model.
+        max_bytes: how large the body may be; default: as large as a submission's.
+    """
+    with call.holding() as held:
+        body = await read_body(request, call, held, max_bytes=max_bytes or call.limits.body_bytes)
+        async with call.budget.reading(len(body)):
+            if len(body) > LARGE_BODY_BYTES:
+                async with call.budget.parsing(call.caller.peer.uid):
+                    return await asyncio.to_thread(_read_model, body, model)
+            return _read_model(body, model)
+
+
+def _read_model(body: bytes, model: type[B]) -> B:
+    raw = read_json(body) if body else {}
+    refuse_misfits(model, raw)
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        field = place_of(first["loc"]) or None
+        raise RequestError("invalid", f"{field or 'the body'}: {first['msg']}", field=field) from error
 
 
 def json_response(

@@ -183,4 +183,4 @@ def _policies(service: Service) -> bytes:
 
 def _kind(call: Call, validator: Kind) -> KindDocument:
     shown = command_line(validator.name, (validator.name,))
-    return kind_document(validator, shown, call.writers)
+    return kind_document(validator, shown, call.chains.writers)

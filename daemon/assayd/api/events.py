@@ -12,9 +12,8 @@ from starlette.types import Receive, Scope, Send
 
 from assayd.documents import compact, event_document, progress_document
 from assayd.documents.batches import BatchEventDocument
+from assayd.documents.chains import GenerationEventDocument, RepairEventDocument
 from assayd.documents.events import EventDocument
-from assayd.documents.generations import GenerationEventDocument
-from assayd.documents.repairs import RepairEventDocument
 from assayd.model.batch import Progress
 from assayd.model.records import Event
 

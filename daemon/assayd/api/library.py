@@ -9,16 +9,15 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from assayd.api import answers
-from assayd.api.call import Call, CallDep, json_response, raw_json
-from assayd.api.generations import read_model
-from assayd.documents.generations import (
+from assayd.api.call import Call, CallDep, json_response, raw_json, read_model
+from assayd.documents.library import (
     ApproveBody,
     LibraryPageDocument,
     library_entry_body,
     library_entry_document,
 )
 from assayd.errors import RequestError
-from assayd.model.generation import LibraryEntry
+from assayd.model.library import LibraryEntry
 
 router = APIRouter(prefix="/v1", tags=["library"], responses=answers.ERRORS)
 

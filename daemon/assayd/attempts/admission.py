@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Protocol
 
 import structlog
 
@@ -25,8 +24,9 @@ from assayd.model.attempt import Attempt, Failure
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.records import Accepted
 from assayd.model.run import Limits
-from assayd.model.submission import Peer, RepairWish, Submission
+from assayd.model.submission import Peer, Submission
 from assayd.policies import PolicySet, require_enforceable, tighten
+from assayd.ports.chains import RepairRequests
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.webhooks import WebhookGate
 from assayd.store.jobs import DatabaseJobStore
@@ -44,18 +44,6 @@ class AttemptOrigin:
     idempotency_key: str | None = None
     batch_id: str | None = None
     replay_of: str | None = None
-
-
-class RepairRequests(Protocol):
-    """Where submissions ask that their attempt is repaired if it fails."""
-
-    def check(self, wish: RepairWish) -> None:
-        """See that this can be done. Raises: RequestError."""
-        ...
-
-    async def record(self, attempt: Attempt, wish: RepairWish) -> None:
-        """Have an attempt repaired if it fails. Asking twice is asking once."""
-        ...
 
 
 class Admission:

@@ -30,11 +30,11 @@ def policies_row(problem: str) -> HealthRow:
 
 
 def wings_row(missing: Mapping[str, str]) -> HealthRow:
-    """Return whether every kind that this project ships is installed; `missing` has the packages by kind."""
+    """Return whether all packages are installed; `missing` has those that aren't, by purpose."""
     if not missing:
         return HealthRow(check="kinds", status=Health.OK, detail="all are installed")
     detail = "not installed: " + ", ".join(f"{kind} ({package})" for kind, package in missing.items())
-    remedy = "install the whole package if you need these kinds"
+    remedy = "install the whole package if you need them"
     return HealthRow(check="kinds", status=Health.WARN, detail=detail, remedy=remedy)
 
 

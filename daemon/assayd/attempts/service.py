@@ -41,6 +41,7 @@ from assayd.model.run import Limits
 from assayd.model.submission import Peer, Sample, Submission
 from assayd.policies import PolicySet, describe
 from assayd.ports.artifacts import ArtifactStore
+from assayd.ports.chains import missing_chains
 from assayd.ports.clock import Clock
 from assayd.store.jobs import DatabaseJobStore
 from assayd.tomlfile import FileError, Problem
@@ -341,7 +342,7 @@ class DaemonService:
         rows += [
             identity_row(self._copied_from),
             policies_row(self._policies.reload_problem),
-            wings_row(missing_wings()),
+            wings_row({**missing_wings(), **missing_chains()}),
             helpers_row(self._missing_helpers()),
             static_misses_row(self._scheduler.static_misses),
             *await self._examine_webhooks(),

@@ -10,7 +10,6 @@ from assayd.documents.batches import batch_document, item_document, progress_doc
 from assayd.documents.events import event_document, event_id, read_event_id
 from assayd.documents.execution import execution_document, joined_output
 from assayd.documents.junit import junit
-from assayd.documents.repairs import repair_document
 from assayd.documents.replay import replay_diff, submission_diff
 from assayd.documents.reports import limits_document, report_document
 from assayd.documents.strict_json import canonical, compact, digest, read_bytes, read_json, refuse_many
@@ -53,7 +52,6 @@ __all__ = [
     "read_submission",
     "refuse_many",
     "with_payload",
-    "repair_document",
     "replay_diff",
     "report_document",
     "submission_diff",

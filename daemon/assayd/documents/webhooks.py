@@ -11,7 +11,6 @@ from assayd.documents.base import BaseDocument, Timestamp, written_time
 from assayd.documents.batches import CountsDocument, counts_document
 from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch, BatchState, Tally
-from assayd.model.generation import Generation
 from assayd.model.report import Verdict
 
 
@@ -72,7 +71,7 @@ def attempt_message(attempt: Attempt, at: datetime) -> WebhookDocument:
     data = EndedAttemptDocument.from_value(
         attempt, labels=dict(attempt.labels), uid=attempt.peer.uid, path=f"/v1/attempts/{attempt.id}"
     )
-    return _message("attempt.finished", at, data)
+    return webhook_message("attempt.finished", at, data)
 
 
 def batch_message(batch: Batch, tally: Tally, at: datetime) -> WebhookDocument:
@@ -80,18 +79,11 @@ def batch_message(batch: Batch, tally: Tally, at: datetime) -> WebhookDocument:
     counts = counts_document(tally, running=0)
     place = f"/v1/batches/{batch.id}"
     data = EndedBatchDocument.from_value(batch, counts=counts, uid=batch.peer.uid, path=place)
-    return _message("batch.finished", at, data)
+    return webhook_message("batch.finished", at, data)
 
 
-def generation_message(generation: Generation, at: datetime) -> WebhookDocument:
-    """Return what is told of the end of a generation."""
-    place = f"/v1/generations/{generation.id}"
-    labels = dict(generation.labels)
-    data = EndedGenerationDocument.from_value(generation, state="finished", labels=labels, path=place)
-    return _message("generation.finished", at, data)
-
-
-def _message(
+def webhook_message(
     kind: Ended, at: datetime, data: EndedAttemptDocument | EndedBatchDocument | EndedGenerationDocument
 ) -> WebhookDocument:
+    """Return the body of a message."""
     return WebhookDocument.model_construct(type=kind, timestamp=written_time(at), data=data)

@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, dele
 
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
-from assayd.model.generation import LibraryEntry
+from assayd.model.library import LibraryEntry
 from assayd.model.report import Verdict
 from assayd.ports.clock import Clock
 from assayd.store.access import DatabaseAccess

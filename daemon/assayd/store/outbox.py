@@ -12,10 +12,9 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from assayd.documents import compact
-from assayd.documents.webhooks import attempt_message, batch_message, generation_message
+from assayd.documents.webhooks import attempt_message, batch_message
 from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch, Tally
-from assayd.model.generation import Generation
 from assayd.model.webhook import Undelivered, WebhookMessage, read_webhook_url
 from assayd.store.access import DatabaseAccess
 from assayd.store.rows import Values, from_micros, read_moment, to_micros
@@ -43,27 +42,20 @@ def message_of_attempt(attempt: Attempt) -> Values | None:
     if attempt.webhook is None or attempt.finished_at is None:
         return None
     body = attempt_message(attempt, attempt.finished_at)
-    return _row(f"attempt_{attempt.id}", attempt.peer.uid, attempt.webhook, attempt.finished_at, body)
+    return message_row(f"attempt_{attempt.id}", attempt.peer.uid, attempt.webhook, attempt.finished_at, body)
 
 
 def message_of_batch(batch: Batch, tally: Tally, at: datetime) -> Values | None:
     """Return the row that tells of the end of a batch; None where nobody asked for it."""
     if batch.webhook is None:
         return None
-    return _row(f"batch_{batch.id}", batch.peer.uid, batch.webhook, at, batch_message(batch, tally, at))
+    return message_row(
+        f"batch_{batch.id}", batch.peer.uid, batch.webhook, at, batch_message(batch, tally, at)
+    )
 
 
-def message_of_generation(generation: Generation) -> Values | None:
-    """Return the row that tells of the end of a generation; None where nobody asked, and before its end."""
-    if generation.webhook is None or generation.finished_at is None:
-        return None
-    body = generation_message(generation, generation.finished_at)
-    at = generation.finished_at
-    return _row(f"generation_{generation.id}", generation.uid, generation.webhook, at, body)
-
-
-def _row(subject: str, uid: int, url: str, at: datetime, body: object) -> Values:
-    """Return a row. Its id is made of what it tells, so that the same is never told under two."""
+def message_row(subject: str, uid: int, url: str, at: datetime, body: object) -> Values:
+    """Return the row of a message. Its id is subject and time, so that no end is sent under two ids."""
     micros = to_micros(at)
     return {
         "id": f"{subject}_{micros}",

@@ -193,9 +193,10 @@ repair_fixes = Table(
     Column("input_tokens", BigInteger),
     Column("output_tokens", BigInteger),
     Column("took_s", Float, nullable=False),
+    Column("problem", ExactText),
     Column("form", String(16), nullable=False, server_default="code"),
 )
-"""One row per fix: what failed, why it was changed how, and what came of it."""
+"""One row per fix: the failure, the change and its reason, and the result."""
 
 repair_steps = Table(
     "repair_steps",

@@ -45,13 +45,12 @@ def application(parts: Assembly, access: SocketAccess, routers: Sequence[APIRout
     return create_app(
         parts.service,
         parts.batches,
-        parts.repairs,
-        generations=parts.generations,
+        chains=parts.chains,
         library=parts.library,
         access=access,
         limits=parts.limits.api,
         metrics=parts.metrics,
-        routers=(*routers_of(parts.kinds), *routers),
+        routers=(*parts.chain_routers, *routers_of(parts.kinds), *routers),
         budget=parts.scheduler.budget,
     )
 

@@ -18,16 +18,14 @@ from assayd.policies import PolicySet
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.driving import ALONE, Driving, Leads, leads_alone
-from assayd.ports.repairs import RepairStore
-from assayd.repairs.requests import RecordedRequests
 from assayd.sandbox.container import ContainerOrigin
 from assayd.settings import Settings
 from assayd.store.access import DatabaseAccess
 from assayd.store.batches import DatabaseBatchStore
-from assayd.store.generations import DatabaseGenerationStore
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.recorder import JobRows
 from assayd.webhooks import Sender
+from assayd.wiring.chains import ChainParts
 from assayd.wiring.limits import DaemonLimits
 
 T = TypeVar("T")
@@ -90,9 +88,7 @@ class Basics:
     access: DatabaseAccess
     analyst: Analyst
     batch_store: DatabaseBatchStore
-    repair_store: RepairStore
-    generation_store: DatabaseGenerationStore
-    requests: RecordedRequests
+    chains: ChainParts
     origin: ContainerOrigin
     copied_from: str | None
     metrics: Metrics

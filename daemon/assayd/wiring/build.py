@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
+
+from fastapi import APIRouter
 
 from assayd import __version__
 from assayd.analysis.analyst import Analyst
@@ -23,8 +24,6 @@ from assayd.attempts.scheduler import Scheduler
 from assayd.attempts.service import DaemonService
 from assayd.attempts.telemetry import watch_disk
 from assayd.batches import DaemonBatches
-from assayd.generations.generations import DaemonGenerations
-from assayd.generations.loop import GenerationDependencies
 from assayd.ids import SystemClock, Ulids
 from assayd.kind import Kind
 from assayd.kinds import registry
@@ -33,29 +32,22 @@ from assayd.model.attempt import State
 from assayd.model.health import DaemonFacts
 from assayd.policies import PolicySet
 from assayd.ports.artifacts import ArtifactStore
-from assayd.ports.clock import Clock, Ids
-from assayd.ports.llm import Provider
-from assayd.repairs.attempt_gateway import AttemptGateway, stored_submission
-from assayd.repairs.chain import chain_attachments
-from assayd.repairs.loop import RepairDependencies
-from assayd.repairs.repairs import DaemonRepairs
-from assayd.repairs.requests import RecordedRequests
+from assayd.ports.chains import Chains
+from assayd.ports.clock import Clock
 from assayd.sandbox.container import ContainerOrigin
 from assayd.settings import Settings
 from assayd.store.artifacts import FileArtifactStore
 from assayd.store.batches import DatabaseBatchStore
-from assayd.store.generations import DatabaseGenerationStore
 from assayd.store.jobs import BUNDLES, DatabaseJobStore, open_jobs
 from assayd.store.library import DatabaseLibrary
-from assayd.store.repairs import DatabaseRepairStore
 from assayd.webhooks import Receiver
 from assayd.wiring.basics import Basics, PartOverrides
+from assayd.wiring.chains import ChainWing, open_chains
 from assayd.wiring.execution import local_execution
 from assayd.wiring.from_kinds import recorders_of
 from assayd.wiring.identity import identify
 from assayd.wiring.limits import DaemonLimits, limits_from
 from assayd.wiring.profiles import load_profiles
-from assayd.wiring.providers import open_providers
 from assayd.wiring.webhooks import build_sender, read_receivers
 
 
@@ -80,8 +72,8 @@ class Assembly:
     service: DaemonService
     batches: DaemonBatches
     batch_store: DatabaseBatchStore
-    repairs: DaemonRepairs
-    generations: DaemonGenerations
+    chains: Chains
+    chain_routers: Sequence[APIRouter]
     library: DatabaseLibrary
 
 
@@ -92,8 +84,8 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
     """Build every part; each that has a life of its own is entered into the stack."""
     # First: what is started after this has no keys in its environment.
     receivers = read_receivers(settings.webhooks.receivers)
-    providers = await open_providers(settings.repair.providers, stack)
-    basics = await _basics(settings, overrides, providers, receivers, stack)
+    wing = await open_chains(settings, stack)
+    basics = await _basics(settings, overrides, wing, receivers, stack)
     limits = basics.limits
     execution = await (overrides.execution or local_execution)(basics, stack)
     basics = replace(basics, driving=execution.driving)
@@ -117,13 +109,9 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
     service = _build_service(basics, execution, scheduler, admission, retention, acceptance)
     batches = _build_batches(basics, scheduler, admission, service, uploads)
     await stack.enter_async_context(batches.running())
-    gateway = AttemptGateway(
-        admission=admission, scheduler=scheduler, jobs=basics.jobs, documents=service.read_documents
+    chains = await basics.chains.begin(
+        basics, stack, admission=admission, scheduler=scheduler, documents=service.read_documents
     )
-    repairs = _build_repairs(basics, gateway, providers)
-    await stack.enter_async_context(repairs.running())
-    generations = _build_generations(basics, gateway, repairs, providers)
-    await stack.enter_async_context(generations.running())
     return Assembly(
         origin=basics.origin,
         limits=limits,
@@ -142,8 +130,8 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
         service=service,
         batches=batches,
         batch_store=basics.batch_store,
-        repairs=repairs,
-        generations=generations,
+        chains=chains,
+        chain_routers=wing.routers,
         library=DatabaseLibrary(
             basics.access, basics.clock, most_bytes=limits.library_bytes, room=quota.left_bytes
         ),
@@ -153,7 +141,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
 async def _basics(
     settings: Settings,
     overrides: PartOverrides,
-    providers: Mapping[str, Provider],
+    wing: ChainWing,
     receivers: Sequence[Receiver],
     stack: AsyncExitStack,
 ) -> Basics:
@@ -178,15 +166,8 @@ async def _basics(
     )
     identity = identify(settings.state_dir, ids)
     origin = ContainerOrigin(daemon_id=identity.daemon_id, generation=ids.new())
-    repair_store = DatabaseRepairStore(jobs.access)
-    generation_store = DatabaseGenerationStore(jobs.access)
     wrapped, bundles = overrides.wrap(jobs), overrides.wrap(artifacts)
-    attachments = partial(
-        chain_attachments,
-        repairs=repair_store,
-        generations=generation_store,
-        read=partial(stored_submission, wrapped),
-    )
+    chains = wing.join(jobs.access, wrapped, clock=clock, ids=ids)
     return Basics(
         settings=settings,
         overrides=overrides,
@@ -198,36 +179,17 @@ async def _basics(
         kinds=kinds,
         clock=clock,
         ids=ids,
-        conclusion=Conclusion(artifacts=bundles, clock=clock, attachments=attachments),
+        conclusion=Conclusion(artifacts=bundles, clock=clock, attachments=chains.attachments),
         access=jobs.access,
         analyst=analyst,
         batch_store=DatabaseBatchStore(jobs.access),
-        repair_store=repair_store,
-        generation_store=generation_store,
-        requests=_build_requests(settings, repair_store, providers, clock, ids),
+        chains=chains,
         origin=origin,
         copied_from=identity.copied_from,
         metrics=metrics,
         hub=EventHub(clock),
         sender=sender,
         stopping=asyncio.Event(),
-    )
-
-
-def _build_requests(
-    settings: Settings,
-    store: DatabaseRepairStore,
-    providers: Mapping[str, Provider],
-    clock: Clock,
-    ids: Ids,
-) -> RecordedRequests:
-    return RecordedRequests(
-        store=store,
-        providers=frozenset(providers),
-        clock=clock,
-        ids=ids,
-        timeout=timedelta(seconds=settings.repair.timeout_s),
-        max_attempts=settings.repair.max_attempts,
     )
 
 
@@ -278,7 +240,7 @@ def _build_admission(
         ids=basics.ids,
         webhooks=basics.sender,
         scheduler=scheduler,
-        repair_requests=basics.requests,
+        repair_requests=basics.chains.requests,
         acceptance=acceptance,
         caps=basics.limits.attempt,
         quota=quota,
@@ -339,46 +301,6 @@ def _build_batches(
         driving=basics.driving,
         leads=basics.overrides.leads,
     )
-
-
-def _build_repairs(
-    basics: Basics, gateway: AttemptGateway, providers: Mapping[str, Provider]
-) -> DaemonRepairs:
-    deps = RepairDependencies(
-        attempts=gateway,
-        repairs=basics.repair_store,
-        analyst=basics.analyst,
-        kinds=basics.kinds,
-        providers=providers,
-        clock=basics.clock,
-        ids=basics.ids,
-        timeout=basics.requests.timeout,
-        source_bytes=basics.settings.caps.source_bytes,
-        driving=basics.driving,
-    )
-    return DaemonRepairs(deps, basics.requests, basics.limits.repair, basics.metrics)
-
-
-def _build_generations(
-    basics: Basics, gateway: AttemptGateway, repairs: DaemonRepairs, providers: Mapping[str, Provider]
-) -> DaemonGenerations:
-    deps = GenerationDependencies(
-        attempts=gateway,
-        repairs=repairs,
-        store=basics.generation_store,
-        analyst=basics.analyst,
-        kinds=basics.kinds,
-        policies=basics.policies.get,
-        providers=providers,
-        clock=basics.clock,
-        ids=basics.ids,
-        timeout=basics.requests.timeout,
-        source_bytes=basics.settings.caps.source_bytes,
-        webhooks=basics.sender,
-        driving=basics.driving,
-    )
-    limits = basics.limits.repair
-    return DaemonGenerations(deps, at_once=limits.at_once, max_attempts=limits.max_attempts)
 
 
 def _watch(metrics: Metrics, scheduler: Scheduler, state_dir: Path) -> None:

@@ -12,7 +12,6 @@ from assayd.attempts.scheduler import QueueLimits
 from assayd.batches import BatchLimits, LineCaps
 from assayd.documents import PayloadCaps
 from assayd.model.run import Limits
-from assayd.repairs.repairs import RepairLimits
 from assayd.sandbox.pool.autoscale import Demand
 from assayd.sandbox.pool.decide import PoolLimits
 from assayd.settings import Settings
@@ -33,7 +32,6 @@ class DaemonLimits:
     api: ApiLimits
     batch: BatchLimits
     library_bytes: int
-    repair: RepairLimits
     pool: PoolLimits
 
 
@@ -73,9 +71,6 @@ def limits_from(settings: Settings) -> DaemonLimits:
             lines=LineCaps(line_bytes=caps.body_bytes, payload=payload, lines=limits.batch_lines),
         ),
         library_bytes=limits.library_mb_per_uid * MIB,
-        repair=RepairLimits(
-            **settings.repair.model_dump(include={"at_once", "max_attempts", "on_exhausted"})
-        ),
         pool=PoolLimits(
             refill_concurrency=settings.pool.refill_concurrency,
             idle_memory_bytes=settings.pool.ceiling_idle_memory_mb * MIB,

@@ -9,11 +9,11 @@ from ipaddress import ip_network
 
 from assayd.egress.resolver import Resolver
 from assayd.errors import ConfigError
+from assayd.keys import KeySource, find_key, hide_environment
 from assayd.metrics import Metrics
 from assayd.model.webhook import read_webhook_url
 from assayd.ports.clock import Clock
 from assayd.ports.driving import Leads
-from assayd.repairs.providers.keys import KeySource, find_key, hide_environment
 from assayd.settings import WebhookReceiver, WebhookSettings
 from assayd.store.access import DatabaseAccess
 from assayd.store.outbox import Outbox

@@ -8,8 +8,7 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
 from assayd.api import answers
-from assayd.api.call import CallDep, json_response
-from assayd.api.generations import read_model
+from assayd.api.call import CallDep, json_response, read_model
 from assayd.documents.cluster import (
     NewTokenDocument,
     NodeDocument,

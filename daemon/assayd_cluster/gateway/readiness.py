@@ -1,20 +1,119 @@
-"""Whether a cluster can run attempts: when a node lives that takes work."""
+"""Whether a cluster can run attempts: when a node lives that takes work.
+
+What `assay doctor` says of a cluster: its database, broker and bundles, and every node with its reason.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 import structlog
+from sqlalchemy import text
 
 from assayd.errors import EngineError, StoreError
 from assayd.metrics import Metrics
 from assayd.model.health import Health, HealthRow
-from assayd_cluster.gateway.doctor import ClusterDoctor
+from assayd.ports.artifacts import ArtifactStore
+from assayd.store.access import DatabaseAccess
 from assayd_cluster.gateway.metrics import ClusterMetrics
 from assayd_cluster.gateway.nodes import Census, Nodes
-from assayd_cluster.nodes import DatabaseNodes
+from assayd_cluster.gateway.publisher import Publishing
+from assayd_cluster.nodes import DatabaseNodes, Node, Outbox
+
+SLOW_S = 0.25
+"""From here on a question to the database is told as slow."""
+WAITS_S = 30.0
+"""How long an attempt may wait for the broker before that is told."""
+HEALTH = {"ready": Health.OK, "draining": Health.WARN, "not_ready": Health.FAIL, "lost": Health.FAIL}
+
+
+class ClusterDoctor:
+    """Examines what a gateway stands on."""
+
+    def __init__(
+        self, access: DatabaseAccess, nodes: DatabaseNodes, publisher: Publishing, artifacts: ArtifactStore
+    ) -> None:
+        self._artifacts = artifacts
+        self._access = access
+        self._nodes = nodes
+        self._publisher = publisher
+
+    async def rows(self) -> Sequence[HealthRow]:
+        """Return a row for each part and each node."""
+        try:
+            database = await self._database()
+            nodes, outbox = await asyncio.gather(self._nodes.list(), self._nodes.outbox())
+        except StoreError as trouble:
+            remedy = "look whether PostgreSQL runs, and at the gateway's log"
+            return [HealthRow(check="database", status=Health.FAIL, detail=trouble.code, remedy=remedy)]
+        broker, bundles = broker_row(self._publisher.problem, outbox), await self._bundles()
+        return [database, broker, bundles, *node_rows(nodes)]
+
+    async def _bundles(self) -> HealthRow:
+        try:
+            free = await self._artifacts.free_bytes()
+        except StoreError as trouble:
+            remedy = "look whether the shared directory is mounted, or the object storage answers"
+            return HealthRow(check="bundles", status=Health.FAIL, detail=trouble.code, remedy=remedy)
+        detail = f"their place answers, {free // 2**20} MB free"
+        return HealthRow(check="bundles", status=Health.OK, detail=detail)
+
+    async def _database(self) -> HealthRow:
+        began = time.monotonic()
+        found = await self._access.read(lambda connection: connection.execute(_VERSION).scalar_one())
+        took_s = time.monotonic() - began
+        slow = took_s > SLOW_S
+        return HealthRow(
+            check="database",
+            status=Health.WARN if slow else Health.OK,
+            detail=f"PostgreSQL {found} answers in {took_s * 1000:.0f} ms",
+            remedy="look at its load, and at the way there" if slow else "",
+            took_s=took_s,
+        )
+
+
+_VERSION = text("SELECT current_setting('server_version')")
+
+
+def broker_row(problem: str, outbox: Outbox) -> HealthRow:
+    """Say how the way to the broker is."""
+    waiting = f"{outbox.unpublished} attempts wait for it, the oldest for {outbox.oldest_s:.0f} s"
+    remedy = "look whether RabbitMQ runs; what waits is published as soon as it does"
+    if problem:
+        return HealthRow(check="broker", status=Health.FAIL, detail=f"{problem}; {waiting}", remedy=remedy)
+    if outbox.unpublished and outbox.oldest_s > WAITS_S:
+        return HealthRow(check="broker", status=Health.WARN, detail=waiting, remedy=remedy)
+    detail = f"takes messages; {outbox.published} attempts are with it or a node"
+    return HealthRow(check="broker", status=Health.OK, detail=detail)
+
+
+def node_rows(nodes: Sequence[Node]) -> list[HealthRow]:
+    """Say how every node is; none that takes work is a failure of the cluster."""
+    if not nodes:
+        remedy = "start assayd-node on a host; docs/operating/cluster.md says how"
+        return [HealthRow(check="nodes", status=Health.FAIL, detail="there has been none yet", remedy=remedy)]
+    return [_node_row(node) for node in nodes]
+
+
+def _node_row(node: Node) -> HealthRow:
+    if node.state == "ready":
+        detail = f"{node.in_hand} of {node.capacity} in hand, {node.version}, {node.engine}"
+        return HealthRow(check=f"node {node.name}", status=Health.OK, detail=detail)
+    remedies = {
+        "draining": f"`assay node resume {node.name}` has it take work again",
+        "not_ready": "`assay doctor` on that host tells more",
+        "lost": "start it; or forget it, if it was taken away",
+    }
+    return HealthRow(
+        check=f"node {node.name}",
+        status=HEALTH[node.state],
+        detail=node.why or "takes no work",
+        remedy=remedies[node.state],
+    )
+
 
 log = structlog.get_logger()
 

@@ -34,9 +34,8 @@ from assayd.store.one_statement import OneStatement, Row
 from assayd.store.rows import read_attempt
 from assayd_cluster.clock import LIVE_SINCE, NOW
 from assayd_cluster.documents import LIVE_S, Claim, Claimed
-from assayd_cluster.gateway.claiming import LastRun, Refusal, decide_claim
+from assayd_cluster.gateway.claiming import LastRun, Refusal, decide_claim, first_claim
 from assayd_cluster.gateway.dispatches import ticket_digest
-from assayd_cluster.gateway.first_claims import first_claim
 from assayd_cluster.gateway.held_runs import HeldRun, HeldRuns
 from assayd_cluster.gateway.notices import Notices
 from assayd_cluster.tables import dispatches, nodes, uploads

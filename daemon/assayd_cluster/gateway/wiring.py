@@ -21,10 +21,9 @@ from assayd.store.jobs import BUNDLES
 from assayd.wiring import OWN, Assembly, Basics, PartOverrides, build
 from assayd_cluster.broker import make_celery
 from assayd_cluster.bundles import open_bundles
-from assayd_cluster.bundles.sweeping import sweeping
+from assayd_cluster.bundles.verified import sweeping
 from assayd_cluster.encryption import require_encrypted_broker, require_encrypted_database
 from assayd_cluster.gateway.dispatches import Dispatches
-from assayd_cluster.gateway.doctor import ClusterDoctor
 from assayd_cluster.gateway.driving import GatewayDriving
 from assayd_cluster.gateway.elsewhere import OtherGateways
 from assayd_cluster.gateway.execution import RemoteExecution
@@ -34,7 +33,7 @@ from assayd_cluster.gateway.metrics import ClusterMetrics
 from assayd_cluster.gateway.nodes import Nodes
 from assayd_cluster.gateway.notices import Notice, Notices
 from assayd_cluster.gateway.publisher import Publisher, Publishing
-from assayd_cluster.gateway.readiness import ClusterReadiness
+from assayd_cluster.gateway.readiness import ClusterDoctor, ClusterReadiness
 from assayd_cluster.gateway.recording import GatewayJobRows
 from assayd_cluster.gateway.routes import NodeDoor
 from assayd_cluster.gateway.runs import Runs
@@ -82,25 +81,20 @@ class Gateway:
         await self.parts.admission.recover(unfinished, renumbered=False)
         of = {kind: {subject for name, subject in estate.driven if name == kind} for kind in Driven}
         await self.parts.batches.recover(unfinished, of[Driven.BATCH])
-        await self.parts.repairs.recover(of[Driven.REPAIR])
-        await self.parts.generations.recover(of[Driven.GENERATION])
+        await self.parts.chains.recover(of[Driven.REPAIR] | of[Driven.GENERATION])
 
     async def look(self, kind: Driven, subject: str) -> None:
         """Look at what this gateway carries on, and another was told of."""
         match kind:
             case Driven.BATCH:
                 await self.parts.batches.look(subject)
-            case Driven.REPAIR:
-                await self.parts.repairs.recover({subject})
-            case Driven.GENERATION:
-                await self.parts.generations.recover({subject})
+            case Driven.REPAIR | Driven.GENERATION:
+                await self.parts.chains.recover({subject})
 
     def end(self, kind: Driven, subject: str) -> None:
         """End what this gateway carries on, and another was asked to end."""
-        if kind is Driven.REPAIR:
-            self.parts.repairs.end(subject)
-        elif kind is Driven.GENERATION:
-            self.parts.generations.end(subject)
+        if kind is not Driven.BATCH:
+            self.parts.chains.end(subject)
 
 
 async def build_gateway(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,11 +14,55 @@ from starlette.routing import Route
 
 from assayd_client import ClientError, Document, StreamEvent, requests
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.evidence import used
 from assayd_console.forms import read_form
 from assayd_console.live import LivePage, Tell, follow
 from assayd_console.rendering import fragment, page
+from assayd_console.shown import size, took
 from assayd_console.sources import first_error, sources, texts_of
+
+MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Used:
+    """One figure of a run. `share` is of the limit, at most 1."""
+
+    name: str
+    shown: str
+    limit: str
+    share: float
+
+    @property
+    def near(self) -> bool:
+        """Return whether it came close to its limit."""
+        return self.share >= 0.9
+
+
+def used(attempt: Document) -> Iterator[Used]:
+    """Return what an attempt's run used; nothing for one that was not run."""
+    run, report = attempt["execution"], attempt["report"]
+    if run is None or report is None:
+        return
+    limits, counted = report["effective_limits"], run["resource_usage"]
+    time_ms, memory = limits["timeout_s"] * 1000, limits["memory_mb"] * MIB
+    yield _used("time", run["execution_time_ms"], time_ms, took)
+    yield _used("processor", run["cpu_ms"], time_ms, took)
+    slowest = max(
+        (case["duration_ms"] for case in (report["runtime_results"] or {}).get("cases", ())), default=0
+    )
+    yield _used("slowest unit", slowest, limits["unit_timeout_s"] * 1000, took)
+    if run["peak_memory_bytes"] is not None:
+        yield _used("memory", run["peak_memory_bytes"], memory, size)
+    yield _used("standard output", run["stdout_bytes"], limits["output_read_bytes"], size)
+    yield _used("standard error", run["stderr_bytes"], limits["output_read_bytes"], size)
+    yield _used("disk", counted["work_bytes_used"], limits["work_bytes"], size)
+    yield _used("files", counted["work_files_used"], limits["work_files"], "{:,.0f}".format)
+
+
+def _used(name: str, amount: float, limit: float, write: Callable[[float], str]) -> Used:
+    share = min(amount / limit, 1.0) if limit else 0.0
+    return Used(name=name, shown=write(amount), limit=write(limit), share=share)
+
 
 TAIL_CHARS = 16_000
 """Of the output of an attempt that runs."""

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -10,8 +18,65 @@ from assayd.errors import RequestError
 from assayd_client import ClientError, Document, StreamEvent, requests
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.live import LivePage, Tell, follow
-from assayd_console.pages.filters import STATES, VERDICTS, Filters, read_filters
 from assayd_console.rendering import fragment, page
+
+NAMES = ("state", "verdict", "kind", "rule", "cause", "batch", "label", "since", "uid", "id_prefix")
+STATES = ("queued", "checking", "leasing", "running", "judging", "finished")
+VERDICTS = ("validated", "failed", "error", "cancelled")
+_AGO = re.compile(r"([1-9][0-9]{0,3})([mhd])")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+
+Asked = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What is wanted, as it was typed; an empty text filters nothing."""
+
+    typed: Mapping[str, str]
+    cursor: str | None = None
+
+    @property
+    def any(self) -> bool:
+        """Return whether anything is filtered."""
+        return any(self.typed.values())
+
+    def asked(self, now: datetime | None = None) -> Asked:
+        """Return what the API is asked with."""
+        given: dict[str, str | int | list[str] | None] = {
+            name: text for name, text in self.typed.items() if text and name != "label"
+        }
+        given["label"] = self.typed["label"].split()
+        given["id_prefix"] = self.typed["id_prefix"].upper() or None
+        given["since"] = since(self.typed["since"], now or datetime.now(UTC))
+        given["cursor"] = self.cursor
+        return given
+
+    def address(self, **changes: str | None) -> str:
+        """Return the part of an address that says the same, with some filters changed."""
+        wanted = {**self.typed, **changes}
+        return urlencode([(name, text) for name, text in wanted.items() if text])
+
+
+def read_filters(query: QueryParams) -> Filters:
+    """Return the filters of an address; several labels are joined by blanks, as the field has them."""
+    typed = {name: " ".join(query.getlist(name)).strip() for name in NAMES}
+    return Filters(typed=typed, cursor=query.get("cursor"))
+
+
+def since(text: str, now: datetime) -> str | None:
+    """Return a time for the API: ``30m``, ``24h`` and ``7d`` count back from now, others are dates.
+
+    Raises: RequestError ``invalid``.
+    """
+    ago = _AGO.fullmatch(text)
+    if ago is None:
+        try:
+            return text if text and datetime.fromisoformat(text) else None
+        except ValueError as error:
+            raise RequestError("invalid", "since: 24h, 7d or a date", field="since") from error
+    return (now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})).isoformat(timespec="seconds")
+
 
 PAGE = 30
 """Rows that a screen shows; twice as many take twice as long to appear."""

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from assayd_cluster.broker import make_celery
-from assayd_cluster.gateway.broker_channel import BrokerChannel
 from assayd_cluster.gateway.dispatches import Message
+from assayd_cluster.gateway.publisher import BrokerChannel
 from support.cluster.stub_gateway import TICKET
 
 QUEUE = "assayd.attempts"

@@ -13,6 +13,7 @@ from assayd.ids import SystemClock
 from assayd.kinds.registry import all_validators
 from assayd.model.submission import Peer
 from assayd.wiring.from_kinds import routers_of
+from assayd_chains.routes import ROUTERS as CHAIN_ROUTERS
 from assayd_cluster.gate import TokenGate
 from assayd_cluster.verifying import TokenVerifier
 from support.daemons.fake_service import FakeService
@@ -26,9 +27,9 @@ Connect = Callable[..., httpx.AsyncClient]
 def app() -> FastAPI:
     """Return one application for all tests of a module; making it takes longer than they do."""
     limits = ApiLimits(body_bytes=2 * 2**20, heartbeat_s=0.01)
-    routers = routers_of(all_validators())
+    routers = (*CHAIN_ROUTERS, *routers_of(all_validators()))
     access = SocketAccess(operators_gid=500)
-    return create_app(FakeService(), None, None, access=access, limits=limits, routers=routers)
+    return create_app(FakeService(), None, access=access, limits=limits, routers=routers)
 
 
 @pytest.fixture

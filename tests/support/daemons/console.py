@@ -16,7 +16,7 @@ import uvicorn
 from assayd_client import AsyncClient
 from assayd_console.app import build
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.sessions import Sessions
+from assayd_console.guard import Sessions
 
 CHROMIUM = shutil.which("chromium")
 needs_browser = pytest.mark.system if CHROMIUM is None else pytest.mark.filterwarnings("error")

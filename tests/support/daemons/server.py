@@ -12,6 +12,7 @@ from pathlib import Path
 import structlog
 
 from assayd.api import ApiLimits, ApiServer, SocketAccess, create_app, server_config
+from assayd_chains.routes import ROUTERS as CHAIN_ROUTERS
 from support.daemons.fake_service import FakeService
 from support.daemons.small_daemon import How, SmallDaemon, small_daemon
 
@@ -29,7 +30,7 @@ def serving(
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
     who = access or SocketAccess()
-    app = create_app(service, None, None, access=who, limits=limits or ApiLimits(heartbeat_s=0.05))
+    app = create_app(service, None, access=who, limits=limits or ApiLimits(heartbeat_s=0.05))
     config = server_config(app, who)
     if http is not None:
         config.http = http
@@ -86,12 +87,12 @@ class Served:
                 app = create_app(
                     self.daemon.service,
                     self.daemon.batches,
-                    self.daemon.repairs,
-                    generations=self.daemon.generations,
+                    chains=self.daemon.chains,
                     library=self.daemon.library,
                     access=access,
                     limits=limits,
                     budget=self.daemon.scheduler.budget,
+                    routers=CHAIN_ROUTERS,
                 )
                 self._server = ApiServer(server_config(app, access))
                 left = await self.daemon.admission.unfinished()

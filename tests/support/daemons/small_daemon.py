@@ -28,7 +28,6 @@ from assayd.attempts.service import DaemonService
 from assayd.batches import BatchLimits, DaemonBatches, LineCaps
 from assayd.documents import read_submission
 from assayd.errors import EngineError
-from assayd.generations.generations import DaemonGenerations
 from assayd.kind import Kind, Stage
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt
@@ -40,13 +39,13 @@ from assayd.model.run import Cause, ContainerFacts, Limits, Outcome, Program, Ru
 from assayd.model.submission import Peer, Submission
 from assayd.policies import PolicySet
 from assayd.ports.artifacts import ArtifactStore
-from assayd.repairs.repairs import DaemonRepairs
 from assayd.settings import Settings
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.library import DatabaseLibrary
 from assayd.wiring import PartOverrides, build
 from assayd.wiring.limits import limits_from
+from assayd_chains.chains import Chains
 from support.stores.empty_database import lay_database
 
 START = datetime(2026, 5, 4, 10, 20, 30, tzinfo=UTC)
@@ -55,8 +54,7 @@ CAPS = Limits(timeout_s=0, unit_timeout_s=0, memory_bytes=0, max_processes=0)
 SHOWN = (
     "service",
     "batches",
-    "repairs",
-    "generations",
+    "chains",
     "library",
     "scheduler",
     "acceptance",
@@ -235,8 +233,7 @@ class SmallDaemon:
 
     service: DaemonService
     batches: DaemonBatches
-    repairs: DaemonRepairs
-    generations: DaemonGenerations
+    chains: Chains
     library: DatabaseLibrary
     scheduler: Scheduler
     acceptance: Acceptance

@@ -1,4 +1,4 @@
-"""The parts of a daemon that generations need: attempts in memory, real stores, a scripted provider."""
+"""The parts of a daemon that chains need: attempts in memory, a real store, a scripted provider."""
 
 from __future__ import annotations
 
@@ -11,35 +11,32 @@ from typing import Any, cast
 
 from assayd.analysis.analyst import Analyst
 from assayd.documents import canonical, plain
-from assayd.documents.generations import generation_document
 from assayd.errors import RequestError
-from assayd.generations.generations import DaemonGenerations
-from assayd.generations.loop import GenerationDependencies
 from assayd.ids import SystemClock, Ulids
 from assayd.kinds import registry as validators
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
-from assayd.model.generation import Generation
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.package_data import share
 from assayd.policies import load_policies
-from assayd.ports.generations import GenerationRequest, GenerationView
-from assayd.ports.llm import FixRequest, Reply
-from assayd.ports.repairs import Document, Subject
-from assayd.repairs.loop import RepairDependencies
-from assayd.repairs.repairs import DaemonRepairs, RepairLimits
-from assayd.repairs.requests import RecordedRequests
+from assayd.ports.driving import ALONE
 from assayd.store.access import DatabaseAccess
-from assayd.store.generations import DatabaseGenerationStore
 from assayd.store.jobs import DatabaseJobStore
-from assayd.store.repairs import DatabaseRepairStore
+from assayd_chains.attempts import Subject
+from assayd_chains.chains import ChainLimits, Chains, RepairRequests
+from assayd_chains.documents import generation_document
+from assayd_chains.fitting import Fitter
+from assayd_chains.loop import ChainLoop
+from assayd_chains.model import Chain, ChainView, Document, GenerationTerms
+from assayd_chains.provider import FixRequest, Reply
+from assayd_chains.store import DatabaseChainStore
 
 PEER = Peer(uid=7, gid=7, pid=1)
 NOW = datetime(2026, 5, 4, tzinfo=UTC)
 WORDS = "the quarter folder gives start and end month"
-ASKED = GenerationRequest(kind="extractor", intent=WORDS, context={"sample_paths": ["/a/Q1/x.csv"]})
+ASKED = GenerationTerms(kind="extractor", intent=WORDS, context={"sample_paths": ["/a/Q1/x.csv"]})
 POLICIES = load_policies([share("policies")])
 
 
@@ -53,10 +50,7 @@ class Attempts:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def submit(self, attempt_id: str, submission: Document, *, parent: Attempt) -> None:
-        await self.submit_new(attempt_id, {**submission, "parent_id": parent.id}, peer=parent.peer)
-
-    async def submit_new(self, attempt_id: str, submission: Document, *, peer: Peer) -> None:
+    async def submit(self, attempt_id: str, submission: Document, *, peer: Peer) -> None:
         if attempt_id in self.known:
             return
         code = str(cast("Mapping[str, object]", submission["payload"])["code"])
@@ -124,66 +118,82 @@ class Scripted:
 
 
 class Bench:
-    """The parts of a daemon that generations need, on one database."""
+    """The parts of a daemon that chains need, on one database."""
 
     def __init__(self, analyst: Analyst, access: DatabaseAccess, provider: Scripted) -> None:
         self.provider, self.attempts = provider, Attempts(access)
-        self._analyst, self._access = analyst, access
-        self.store = DatabaseGenerationStore(access)
+        self._analyst = analyst
+        self.store = DatabaseChainStore(access)
         self.new_parts()
 
     def new_parts(self) -> None:
         """Make what a run of the daemon has, anew."""
-        clock, ids, kinds = SystemClock(), Ulids(), validators.load(())
         providers = {"rules": cast("Any", None), "scripted": self.provider}
-        repair_store = DatabaseRepairStore(self._access)
-        deps = RepairDependencies(
-            attempts=self.attempts,
-            repairs=repair_store,
-            analyst=self._analyst,
-            kinds=kinds,
-            providers=providers,
-            clock=clock,
-            ids=ids,
-        )
-        requests = RecordedRequests(store=repair_store, providers=providers, clock=clock, ids=ids)
-        self.repairs = DaemonRepairs(deps, requests, RepairLimits(), Metrics())
-        self.generations = DaemonGenerations(
-            GenerationDependencies(
-                attempts=self.attempts,
-                repairs=self.repairs,
-                store=self.store,
-                analyst=self._analyst,
-                kinds=kinds,
-                policies=POLICIES.get,
-                providers=providers,
-                clock=clock,
-                ids=ids,
-                webhooks=ListedHere(),
-            )
+        kinds = validators.load(())
+        fitter = Fitter(attempts=self.attempts, analyst=self._analyst, kinds=kinds, policies=POLICIES.get)
+        self.chains = new_chains(
+            attempts=self.attempts, store=self.store, fitter=fitter, kinds=kinds, providers=providers
         )
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[DaemonGenerations]:
-        async with self.repairs.running(), self.generations.running():
-            yield self.generations
+    async def running(self) -> AsyncIterator[Chains]:
+        async with self.chains.running() as chains:
+            yield chains
 
-    async def ended(self, request: GenerationRequest = ASKED) -> GenerationView:
-        async with self.running() as generations:
-            view = await generations.start(request, PEER)
-            return await last(generations, view.generation)
-
-
-async def last(generations: DaemonGenerations, generation: Generation) -> GenerationView:
-    views = [view async for view in generations.follow(generation.id)]
-    return views[-1]
+    async def ended(self, terms: GenerationTerms = ASKED) -> Chain:
+        async with self.running() as chains:
+            return await last(chains, await chains.generate(terms, PEER))
 
 
-def told(view: GenerationView) -> dict[str, Any]:
-    document: dict[str, Any] = plain(generation_document(view))
+def new_chains(
+    *,
+    attempts: Any,
+    store: Any,
+    fitter: Any,
+    kinds: Mapping[str, Any],
+    providers: Mapping[str, Any],
+    limits: ChainLimits = ChainLimits(),  # noqa: B008 - frozen
+) -> Chains:
+    """Return the chains of a daemon that is alone."""
+    clock, ids = SystemClock(), Ulids()
+    loop = ChainLoop(
+        attempts=attempts,
+        store=store,
+        fitter=fitter,
+        providers=providers,
+        clock=clock,
+        ids=ids,
+        timeout=limits.timeout,
+        driving=ALONE,
+    )
+    requests = RepairRequests(store=store, providers=providers, clock=clock, ids=ids, limits=limits)
+    return Chains(
+        loop=loop,
+        store=store,
+        attempts=attempts,
+        requests=requests,
+        kinds=kinds,
+        policies=POLICIES.get,
+        providers=providers,
+        webhooks=ListedHere(),
+        clock=clock,
+        ids=ids,
+        driving=ALONE,
+        metrics=Metrics(),
+        limits=limits,
+    )
+
+
+async def last(chains: Chains, chain: Chain) -> Chain:
+    views: list[ChainView] = [view async for view in chains.follow(chain.id)]
+    return views[-1].chain
+
+
+def told(chain: Chain) -> dict[str, Any]:
+    document: dict[str, Any] = plain(generation_document(chain))
     return document
 
 
-def outcome_of(view: GenerationView) -> tuple[str | None, list[str | None]]:
-    document = told(view)
+def outcome_of(chain: Chain) -> tuple[str | None, list[str | None]]:
+    document = told(chain)
     return document["outcome"], [one["verdict"] for one in document["attempts"]]

@@ -59,7 +59,7 @@ class SecureGateway:
             terms = TokenTerms(name="t", tenant="one", scopes=frozenset({Scope.SUBMIT}))
             self.token = (await tokens.create(terms))[1]
             self.operator = (await tokens.create(replace(terms, scopes=frozenset({Scope.OPERATE}))))[1]
-            app = create_app(FakeService(), None, None, access=SocketAccess(), routers=[operating.router])
+            app = create_app(FakeService(), None, access=SocketAccess(), routers=[operating.router])
             verifier = TokenVerifier(tokens, SystemClock())
             app.state.cluster_tokens, app.state.verifier = tokens, verifier
             app.state.cluster_nodes = DatabaseNodes(access)

@@ -43,7 +43,7 @@ class TlsGateway:
 def tls_gateway() -> Iterator[TlsGateway]:
     """Serve until the body ends."""
     service = FakeService()
-    app = create_app(service, None, None, access=SocketAccess(), limits=ApiLimits(heartbeat_s=0.05))
+    app = create_app(service, None, access=SocketAccess(), limits=ApiLimits(heartbeat_s=0.05))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         gateway = TlsGateway(port=listener.getsockname()[1], service=service)
         config = uvicorn.Config(

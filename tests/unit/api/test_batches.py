@@ -28,7 +28,6 @@ class Served:
         self._app = create_app(
             daemon.service,
             daemon.batches,
-            daemon.repairs,
             access=SocketAccess(operators_gid=500, own_uid=33),
             limits=limits,
         )

@@ -60,7 +60,7 @@ def test_the_kernel_names_the_peer(tmp_path) -> None:
 
 @pytest.mark.parametrize("path_asked", ["/healthz", "/v1/attempts", "/nowhere", "/openapi.json"])
 async def test_a_peer_that_is_not_known_is_turned_away_everywhere(path_asked) -> None:
-    app = create_app(FakeService(), None, None, access=SocketAccess())
+    app = create_app(FakeService(), None, access=SocketAccess())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://assayd") as client:
         response = await client.get(path_asked)
     assert (response.status_code, response.json()["error"]["code"]) == (403, "peer.not_allowed")

@@ -4,6 +4,7 @@ import pytest
 
 from assayd.api import SocketAccess, create_app
 from assayd.kinds.registry import all_validators
+from assayd_chains.routes import ROUTERS as CHAIN_ROUTERS
 from support.daemons.fake_service import FakeService
 
 
@@ -11,7 +12,7 @@ from support.daemons.fake_service import FakeService
 def reference() -> dict:
     service = FakeService()
     service.kinds = all_validators()
-    return create_app(service, None, None, access=SocketAccess()).openapi()
+    return create_app(service, None, access=SocketAccess(), routers=CHAIN_ROUTERS).openapi()
 
 
 def operations(reference: dict) -> dict[str, dict]:

@@ -25,7 +25,7 @@ def metrics() -> Metrics:
 
 @pytest.fixture(scope="module")
 def app(metrics: Metrics) -> FastAPI:
-    return create_app(FakeService(), None, None, access=SocketAccess(), metrics=metrics)
+    return create_app(FakeService(), None, access=SocketAccess(), metrics=metrics)
 
 
 async def ask(app: object, path: str, *, method: str = "GET", given: str | None = None) -> httpx.Response:

@@ -86,7 +86,7 @@ def tokens(database: DatabaseAccess, clock: SetClock) -> DatabaseTokens:
 @pytest.fixture
 def gateway(tokens: DatabaseTokens, clock: SetClock) -> Gateway:
     service, verifier = FakeService(), TokenVerifier(tokens, clock)
-    app = create_app(service, None, None, access=SocketAccess(), routers=[operating.router])
+    app = create_app(service, None, access=SocketAccess(), routers=[operating.router])
     app.state.cluster_tokens = tokens
     app.state.verifier = verifier
     gate = TokenGate(app, verifier, most_of_one=8)

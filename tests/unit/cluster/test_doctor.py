@@ -6,8 +6,8 @@ from assayd.documents.cluster import NodeState
 from assayd.metrics import Metrics
 from assayd.model.health import Health
 from assayd.store.access import DatabaseAccess
-from assayd_cluster.gateway.doctor import broker_row, node_rows
 from assayd_cluster.gateway.metrics import ClusterMetrics
+from assayd_cluster.gateway.readiness import broker_row, node_rows
 from assayd_cluster.nodes import DatabaseNodes, Node, Outbox
 
 

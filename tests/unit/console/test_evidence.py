@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assayd_console.evidence import used
+from assayd_console.pages.attempt import used
 from support.daemons.fake_service import GOLDEN
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from assayd.errors import RequestError
-from assayd_console.pages.filters import since
+from assayd_console.pages.attempts import since
 from unit.console.test_pages import logged_in
 
 NOW = datetime(2026, 5, 4, 10, tzinfo=UTC)

@@ -11,8 +11,7 @@ import pytest
 from assayd_client import AsyncClient
 from assayd_console.app import build
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.guard import COOKIE
-from assayd_console.sessions import LASTS_S, Sessions
+from assayd_console.guard import COOKIE, LASTS_S, Sessions
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
 

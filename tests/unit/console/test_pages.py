@@ -18,12 +18,12 @@ import pytest
 
 from assayd_client import NotFound
 from assayd_console.app import build
+from assayd_console.guard import Sessions
 from assayd_console.pages.attempt import MOST_TEXTS
 from assayd_console.pages.batches import CsvWriter
 from assayd_console.pages.chains import MOST_DIFF_LINES, diff_lines, steps_of
 from assayd_console.pages.reference import explain_import
 from assayd_console.pages.submit import read_submission
-from assayd_console.sessions import Sessions
 
 HOST = "127.0.0.1:8737"
 HOSTILE = "</pre><script>alert(1)</script>\u202e\x1b[2J"

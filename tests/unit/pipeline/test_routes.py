@@ -1,9 +1,9 @@
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
 
-from assayd.model.repair import Fix, Repair, Strategy
+from assayd.ports.chains import AttemptFix, NoChains
 from assayd_pipeline.documents import PipelineDetailDocument, PipelinePageDocument
 from assayd_pipeline.stored import (
     PipelineAttempt,
@@ -45,52 +45,36 @@ def stored(number: int = 1, uid: int = 1000) -> StoredPipeline:
     )
 
 
-class KnownRepairs:
-    """As much of `ports.repairs.Repairs` as is needed."""
+class KnownFixes:
+    """As much of `ports.chains.Chains` as is needed."""
 
-    def __init__(self, *known: Repair) -> None:
+    def __init__(self, **known: AttemptFix) -> None:
         self._known = known
 
-    async def of_attempt(self, attempt_id: str) -> Sequence[Repair]:
-        return [one for one in self._known if attempt_id in {fix.attempt_id for fix in one.fixes}]
+    async def fix_of(self, attempt_id: str) -> AttemptFix | None:
+        return self._known.get(attempt_id)
 
 
-def repaired(attempt_id: str) -> Repair:
-    fix = Fix(
-        number=2,
-        strategy=Strategy.FIX,
-        asked_at=START,
-        digest="d",
-        reason="the table is called sales",
-        passage="1",
-        patched_code="SELECT 1",
-        attempt_id=attempt_id,
-    )
-    return Repair(
-        id="01R",
-        attempt_id="01A",
-        kind="pipeline",
-        provider="local",
-        uid=1000,
-        max_attempts=3,
-        started_at=START,
-        ends_at=START,
-        hint="look at the schema",
-        fixes=(fix,),
-    )
+FIX = AttemptFix(
+    repair_id="01R",
+    number=2,
+    provider="local",
+    passage="1",
+    reason="the table is called sales",
+    hint="look at the schema",
+)
 
 
 @pytest.fixture
 def held(app, service) -> Iterator[StoredPipeline]:
     pipeline = stored()
     service.stored_pipelines.held = {pipeline.id: pipeline}
-    app.state.repairs = KnownRepairs()
     yield pipeline
-    app.state.repairs = None
+    app.state.chains = NoChains()
 
 
 async def test_pipeline_tells_which_fix_an_attempt_of_it_tries(app, connect, held) -> None:
-    app.state.repairs = KnownRepairs(repaired(held.id))
+    app.state.chains = KnownFixes(**{held.id: FIX})
     document = (await connect(1000).get(f"/v1/pipelines/{held.id}")).json()
     assert document["attempts"][0]["fix"] == {
         "repair_id": "01R",

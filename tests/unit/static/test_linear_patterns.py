@@ -9,8 +9,8 @@ import pytest
 
 from assayd.static.python.model_answer import clean
 from assayd.static.python.safe_fixes import call_print, inside_fences
+from assayd_fifth.judging import error_finding
 from assayd_fifth.language import language
-from assayd_fifth.run import error_finding
 
 SIZE = 100_000
 

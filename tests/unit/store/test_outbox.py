@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import select
 
 from assayd.model.batch import Batch, Line
-from assayd.model.generation import Generation, GenerationOutcome
 from assayd.model.submission import Peer
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.expiry import Removable
-from assayd.store.generations import DatabaseGenerationStore
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.outbox import Outbox
 from assayd.store.tables import webhook_messages
@@ -92,43 +90,6 @@ async def test_end_of_a_batch_is_told_and_its_cancelling_once(jobs: DatabaseJobS
         ("cancelled", "cancelled"),
     ]
     assert [body["counts"]["validated"] for body in bodies] == [1, 0]
-
-
-def generation(make: Make, at: datetime | None) -> Generation:
-    return Generation(
-        id=make.attempt(800).id,
-        kind="extractor",
-        peer=PEER,
-        provider="p",
-        policy="extractor",
-        intent="words",
-        context={},
-        max_attempts=3,
-        started_at=START,
-        ends_at=LATER,
-        outcome=GenerationOutcome.EXHAUSTED if at is not None else None,
-        finished_at=at,
-        webhook=URL,
-    )
-
-
-async def test_each_end_of_a_generation_is_told_once_however_often_it_is_saved(
-    jobs: DatabaseJobStore, make: Make
-) -> None:
-    store = DatabaseGenerationStore(jobs.access)
-    outbox = Outbox(jobs.access)
-    first, second = LATER, LATER + timedelta(days=1)
-    for at in (None, first, first):
-        await store.save(generation(make, at))
-    [(message_id, body)] = await told(jobs)
-    assert (body["type"], body["data"]["outcome"]) == ("generation.finished", "exhausted")
-    await outbox.remove(message_id)
-    await store.save(generation(make, first))
-    assert await told(jobs) == []
-    for at in (None, second):
-        await store.save(generation(make, at))
-    assert len(await told(jobs)) == 1
-    assert (await store.get(generation(make, first).id)) == generation(make, second)
 
 
 async def test_each_user_and_origin_has_its_first_messages_due(jobs: DatabaseJobStore, make: Make) -> None:

@@ -312,7 +312,7 @@ async def test_tables_are_made_once_when_several_start_together(
             database.close()
 
 
-@pytest.mark.parametrize("revision", [f"000{number}" for number in range(1, int(HEAD))])
+@pytest.mark.parametrize("revision", [f"{number:04}" for number in range(1, int(HEAD))])
 async def test_database_of_an_earlier_version_is_taken_along_with_all_that_is_in_it(
     tmp_path: Path, make: Make, postgres: PostgresServer, revision: str
 ) -> None:

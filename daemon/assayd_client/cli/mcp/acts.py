@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from assayd.documents.generations import GenerationBody
-from assayd.documents.repairs import RepairBody
+from assayd.documents.chains import GenerationBody, RepairBody
 from assayd.documents.submission import SubmissionBody, Ulid
 from assayd.errors import RequestError
 from assayd_client import Document, requests

@@ -1,17 +1,102 @@
-"""Who publishes learns when a message is safe, also where the broker was away before."""
+"""Who publishes learns when a message is safe, also where the broker was away before.
+
+Messages are sent together, are as Celery makes them, and are safe once they are confirmed.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
-from assayd_cluster.broker import make_celery
+import pytest
+from amqp.exceptions import MessageNacked
+
+from assayd_cluster.broker import EXCHANGE, TASK, make_celery
+from assayd_cluster.gateway import publisher
 from assayd_cluster.gateway.dispatches import Dispatches, Message
-from assayd_cluster.gateway.publisher import Publisher
+from assayd_cluster.gateway.publisher import AWAY, BrokerChannel, Publisher
+from support.cluster.silent_broker import OPEN_CHANNEL, PUBLISH, SELECT_CONFIRMS, broker_silent_from
 from support.cluster.stub_broker import StubBroker
 
-FIRST, SECOND = (Message(attempt=f"01{n}", submission="0" * 64, ticket="t") for n in (1, 2))
+QUEUE = "assayd.attempts"
+FIRST, SECOND = (Message(attempt=f"01{n}", submission="0" * 64, ticket=f"ticket-{n}") for n in (1, 2))
+
+
+def channel_to(*brokers: StubBroker) -> BrokerChannel:
+    app, coming = make_celery("memory://", queue=QUEUE), iter(brokers)
+    app.connection_for_write = lambda **_: next(coming)
+    return BrokerChannel(app)
+
+
+def test_messages_are_sent_before_the_first_confirm_is_waited_for() -> None:
+    broker = StubBroker()
+    channel_to(broker).send([FIRST, SECOND])
+    assert [each.correlation_id for each in _properties(broker)] == ["011", "012"]
+    assert broker.asked_after == [2]
+
+
+def test_message_is_what_celery_makes() -> None:
+    broker = StubBroker()
+    channel_to(broker).send([FIRST])
+    [sent] = broker.published
+    arguments = {"attempt": "011", "submission": "0" * 64, "ticket": "ticket-1"}
+    headers, properties, body, _ = make_celery("memory://", queue=QUEUE).amqp.as_task_v2(
+        "011", TASK, kwargs=arguments
+    )
+    assert sent.body == json.loads(json.dumps(body))
+    assert {**sent.headers, "kwargsrepr": ""} == {**headers, "kwargsrepr": ""}
+    assert "ticket-1" not in sent.headers["kwargsrepr"]
+    assert sent.properties == {**properties, "delivery_mode": 2}
+    assert (sent.content_type, sent.content_encoding) == ("application/json", "utf-8")
+    assert sent.place | {"timeout": 0} == {
+        "exchange": EXCHANGE,
+        "routing_key": QUEUE,
+        "mandatory": True,
+        "timeout": 0,
+    }
+
+
+def test_confirms_one_by_one_and_out_of_order_are_waited_for() -> None:
+    broker, tags = StubBroker(), iter((2, 1))
+    broker.answer = lambda broker: broker.tell("ack", next(tags), multiple=False)
+    channel_to(broker).send([FIRST, SECOND])
+    assert broker.asked_after == [2, 2]
+
+
+def test_connection_that_was_lost_meanwhile_is_made_anew() -> None:
+    lost, fresh = StubBroker(), StubBroker()
+    channel = channel_to(lost, fresh)
+    channel.send([FIRST])
+    lost.lost = True
+    channel.send([SECOND])
+    assert [each.headers["id"] for each in fresh.published] == ["012"]
+    assert (lost.dropped, lost.closed) == (True, False)  # closing asks for an answer
+
+
+def test_message_that_the_broker_refuses_is_an_error_and_the_next_has_a_fresh_connection() -> None:
+    full, fresh = StubBroker(), StubBroker()
+    full.answer = lambda broker: broker.tell("nack", 1)
+    channel = channel_to(full, fresh)
+    with pytest.raises(MessageNacked):
+        channel.send([FIRST])
+    channel.send([FIRST])
+    assert (full.dropped, len(fresh.published)) == (True, 1)
+
+
+@pytest.mark.parametrize(
+    "step", [OPEN_CHANNEL, SELECT_CONFIRMS, PUBLISH], ids=["channel", "confirms", "message"]
+)
+def test_a_broker_that_falls_silent_is_away(step: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publisher, "CONFIRMED_WITHIN_S", 0.5)
+    with broker_silent_from(step) as url, pytest.raises(AWAY):
+        BrokerChannel(make_celery(url, queue=QUEUE)).send([FIRST])
+
+
+def _properties(broker: StubBroker) -> list[Any]:
+    return [SimpleNamespace(**each.properties) for each in broker.published]
 
 
 class Noting:

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.pipeline.shell.conftest import Check
 
 from assayd.model.finding import Finding, Severity
-from assayd.repairs.providers.rules import apply
+from assayd_chains.providers.rules import apply
 from assayd_pipeline.shell import parse_script
 from assayd_pipeline.shell.parse import linter
 from assayd_pipeline.shell.slips import explained_failure, slips

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assayd.model.policy import SqlPolicy
-from assayd.repairs.providers.rules import apply
+from assayd_chains.providers.rules import apply
 from assayd_pipeline.sql import examine
 
 POLICY = SqlPolicy()

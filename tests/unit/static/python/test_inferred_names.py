@@ -10,11 +10,11 @@ from assayd.model.finding import Finding, Severity
 from assayd.model.policy import ExecutionPolicy, ImportMode, ImportPolicy
 from assayd.package_data import share
 from assayd.policies import load_policies
-from assayd.repairs.providers.rules import apart, apply
 from assayd.static.python.import_edits import with_import_edits
 from assayd.static.python.inferred_names import RULES, check_meant
 from assayd.static.python.security import scan
 from assayd.static.python.source import parse
+from assayd_chains.providers.rules import apart, apply
 
 OBSERVED = ImportPolicy(mode=ImportMode.OBSERVE)
 OFFERED = frozenset({"collections", "datetime", "json", "os", "pathlib", "re", "typing", "urllib"})

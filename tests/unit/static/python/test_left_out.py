@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.repairs.providers.rules import apply
 from assayd.static.python.source import parse
+from assayd_chains.providers.rules import apply
 
 
 @pytest.mark.parametrize(

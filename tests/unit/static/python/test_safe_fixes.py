@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assayd.repairs.providers.rules import apply
 from assayd.static.python.safe_fixes import TRIED_CHARS, edit_between
 from assayd.static.python.source import parse
+from assayd_chains.providers.rules import apply
 
 MENDED = [
     ('print "a"\nx = 1\nprint "b", x\n', 'print("a")\nx = 1\nprint("b", x)\n'),

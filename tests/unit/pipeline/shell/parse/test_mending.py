@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.repairs.providers.rules import apply
+from assayd_chains.providers.rules import apply
 from assayd_pipeline.shell import parse_script
 from assayd_pipeline.shell.parse.source import parse
 

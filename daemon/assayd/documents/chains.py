@@ -1,0 +1,241 @@
+"""Repairs and generations as the contract names them, and the requests that begin one.
+
+The models alone: what is written into them is decided where chains are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from assayd.documents.base import BaseDocument, Timestamp
+from assayd.documents.submission import FreeLabelText, IntentText, LabelText, Ulid, WebhookText
+
+
+class RepairBody(BaseModel):
+    """How an attempt is to be repaired."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    provider: str | None = Field(
+        None, description="Provider; null: `rules`, or with a hint the only configured one."
+    )
+    max_attempts: int | None = Field(None, ge=1, le=10, description="Maximum number of fixes.")
+    hint: str | None = Field(None, max_length=4096, description="Advice for the provider.")
+    code: str | None = Field(None, description="A correction by a person, tried first.")
+    fresh: bool = Field(False, description="Start again from the first submission.")
+
+
+class FixDocument(BaseDocument):
+    """One fix of a repair, and what became of it."""
+
+    attempt_id: str | None = Field(description="The attempt that ran it; null for a duplicate.")
+    number: int = Field(description="Its place, from 1.")
+    strategy: str = Field(
+        description="`fix`, `different` after a duplicate, `rethink` after the same failure."
+    )
+    original_error: str = Field(description="The failure that this fix answers.")
+    fix_reason: str = Field(description="The provider's reason.")
+    passage: str = Field(description="Which text of the submission was replaced.")
+    patched_code: str = Field(description="The new text; JSON unless `form` is `code`.")
+    form: str = Field("code", description="Form of the answer: `code`, `files` or `steps`.")
+    diff: str | None = Field(
+        description="Unified diff; null in lists, for a duplicate, and for a removed submission."
+    )
+    duplicate: bool = Field(description="Whether it equals an earlier fix, so that it wasn't run.")
+    verdict: str | None = Field(description="The attempt's verdict.")
+    cause: str | None = Field(description="How the attempt's run ended.")
+    repaired_at: Timestamp = Field(description="When the daemon requested it.")
+    repair_successful: bool | None = Field(
+        description="Whether its attempt was validated; null before the verdict."
+    )
+    input_tokens: int | None = Field(description="Tokens of the request, where the provider counts them.")
+    output_tokens: int | None = Field(description="Tokens of the reply.")
+    duration_ms: float = Field(description="Time until the answer arrived.")
+
+
+class ShownDocument(BaseDocument):
+    """What the rules give for one sample path."""
+
+    path: str = Field(description="The sample path.")
+    fields: dict[str, str | int] = Field(description="Fields that the rules extract.")
+    missing: list[str] = Field(description="Fields whose rule doesn't match the path.")
+
+
+class AppliedDocument(BaseDocument):
+    """What the rules give for the sample paths."""
+
+    paths: int = Field(description="Number of sample paths.")
+    complete: int = Field(description="Number of paths with every field that has a rule.")
+    shown: list[ShownDocument] = Field(description="The first paths.")
+
+
+class FallbackDocument(BaseDocument):
+    """Rules without code that are offered where no correction worked."""
+
+    trigger: str = Field(description="Why: `security`, `timeout` or `computed_fields`.")
+    reason: str = Field(description="The same in a sentence.")
+    rules: str = Field(description="The rules, as YAML.")
+    notes: dict[str, str] = Field(description="Notes on fields that rules can't extract.")
+    applied: AppliedDocument = Field(description="Results for the sample paths.")
+    accepted_at: Timestamp | None = Field(description="When they were taken.")
+
+
+class RepairDocument(BaseDocument):
+    """A failed attempt on its way to one that is validated."""
+
+    id: str = Field(description="ULID.")
+    attempt_id: str = Field(description="The attempt that it began with.")
+    kind: str = Field(description="The kind of submission.")
+    provider: str = Field(description="Name of the provider.")
+    state: str = Field(description="`running` or `finished`.")
+    max_attempts: int = Field(description="Maximum number of fixes.")
+    started_at: Timestamp = Field(description="When it began.")
+    finished_at: Timestamp | None = Field(description="When it ended.")
+    hint: str | None = Field(description="Hint of the user.")
+    granted_by: int | None = Field(
+        None, description="User who gave it a full budget by a hint, an edit or `fresh`; null for all else."
+    )
+    generation_id: str | None = Field(None, description="The generation that it is part of.")
+    record: dict[str, str] = Field(
+        {}, description="Keys of its kind's record, e.g. `pipeline_id`; empty for kinds without records."
+    )
+    attempts: list[FixDocument] = Field(description="The fixes, in order.")
+    outcome: str | None = Field(
+        description="repaired, exhausted, stuck, timeout, provider_failed, terminal, cancelled; null before."
+    )
+    detail: str | None = Field(description="Details of the outcome.")
+    fallback: FallbackDocument | None = Field(description="Rules that can replace the code, if any.")
+
+
+class StepDocument(BaseDocument):
+    """One answer of a provider, whole, with what it was asked by."""
+
+    number: int = Field(description="Its place, from 1.")
+    provider: str = Field(description="The user who gave it.")
+    asked_at: Timestamp = Field(description="When the daemon requested it.")
+    system: str = Field(description="The prompt: what we say.")
+    user: str = Field(description="The prompt: submission, request and findings.")
+    answer: str = Field(description="The unprocessed answer.")
+    reason: str = Field(description="The reason that it gives.")
+
+
+class RepairPageDocument(BaseDocument):
+    """Repairs, newest first."""
+
+    repairs: list[RepairDocument] = Field(description="The repairs.")
+    next_cursor: str | None = Field(description="Start of the next page.")
+
+
+class RepairEventDocument(BaseDocument):
+    """How a repair gets on."""
+
+    id: str = Field(description="Its number, from 1.")
+    kind: str = Field(description="`repair`, at last `finished`.")
+    at: Timestamp = Field(description="When the repair began; when it ended, for the last.")
+    body: RepairDocument = Field(description="The repair at that time.")
+
+
+class GenerationBody(BaseModel):
+    """A request in words, and what comes with it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    kind: str = Field(description="Kind to generate; `GET /v1/kinds` lists them.")
+    intent: IntentText = Field(description="The request in words; at most 16 KiB.")
+    context: dict[str, object] = Field(
+        default_factory=dict,
+        description=(
+            "Data for the request; each kind accepts some of sample_paths, inputs, cases, database, "
+            "files, manifest, libraries, task_type, stdin, collect, execute."
+        ),
+    )
+    policy: str | None = Field(None, description="Profile name; null: the kind's default.")
+    provider: str | None = Field(
+        None, description="Provider; null: the only configured one that writes code."
+    )
+    max_attempts: int | None = Field(
+        None,
+        ge=1,
+        le=10,
+        description="Maximum number of answers, including repairs; null: `repair.max_attempts`.",
+    )
+    labels: dict[LabelText, FreeLabelText] = Field(
+        default_factory=dict, max_length=32, description="Labels of its attempts."
+    )
+    webhook: WebhookText | None = Field(
+        None, description="A URL that the operator lists, which receives its end."
+    )
+
+
+class HintBody(BaseModel):
+    """A person's hint."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    hint: str = Field(min_length=1, max_length=4096, description="Advice for the next answer.")
+    attempt_id: Ulid | None = Field(
+        None, description="The attempt to continue from, e.g. an edited one; null: the generation's last."
+    )
+
+
+class ApprovedDocument(BaseDocument):
+    """Under which name and version something was approved."""
+
+    name: str = Field(description="The name.")
+    version: int = Field(description="The version, from 1.")
+
+
+class GrantDocument(BaseDocument):
+    """A hint, which granted a full budget."""
+
+    uid: int = Field(description="The user who gave it.")
+    at: Timestamp = Field(description="When.")
+    hint: str = Field(description="The hint.")
+
+
+class GenerationDocument(BaseDocument):
+    """A request in words on its way to a submission that is validated."""
+
+    id: str = Field(description="ULID.")
+    kind: str = Field(description="Kind to generate.")
+    state: str = Field(description="`running` or `finished`.")
+    provider: str = Field(description="Name of the provider.")
+    policy: str = Field(description="Profile name.")
+    intent: str = Field(description="The request in words.")
+    context: dict[str, Any] = Field(description="Data for the request; omitted in lists.")
+    labels: dict[str, str] = Field(description="Labels of its attempts.")
+    max_attempts: int = Field(description="Maximum number of answers since the last hint.")
+    started_at: Timestamp = Field(description="When it began.")
+    finished_at: Timestamp | None = Field(description="When it ended.")
+    hints: list[GrantDocument] = Field(description="Hints of users.")
+    attempts: list[FixDocument] = Field(description="All answers in order, repairs included.")
+    outcome: str | None = Field(
+        description="validated, exhausted, stuck, timeout, provider_failed, terminal, cancelled; null before."
+    )
+    detail: str | None = Field(description="Details of the outcome.")
+    attempt_id: str | None = Field(description="The last attempt that was run.")
+    approved: ApprovedDocument | None = Field(description="Its newest entry in the library.")
+    webhook: str | None = Field(None, description="The URL that receives its end.")
+
+
+class GenerationPageDocument(BaseDocument):
+    """Generations, newest first."""
+
+    generations: list[GenerationDocument] = Field(description="The generations, without contexts.")
+    next_cursor: str | None = Field(description="Start of the next page.")
+
+
+class GenerationEventDocument(BaseDocument):
+    """How a generation gets on."""
+
+    id: str = Field(description="Its number, from 1.")
+    kind: str = Field(description="`state`, `attempt`, `stage`, `answer`, `fix`, finally `finished`.")
+    at: Timestamp = Field(description="Time of the event.")
+    body: dict[str, Any] = Field(
+        description=(
+            "The generation as it is then; for `stage`, the attempt's stage; for `answer`, `text`: what came "
+            "of the answer that is under way, and `anew`: whether it replaces what came before."
+        )
+    )

@@ -1,0 +1,55 @@
+"""The library as the contract names it, and the request that approves an attempt."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from assayd.documents.base import BaseDocument, Timestamp
+from assayd.documents.strict_json import with_texts
+from assayd.model.library import LibraryEntry
+
+LibraryName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+
+
+class ApproveBody(BaseModel):
+    """The name that an attempt is approved under."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: LibraryName = Field(description="Letters, digits, `_` and `-`, per user.")
+
+
+class LibraryEntryDocument(BaseDocument):
+    """A validated submission that somebody approved under a name."""
+
+    uid: int = Field(description="User id of the owner.")
+    name: str = Field(description="The name.")
+    version: int = Field(description="The version, from 1.")
+    kind: str = Field(description="Kind of the submission.")
+    attempt_id: str = Field(description="The attempt that validated it.")
+    digest: str = Field(description="SHA-256 of kind and payload.")
+    intent: str | None = Field(description="The request in words.")
+    chain: list[str] = Field(description="The attempts that led to it, oldest first.")
+    approved_by: int = Field(description="User who approved it.")
+    approved_at: Timestamp = Field(description="When.")
+    bundle: str | None = Field(description="Folder of its files; null after they were deleted to free space.")
+    submission: dict[str, Any] | None = Field(description="The submission; null in lists.")
+
+
+class LibraryPageDocument(BaseDocument):
+    """Entries of the library."""
+
+    entries: list[LibraryEntryDocument] = Field(description="The entries, without submissions.")
+    next_cursor: str | None = Field(description="Start of the next page.")
+
+
+def library_entry_document(entry: LibraryEntry) -> LibraryEntryDocument:
+    """Return the document of an entry, as lists have it: without its submission."""
+    return LibraryEntryDocument.from_value(entry, chain=list(entry.chain), submission=None)
+
+
+def library_entry_body(entry: LibraryEntry) -> bytes:
+    """Return an entry as JSON text, with its submission, which is JSON text already and may be large."""
+    return with_texts(library_entry_document(entry), {"submission": entry.document})

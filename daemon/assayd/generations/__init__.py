@@ -1,1 +1,0 @@
-"""From words to a validated submission: one chain of answers, attempts and repairs, with one budget."""

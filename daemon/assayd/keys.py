@@ -1,0 +1,106 @@
+"""Finds a key of a provider or a webhook: in the environment, or in a file that other users can't read.
+
+A key is never worded: what is wrong with one is told by where it was looked for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from assayd.errors import ConfigError
+
+MOST_BYTES = 4096
+_PR_SET_DUMPABLE = 4
+NONE = "none"
+"""What is sent where no key is needed; the libraries insist on some text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """A key, and where it came from."""
+
+    text: str = field(repr=False)
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeySource:
+    """Where an operator says that a key is. `usual` is the vendor's own variable, for the vendor alone.
+
+    `section` is the part of the settings that says so.
+    """
+
+    variable: str | None = None
+    file: Path | None = None
+    usual: str | None = None
+    section: str = "repair.providers"
+
+
+def find_key(name: str, place: KeySource, environment: Mapping[str, str]) -> Key:
+    """Return the key of a provider; a server that is not the vendor's gets one only if one is named for it.
+
+    Raises: ConfigError ``repair.key`` (of another section: its own) when there is none where it should be, or
+    anybody else can read it.
+    """
+    owner = f"{place.section}.{name}"
+    if place.file is not None:
+        return Key(text=_checked(_read(owner, place.file), owner, place.file), source=str(place.file))
+    variable = place.variable or place.usual
+    if variable is None:
+        return Key(text=NONE, source="no key")
+    found = environment.get(variable, "").strip()
+    if not found:
+        message = f"there is no key: the environment variable {variable} is not set, and no file is named"
+        raise _unusable(owner, message)
+    return Key(text=_checked(found, owner, f"${variable}"), source=f"${variable}")
+
+
+def hide_environment() -> None:
+    """Keep other processes of our own user from reading what this one was started with, keys among it.
+
+    The environment of a process stays in its memory, whatever is taken out of `os.environ` later. This closes
+    ``/proc/PID/environ`` and ``/proc/PID/mem``, and means that there are no core dumps. Raises: ConfigError.
+    """
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
+        raise ConfigError("repair.key", f"cannot hide the environment: {os.strerror(ctypes.get_errno())}")
+
+
+def _read(owner: str, path: Path) -> str:
+    """Read a key file: a regular one of our own or root's that neither group nor others can read.
+
+    The group may be root's, which is how systemd lends a service its credentials.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as problem:
+        raise _unusable(owner, f"there is no key: {path}: {problem.strerror}") from problem
+    try:
+        facts = os.fstat(descriptor)
+        others = stat.S_IMODE(facts.st_mode) & (0o037 if facts.st_gid == 0 else 0o077)
+        if not stat.S_ISREG(facts.st_mode):
+            raise _unusable(owner, f"{path} is not a regular file")
+        if others or facts.st_uid not in {0, os.geteuid()}:
+            mode = f"{stat.S_IMODE(facts.st_mode):04o}"
+            message = (
+                f"{path} (mode {mode}, owner {facts.st_uid}) must be the daemon's alone: chown it, chmod 0600"
+            )
+            raise _unusable(owner, message)
+        return os.read(descriptor, MOST_BYTES + 1).decode("utf-8", "replace").strip()
+    finally:
+        os.close(descriptor)
+
+
+def _checked(text: str, owner: str, where: object) -> str:
+    """See that a key can stand in a header: a library that refuses one would show it."""
+    if not text or len(text) > MOST_BYTES or not (text.isascii() and text.isprintable()) or " " in text:
+        raise _unusable(owner, f"{where} does not hold a key: one word of printable ASCII")
+    return text
+
+
+def _unusable(owner: str, message: str) -> ConfigError:
+    return ConfigError(f"{owner.partition('.')[0]}.key", f"{owner}: {message}", field=owner)

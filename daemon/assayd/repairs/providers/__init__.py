@@ -1,1 +1,0 @@
-"""Whoever gives fixes, one file each. What they have in common is `ports.llm.Provider`."""

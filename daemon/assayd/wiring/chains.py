@@ -1,0 +1,95 @@
+"""Finds the wing of repairs and generations, `assayd_chains`, if it is installed.
+
+The wing opens its providers before any other part is built, joins the store next, and begins when attempts
+can be submitted. Without it the daemon starts, and refuses what belongs to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+from fastapi import APIRouter
+
+from assayd.attempts.admission import Admission
+from assayd.attempts.scheduler import Scheduler
+from assayd.model.attempt import Attempt
+from assayd.ports.artifacts import BundleAttachments, no_attachments
+from assayd.ports.chains import PACKAGE, Chains, NoChains, RepairRequests, missing_chains
+from assayd.ports.clock import Clock, Ids
+from assayd.settings import Settings
+from assayd.store.access import DatabaseAccess
+from assayd.store.jobs import DatabaseJobStore
+
+if TYPE_CHECKING:
+    from assayd.wiring.basics import Basics
+
+log = structlog.get_logger()
+
+ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
+
+
+class ChainParts(Protocol):
+    """What the wing needs of the database: requests of submissions, and files for bundles."""
+
+    requests: RepairRequests
+    attachments: BundleAttachments
+
+    async def begin(
+        self,
+        basics: Basics,
+        stack: AsyncExitStack,
+        *,
+        admission: Admission,
+        scheduler: Scheduler,
+        documents: ReadDocuments,
+    ) -> Chains:
+        """Build the chains, which are carried on as long as the stack is open."""
+        ...
+
+
+class ChainWing(Protocol):
+    """The wing with its providers."""
+
+    routers: Sequence[APIRouter]
+
+    def join(self, access: DatabaseAccess, jobs: DatabaseJobStore, *, clock: Clock, ids: Ids) -> ChainParts:
+        """Build what works on the database alone."""
+        ...
+
+
+class _NoWing:
+    """Implements `ChainWing` and `ChainParts` where the package is missing."""
+
+    routers: Sequence[APIRouter] = ()
+    requests: RepairRequests = NoChains()
+    attachments: BundleAttachments = staticmethod(no_attachments)
+
+    def join(self, access: DatabaseAccess, jobs: DatabaseJobStore, *, clock: Clock, ids: Ids) -> ChainParts:
+        return self
+
+    async def begin(
+        self,
+        basics: Basics,
+        stack: AsyncExitStack,
+        *,
+        admission: Admission,
+        scheduler: Scheduler,
+        documents: ReadDocuments,
+    ) -> Chains:
+        return NoChains()
+
+
+async def open_chains(settings: Settings, stack: AsyncExitStack) -> ChainWing:
+    """Open the wing, whose providers take their keys out of the environment.
+
+    Raises: ConfigError ``repair.key``, ``repair.extra``.
+    """
+    if missing_chains():
+        log.warning("wing.missing", package=PACKAGE, without="repairs and generations")
+        return _NoWing()
+    wing: ChainWing = await import_module(f"{PACKAGE}.wiring").open_wing(settings, stack)
+    return wing

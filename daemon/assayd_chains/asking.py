@@ -1,0 +1,115 @@
+"""Asks a provider, again if that can help, and hears its answer while it comes.
+
+Pauses between calls grow exponentially, with jitter, within the time of the chain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from time import monotonic
+
+import structlog
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception,
+    wait_random_exponential,
+)
+
+from assayd.errors import ProviderError
+from assayd.ports.clock import Clock
+from assayd_chains.prompts import clean
+from assayd_chains.provider import FixRequest, Provider, Reply
+
+log = structlog.get_logger()
+
+Sleep = Callable[[float], Awaitable[None]]
+
+MOST_CALLS = 4
+_TOLD_CHARS = 300
+MOST_CHARS = 64 * 1024
+"""Of one answer that are shown while it comes."""
+EVERY_S = 0.25
+"""The shortest time between two wakings of those who follow."""
+_JITTER = wait_random_exponential(multiplier=1, max=20)
+
+
+async def ask(
+    provider: Provider, request: FixRequest, *, timeout_s: float, clock: Clock, sleep: Sleep = asyncio.sleep
+) -> Reply:
+    """Return the provider's fix.
+
+    Raises: ProviderError, when the last call failed too, another can't help, or the provider wants to be left
+        alone for longer than there is time; TimeoutError.
+    """
+    ends_at = clock.monotonic() + timeout_s
+    wording = request
+
+    def enough(state: RetryCallState) -> bool:
+        too_late = clock.monotonic() + state.upcoming_sleep >= ends_at
+        return too_late or state.attempt_number >= MOST_CALLS
+
+    async with asyncio.timeout(timeout_s):
+        async for attempt in AsyncRetrying(
+            retry=retry_if_exception(_can_help),
+            stop=enough,
+            wait=_wait_s,
+            before_sleep=_tell,
+            sleep=sleep,
+            reraise=True,
+        ):
+            with attempt:
+                wording.heard("")
+                try:
+                    return await provider.fix(wording, timeout_s=max(ends_at - clock.monotonic(), 0.001))
+                except ProviderError as problem:
+                    wording = _with_problem(request, problem)
+                    raise
+    raise AssertionError("a retry loop without an end")
+
+
+def _can_help(problem: BaseException) -> bool:
+    return isinstance(problem, ProviderError) and problem.retryable
+
+
+def _with_problem(request: FixRequest, problem: ProviderError) -> FixRequest:
+    """Return the request with what was wrong with the form of the last answer, if it was that."""
+    if problem.code != "provider.reply":
+        return request
+    told = f"{request.user}\nYOUR LAST ANSWER HAD THE WRONG FORM\n{problem.message[:_TOLD_CHARS]}.\n"
+    return replace(request, user=told)
+
+
+def _wait_s(state: RetryCallState) -> float:
+    """Return the pause before the next call: what the provider asks for, else more each time."""
+    problem = state.outcome.exception() if state.outcome is not None else None
+    asked_for = problem.retry_after_s if isinstance(problem, ProviderError) else None
+    return _JITTER(state) if asked_for is None else asked_for
+
+
+def _tell(state: RetryCallState) -> None:
+    problem = state.outcome.exception() if state.outcome is not None else None
+    code = getattr(problem, "code", None)
+    log.warning("provider.call_failed", code=code, again_in_s=round(state.upcoming_sleep, 1))
+
+
+class HeardAnswer:
+    """The text of an answer so far. An empty piece says that it begins anew."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.text = ""
+        self._wake = wake
+        self._woke_at = 0.0
+
+    def hear(self, piece: str) -> None:
+        """Add what came; wake those who wait, unless they just were."""
+        self.text = self.text + clean(piece[: MOST_CHARS - len(self.text)]) if piece else ""
+        if monotonic() - self._woke_at >= EVERY_S:
+            self._woke_at = monotonic()
+            self._wake()
+
+    def forget(self) -> None:
+        """Forget it: the answer is on record, or nothing became of it."""
+        self.text = ""

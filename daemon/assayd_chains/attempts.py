@@ -1,0 +1,207 @@
+"""Attempts as a chain sees them: submitted like anyone's, followed to their verdict, compared."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
+
+from tenacity import AsyncRetrying, retry_if_exception
+
+from assayd.aio import back_off
+from assayd.attempts.admission import Admission, AttemptOrigin
+from assayd.attempts.scheduler import Scheduler
+from assayd.documents import canonical, submission_diff
+from assayd.errors import RequestError
+from assayd.model.attempt import Attempt, State
+from assayd.model.bundle import stamp
+from assayd.model.policy import ExecutionPolicy
+from assayd.model.report import Verdict
+from assayd.model.submission import Peer
+from assayd.store.jobs import DatabaseJobStore
+from assayd_chains.documents import repair_document
+from assayd_chains.model import Answer, Document, Outcome, Repair
+from assayd_chains.provider import ProviderStep
+from assayd_chains.store import DatabaseChainStore
+
+WAIT_S = 60.0
+"""How long one look at the scheduler waits; the chain's own time ends the looking."""
+UNKNOWN_S = 1.0
+"""Pause between two looks at an attempt that another process carries out."""
+
+ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
+ReadSubmission = Callable[[str], Awaitable[Document | None]]
+"""Returns what was submitted as an attempt; None if nothing was yet, or it is no longer kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A finished attempt with its submission and its report."""
+
+    attempt: Attempt
+    submission: Document
+    report: Document
+
+    @property
+    def payload(self) -> dict[str, object]:
+        """Return the payload of the submission."""
+        payload = self.submission.get("payload")
+        if not isinstance(payload, dict):
+            raise TypeError("a submission on record has no payload")
+        return payload
+
+
+class Attempts(Protocol):
+    """The attempts that a chain submits and follows."""
+
+    async def submit(self, attempt_id: str, submission: Document, *, peer: Peer) -> None:
+        """Submit in the name of a peer; doing it again changes nothing. Raises: RequestError."""
+        ...
+
+    async def finished(self, attempt_id: str) -> Subject:
+        """Wait until an attempt has its verdict. Raises: RequestError ``not_found``."""
+        ...
+
+    async def submission(self, attempt_id: str) -> Document | None:
+        """Return what was submitted; None if nothing was yet, or it is no longer kept."""
+        ...
+
+    async def policy(self, submission: Document) -> ExecutionPolicy:
+        """Return the effective policy of a submission. Raises: RequestError, e.g. ``policy.unknown``."""
+        ...
+
+    async def cancel(self, attempt_id: str) -> None:
+        """Ask an attempt to end; one that has ended is left alone."""
+        ...
+
+
+class DaemonAttempts:
+    """Implements `Attempts` on the parts of the daemon."""
+
+    def __init__(
+        self,
+        *,
+        admission: Admission,
+        scheduler: Scheduler,
+        jobs: DatabaseJobStore,
+        documents: ReadDocuments,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._admission = admission
+        self._scheduler = scheduler
+        self._jobs = jobs
+        self._documents = documents
+        self._sleep = sleep
+
+    async def submit(self, attempt_id: str, submission: Document, *, peer: Peer) -> None:
+        """Submit in the name of a peer; again if the refusal passes: a full queue, a full disk, a stop."""
+        document, origin = canonical(dict(submission)), AttemptOrigin(peer=peer, attempt_id=attempt_id)
+        retrying = AsyncRetrying(retry=retry_if_exception(_passes), wait=back_off, sleep=self._sleep)
+        await retrying(self._admission.submit_document, document, origin)
+
+    async def finished(self, attempt_id: str) -> Subject:
+        """Wait until an attempt has its verdict. Raises: RequestError ``not_found``."""
+        while True:
+            ended = await self._scheduler.wait(attempt_id, WAIT_S)
+            attempt = await self._jobs.get(attempt_id)
+            if attempt is None:
+                raise RequestError("not_found", f"there is no attempt {attempt_id}")
+            if attempt.state is State.FINISHED:
+                submission = json.loads(await self._jobs.document(attempt.id))
+                report, _ = await self._documents(attempt)
+                return Subject(attempt=attempt, submission=submission, report=json.loads(report) or {})
+            if ended is None:
+                await self._sleep(UNKNOWN_S)
+
+    async def submission(self, attempt_id: str) -> Document | None:
+        """Return what was submitted; None if nothing was yet, or it is no longer kept."""
+        return await stored_submission(self._jobs, attempt_id)
+
+    async def policy(self, submission: Document) -> ExecutionPolicy:
+        """Return the effective policy of a submission: its profile as it is now, tightened by the request."""
+        return self._admission.policy(await self._admission.read(canonical(dict(submission))))
+
+    async def cancel(self, attempt_id: str) -> None:
+        """Ask an attempt to end; one that has ended is left alone."""
+        self._scheduler.cancel(attempt_id)
+
+
+def _passes(refusal: BaseException) -> bool:
+    return isinstance(refusal, RequestError) and refusal.retryable
+
+
+async def stored_submission(jobs: DatabaseJobStore, attempt_id: str) -> Document | None:
+    """Return what was submitted as an attempt; None if nothing was yet, or it is no longer kept."""
+    if await jobs.get(attempt_id) is None:
+        return None
+    document: Document = json.loads(await jobs.document(attempt_id))
+    return document
+
+
+async def diffs_of(
+    before: str | None, answers: Sequence[Answer], read: ReadSubmission
+) -> tuple[str | None, ...]:
+    """Return what each answer changed; None for one without an attempt, or if a submission is no longer kept.
+
+    Args:
+        before: the attempt that the first answer follows, if any.
+        answers: the answers, oldest first.
+        read: reads the submission of an attempt.
+    """
+    old, diffs = await read(before) if before is not None else None, list[str | None]()
+    for answer in answers:
+        new = await read(answer.attempt_id) if answer.attempt_id is not None else None
+        diffs.append(await _diff(old, new))
+        old = new if answer.attempt_id is not None else old
+    return tuple(diffs)
+
+
+async def _diff(before: Document | None, after: Document | None) -> str | None:
+    if before is None or after is None:
+        return None
+    return await asyncio.to_thread(submission_diff, before.get("payload"), after.get("payload"))
+
+
+async def attachments(
+    attempt: Attempt, verdict: Verdict, *, store: DatabaseChainStore, jobs: DatabaseJobStore
+) -> Mapping[str, bytes]:
+    """Return what the bundle of an attempt has of its chain, up to this attempt.
+
+    That is the repair, and the answer that the attempt was made of, as it came.
+    """
+    if attempt.parent_id is None and attempt.intent is None:
+        return {}  # fixes follow an attempt, and what is written from words has them
+    mine = [repair for repair in await store.repairs_of(attempt.id) if _place(repair, attempt) is not None]
+    if not mine:
+        return _answer_file(attempt, await _draft_step(attempt, store))
+    *before, last = mine[-1].fixes[: _place(mine[-1], attempt)]
+    outcome = Outcome.VALIDATED if verdict is Verdict.VALIDATED else None
+    repair = replace(mine[-1], fixes=(*before, replace(last, verdict=verdict)), outcome=outcome)
+    diffs = await diffs_of(repair.attempt_id, repair.fixes, partial(stored_submission, jobs))
+    shown = {f"repair_{stamp(attempt.created_at)}.json": canonical(repair_document(repair, diffs))}
+    return {**shown, **_answer_file(attempt, await store.step(repair.id, last.number, draft=False))}
+
+
+async def _draft_step(attempt: Attempt, store: DatabaseChainStore) -> ProviderStep | None:
+    """Return the answer to words that became an attempt, if one did."""
+    chain = await store.generation_of(attempt)
+    drafts = chain.drafts if chain is not None else ()
+    number = next((draft.number for draft in drafts if draft.attempt_id == attempt.id), None)
+    if chain is None or number is None:
+        return None
+    return await store.step(chain.id, number, draft=True)
+
+
+def _answer_file(attempt: Attempt, step: ProviderStep | None) -> Mapping[str, bytes]:
+    """Return an answer as it came, by its name in the bundle; edits by rules have no text."""
+    if step is None or not step.reply.text:
+        return {}
+    return {f"answer_{stamp(attempt.created_at)}.txt": step.reply.text.encode("utf-8", "replace")}
+
+
+def _place(repair: Repair, attempt: Attempt) -> int | None:
+    """Return the number of the fix that an attempt runs."""
+    return next((fix.number for fix in repair.fixes if fix.attempt_id == attempt.id), None)

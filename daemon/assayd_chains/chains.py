@@ -1,0 +1,576 @@
+"""The chains of this daemon: requested, begun, followed, cancelled, and recovered after a restart.
+
+Decides which chains begin, and with which budget. Whose a chain is, the API checks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Container, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import structlog
+from pydantic import BaseModel, ValidationError
+
+from assayd.aio import task_group
+from assayd.analysis.analyst import WorkerDied
+from assayd.documents import canonical, timestamp
+from assayd.documents.misfits import place_of
+from assayd.errors import ProviderError, RequestError
+from assayd.kind import Kind
+from assayd.metrics import Metrics
+from assayd.model.attempt import Attempt, State
+from assayd.model.policy import ExecutionPolicy
+from assayd.model.report import Verdict
+from assayd.model.submission import Peer, RepairWish
+from assayd.ports.chains import AttemptFix
+from assayd.ports.clock import Clock, Ids
+from assayd.ports.driving import ELSEWHERE_S, Driven, Driving
+from assayd.ports.webhooks import WebhookGate
+from assayd_chains.attempts import Attempts, diffs_of
+from assayd_chains.documents import repair_document
+from assayd_chains.fitting import Misfit
+from assayd_chains.loop import ChainLoop, Course
+from assayd_chains.model import (
+    Chain,
+    ChainView,
+    Failure,
+    GenerationTerms,
+    Grant,
+    Outcome,
+    Repair,
+    RepairTerms,
+    Round,
+    Words,
+    budget_left,
+)
+from assayd_chains.provider import ProviderStep
+from assayd_chains.providers import rules
+from assayd_chains.providers.command import run
+from assayd_chains.store import DatabaseChainStore
+
+log = structlog.get_logger()
+
+ALERT_TIMEOUT_S = 60.0
+OPEN_PER_USER = 16
+"""Generations of one user that are under way at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainLimits:
+    """How many chains of each start go on at once, their budget and time, and what is run when that is over.
+
+    `timeout` is the time of a round, from its failure on.
+    """
+
+    at_once: int = 4
+    max_attempts: int = 3
+    timeout: timedelta = timedelta(minutes=5)
+    on_exhausted: tuple[str, ...] = ()
+
+
+class RepairRequests:
+    """Implements `ports.chains.RepairRequests`: each is on record before it begins.
+
+    `Chains` needs attempts, and admission, which makes them, needs this. So this knows neither, and hands
+    recorded repairs over by a queue.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: DatabaseChainStore,
+        providers: Collection[str],
+        clock: Clock,
+        ids: Ids,
+        limits: ChainLimits,
+    ) -> None:
+        self._store = store
+        self._providers = providers
+        self._clock = clock
+        self._ids = ids
+        self._limits = limits
+        self.recorded: asyncio.Queue[Chain] = asyncio.Queue()
+
+    def check(self, wish: RepairWish) -> None:
+        """Check that the provider exists. Raises: RequestError ``repair.provider_unknown``."""
+        if wish.provider not in self._providers:
+            known = ", ".join(sorted(self._providers))
+            message = f"there is no provider {wish.provider[:64]!r}; there are {known}"
+            raise RequestError("repair.provider_unknown", message, field="repair.provider")
+
+    async def record(self, attempt: Attempt, wish: RepairWish) -> None:
+        """Have an attempt repaired if it fails. Asking twice is asking once."""
+        if not await self._store.repairs_of(attempt.id):
+            chain = self.new(attempt, wish)
+            await self._store.save(chain)
+            self.recorded.put_nowait(chain)
+
+    def new(self, attempt: Attempt, wish: RepairWish, grant: Grant | None = None) -> Chain:
+        """Return a repair of an attempt that isn't on record yet."""
+        now, chain_id = self._clock.now(), self._ids.new()
+        failure = Failure(attempt_id=attempt.id, at=now)
+        return Chain(
+            id=chain_id,
+            kind=attempt.kind,
+            provider=wish.provider,
+            uid=attempt.peer.uid,
+            max_attempts=wish.max_attempts or self._limits.max_attempts,
+            started_at=now,
+            ends_at=now + self._limits.timeout,
+            rounds=(Round(grant=grant, repair_id=chain_id, failure=failure),),
+        )
+
+
+class Chains:
+    """The repairs and generations of a daemon, as its API sees them."""
+
+    def __init__(  # noqa: PLR0913  (each is a part of its own)
+        self,
+        *,
+        loop: ChainLoop,
+        store: DatabaseChainStore,
+        attempts: Attempts,
+        requests: RepairRequests,
+        kinds: Mapping[str, Kind],
+        policies: Callable[[str], ExecutionPolicy],
+        providers: Collection[str],
+        webhooks: WebhookGate,
+        clock: Clock,
+        ids: Ids,
+        driving: Driving,
+        metrics: Metrics,
+        limits: ChainLimits,
+    ) -> None:
+        self._loop = loop
+        self._store = store
+        self._attempts = attempts
+        self._requests = requests
+        self._kinds = kinds
+        self._policies = policies
+        self._webhooks = webhooks
+        self._clock = clock
+        self._ids = ids
+        self._driving = driving
+        self._metrics = metrics
+        self._limits = limits
+        self.writers: Sequence[str] = sorted(name for name in providers if name != rules.NAME)
+        """The providers that read words, in order: models and programs."""
+        # Apart, so that neither kind of start has to wait for the other.
+        self._slots = {start: asyncio.Semaphore(limits.at_once) for start in (True, False)}
+        self._courses: dict[str, Course] = {}
+        self._carriers: dict[str, asyncio.Task[None]] = {}
+        self._cancelled: set[str] = set()
+        self._tasks: asyncio.TaskGroup
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Chains]:
+        """Carry chains on while the body runs; at its end they are left for the next run of the daemon."""
+        async with task_group() as self._tasks:
+            requested = self._tasks.create_task(self._start_requested(), name="repair-requests")
+            try:
+                yield self
+            finally:
+                requested.cancel()
+                for task in self._carriers.values():
+                    task.cancel()
+
+    async def _start_requested(self) -> None:
+        while True:
+            await self._drive(await self._requests.recorded.get())
+
+    async def recover(self, only: Container[str] | None = None) -> None:
+        """Go on with what a previous run has left; `only` chains with these ids, unless it is None."""
+        unfinished = [each for each in await self._store.unfinished() if only is None or each.id in only]
+        for chain in unfinished:
+            self._start(chain)
+        of_words = sum(chain.words is not None for chain in unfinished)
+        if of_words < len(unfinished):
+            log.warning("repairs.recovered", count=len(unfinished) - of_words)
+        if of_words:
+            log.warning("generations.recovered", count=of_words)
+
+    async def repair(self, attempt: Attempt, terms: RepairTerms) -> Repair:
+        """Begin a repair of a finished attempt.
+
+        Raises: RequestError ``repair.not_failed``, ``repair.running``, ``repair.provider_unknown``,
+            ``repair.hint_unread``, ``repair.budget_spent``, ``invalid``.
+        """
+        if attempt.state is not State.FINISHED or attempt.verdict is not Verdict.FAILED:
+            raise RequestError("repair.not_failed", "only an attempt that failed can be repaired")
+        most = terms.max_attempts or self._limits.max_attempts
+        wish = RepairWish(provider=self._fixer(terms), max_attempts=most)
+        self._requests.check(wish)
+        for earlier in await self._store.repairs_of(attempt.id):
+            if earlier.outcome is None:
+                raise RequestError("repair.running", f"repair {earlier.id} of this attempt is under way")
+        if not terms.grants:
+            wish = replace(wish, max_attempts=min(most, await self._left(attempt)))
+        if terms.fresh:
+            attempt = await self._first_of(attempt)
+        grant = Grant(uid=terms.uid, at=self._clock.now(), hint=terms.hint) if terms.grants else None
+        course = Course(self._requests.new(attempt, wish, grant))
+        if terms.code is not None:
+            await self._edit(course, terms.code)
+        await self._store.save(course.chain)
+        await self._drive(course.chain)
+        return _repair(course.chain)
+
+    def _fixer(self, terms: RepairTerms) -> str:
+        """Return the provider of a repair; a hint isn't sent to one that can't read it.
+
+        Raises: RequestError ``repair.hint_unread``.
+        """
+        if terms.hint is None:
+            return terms.provider or rules.NAME
+        if terms.provider is None and len(self.writers) == 1:
+            return self.writers[0]
+        if terms.provider in {None, rules.NAME}:
+            known = ", ".join(self.writers)
+            remedy = f"name one of {known}" if known else "configure one below repair.providers"
+            message = (
+                f"a hint is read by a model or a program, not by {rules.NAME}; {remedy}, or edit the code"
+            )
+            raise RequestError("repair.hint_unread", message, field="hint")
+        return terms.provider or rules.NAME
+
+    async def _left(self, attempt: Attempt) -> int:
+        """Return how many fixes the attempt and those before it have left.
+
+        Raises: RequestError ``repair.budget_spent``.
+        """
+        most = self._limits.max_attempts
+        earlier: dict[str, Repair] = {}
+        for followed in await self._ancestry(attempt):
+            earlier |= {repair.id: repair for repair in await self._store.repairs_of(followed.id)}
+        left = budget_left([earlier[repair_id] for repair_id in sorted(earlier)], most)
+        if left == 0:
+            message = (
+                f"this chain of attempts has used its {most} fixes (repair.max_attempts); give a hint "
+                "(--hint), code of your own (--edit), or begin afresh (--fresh): each grants it as many again"
+            )
+            raise RequestError("repair.budget_spent", message)
+        return left
+
+    async def _first_of(self, attempt: Attempt) -> Attempt:
+        """Follow the parents to the submission that no one had repaired yet."""
+        return (await self._ancestry(attempt))[-1]
+
+    async def _ancestry(self, attempt: Attempt) -> Sequence[Attempt]:
+        """Return an attempt and those that it follows, newest first, as far as they are kept."""
+        found = {attempt.id: attempt}
+        while (parent_id := attempt.parent_id) is not None and parent_id not in found:
+            try:
+                attempt = (await self._attempts.finished(parent_id)).attempt
+            except RequestError:  # it was removed, being old
+                break
+            found[attempt.id] = attempt
+        return list(found.values())
+
+    async def _edit(self, course: Course, code: str) -> None:
+        try:
+            await self._loop.edit(course, code, "Edited by the person who asked.")
+        except (Misfit, WorkerDied) as problem:
+            raise RequestError("invalid", f"the code cannot be used: {problem}", field="code") from problem
+
+    async def generate(self, terms: GenerationTerms, peer: Peer) -> Chain:
+        """Begin a generation.
+
+        Raises: RequestError ``kind.unknown``, ``generation.unsupported``, ``generation.provider``,
+            ``policy.unknown``, ``webhook.not_allowed``, ``quota.full``, ``invalid``.
+        """
+        words = await self._words(terms, peer)
+        mine = sum(
+            each.chain.words is not None and each.chain.uid == peer.uid for each in self._courses.values()
+        )
+        if mine >= OPEN_PER_USER:
+            message = (
+                f"this user has {mine} generations under way; the limit is {OPEN_PER_USER}; wait for one"
+            )
+            raise RequestError("quota.full", message, retryable=True)
+        now = self._clock.now()
+        chain = Chain(
+            id=self._ids.new(),
+            kind=terms.kind,
+            provider=self._writer(terms.provider),
+            uid=peer.uid,
+            max_attempts=terms.max_attempts or self._limits.max_attempts,
+            started_at=now,
+            ends_at=now + self._limits.timeout,
+            words=words,
+            rounds=(Round(),),
+        )
+        await self._store.save(chain)
+        await self._drive(chain)
+        return chain
+
+    async def _words(self, terms: GenerationTerms, peer: Peer) -> Words:
+        """Return the request of a generation, checked."""
+        kind = self._kinds.get(terms.kind)
+        if kind is None:
+            known = ", ".join(sorted(self._kinds))
+            message = f"there is no kind {terms.kind[:64]!r}; there are {known}"
+            raise RequestError("kind.unknown", message, field="kind")
+        if kind.generation_context is None:
+            message = f"submissions of the kind {kind.name} cannot be written from words"
+            raise RequestError("generation.unsupported", message, field="kind")
+        _check_context(kind.generation_context, terms.context)
+        policy = terms.policy or kind.default_policy
+        self._policies(policy)
+        if terms.webhook is not None:
+            await self._webhooks.check(terms.webhook, peer.uid)
+        return Words(
+            peer=peer,
+            policy=policy,
+            intent=terms.intent,
+            context=terms.context,
+            labels=dict(terms.labels),
+            webhook=terms.webhook,
+        )
+
+    def _writer(self, name: str | None) -> str:
+        """Return the provider of a generation: the one that is named, or the only one that is configured."""
+        if name is None and len(self.writers) == 1:
+            return self.writers[0]
+        if name is None or name not in self.writers:
+            known = ", ".join(self.writers)
+            remedy = f"use one of {known}" if known else "configure one in repair.providers"
+            what = f"no provider {name[:64]!r} writes code" if name is not None else "no provider selected"
+            raise RequestError("generation.provider", f"{what}; {remedy}", field="provider")
+        return name
+
+    async def hint(self, chain: Chain, hint: str, uid: int, *, attempt: Attempt | None = None) -> Chain:
+        """Go on with a user's hint and a full budget, from the last attempt or from that one.
+
+        Raises: RequestError ``generation.running``.
+        """
+        if chain.outcome is None or chain.id in self._courses:
+            raise RequestError("generation.running", "the generation is under way; cancel it, or wait")
+        now = self._clock.now()
+        follows = chain.last_attempt_id if attempt is None else attempt.id
+        begun = Round(grant=Grant(uid=uid, at=now, hint=hint), follows=follows)
+        chain = replace(chain, rounds=(*chain.rounds, begun), ends_at=now + self._limits.timeout)
+        await self._store.save(chain)
+        await self._drive(chain)
+        return chain
+
+    async def _drive(self, chain: Chain) -> None:
+        if await self._driving.take(_driven(chain), chain.id):
+            self._start(chain)
+
+    def _start(self, chain: Chain) -> None:
+        if chain.id in self._courses:  # recovered while its request was on its way here
+            return
+        course = self._courses[chain.id] = Course(chain)
+        self._carriers[chain.id] = self._tasks.create_task(self._carry(course), name=f"chain-{chain.id}")
+
+    async def _carry(self, course: Course) -> None:
+        chain_id, ended = course.chain.id, None
+        try:
+            async with self._slots[course.chain.words is not None]:
+                ended = await self._loop.run(course)
+        except asyncio.CancelledError:
+            if chain_id not in self._cancelled:
+                raise
+            await self._loop.cancel_attempt(course.chain)
+            ended = await self._loop.end(course, Outcome.CANCELLED, None)
+        except Exception as problem:
+            log.exception(_BROKEN[_driven(course.chain)], **_named(course.chain), problem=str(problem))
+            ended = await self._end_broken(course, problem)
+        finally:
+            del self._courses[chain_id], self._carriers[chain_id]
+            self._cancelled.discard(chain_id)
+            course.changed.give()
+        if ended is not None and ended.repair is not None:
+            self._count(ended.repair)
+            await self._alert(ended.repair)
+
+    async def _end_broken(self, course: Course, problem: Exception) -> Chain | None:
+        """End a chain that met an internal error; None if its end can't be kept: the next run has it."""
+        try:
+            await self._loop.cancel_attempt(course.chain)
+            detail = f"internal: {type(problem).__name__}; the daemon's log has more"
+            return await self._loop.end(course, Outcome.PROVIDER_FAILED, detail)
+        except Exception as again:
+            log.exception(_NOT_ENDED[_driven(course.chain)], **_named(course.chain), problem=str(again))
+            return None
+
+    def _count(self, repair: Repair) -> None:
+        kind, provider, metrics = repair.kind, repair.provider, self._metrics
+        metrics.repairs.labels(kind, provider, repair.outcome.of_repair if repair.outcome else "none").inc()
+        for fix in repair.fixes:
+            not_run = "duplicate" if fix.duplicate else "unusable" if fix.problem is not None else "none"
+            verdict = fix.verdict.value if fix.verdict else not_run
+            metrics.repair_fixes.labels(kind, provider, str(fix.number), verdict).inc()
+            metrics.repair_fix_duration.labels(kind, provider).observe(fix.usage.took_s)
+        if repair.outcome is Outcome.VALIDATED and repair.finished_at is not None:
+            took_s = (repair.finished_at - repair.started_at).total_seconds()
+            metrics.repair_duration.labels(kind, provider).observe(took_s)
+
+    async def _alert(self, repair: Repair) -> None:
+        """Run the operator's command with what couldn't be repaired."""
+        if repair.outcome is Outcome.VALIDATED or not self._limits.on_exhausted:
+            return
+        ran = [fix.attempt_id for fix in repair.fixes if fix.attempt_id is not None]
+        subject = await self._attempts.finished(ran[-1] if ran else repair.attempt_id)
+        alert = canonical({"repair": repair_document(repair), "report": dict(subject.report)})
+        try:
+            await run(self._limits.on_exhausted, alert, timeout_s=ALERT_TIMEOUT_S, environment={})
+        except ProviderError as problem:
+            log.error("repair.alert_failed", repair_id=repair.id, problem=problem.message)
+        else:
+            log.info("repair.alerted", repair_id=repair.id)
+
+    async def get_repair(self, repair_id: str) -> Repair | None:
+        """Return a repair by its id; None if there is none."""
+        return await self._store.repair(repair_id)
+
+    async def list_repairs(self, *, uid: int | None, before: str | None, limit: int) -> Sequence[Repair]:
+        """Return repairs, newest first."""
+        return await self._store.repairs(uid=uid, before=before, limit=limit)
+
+    async def repairs_of(self, attempt_id: str) -> Sequence[Repair]:
+        """Return the repairs that an attempt began or belongs to."""
+        return await self._store.repairs_of(attempt_id)
+
+    async def fix_of(self, attempt_id: str) -> AttemptFix | None:
+        """Return the fix that an attempt runs, if it runs one."""
+        found = await self._store.repairs_of(attempt_id)
+        fixes = [(repair, fix) for repair in found for fix in repair.fixes if fix.attempt_id == attempt_id]
+        if not fixes:
+            return None
+        repair, fix = fixes[-1]
+        return AttemptFix(
+            repair_id=repair.id,
+            number=fix.number,
+            provider=repair.provider,
+            passage=fix.passage,
+            reason=fix.reason,
+            hint=repair.hint,
+        )
+
+    async def repair_diffs(self, repair: Repair) -> Sequence[str | None]:
+        """Return what each fix changed; None for one that wasn't submitted, or is no longer kept."""
+        return await diffs_of(repair.attempt_id, repair.fixes, self._attempts.submission)
+
+    async def repair_step(self, repair: Repair, number: int) -> ProviderStep | None:
+        """Return the prompt and the answer of a fix; None for one that a person supplied."""
+        return await self._store.step(repair.id, number, draft=False)
+
+    async def accept_fallback(self, repair: Repair) -> Repair:
+        """Accept the rules that a repair offers; again changes nothing.
+
+        Raises: RequestError ``repair.no_fallback``.
+        """
+        if repair.fallback is None:
+            raise RequestError("repair.no_fallback", "the repair offers nothing in the place of code")
+        if repair.fallback.get("accepted_at") is not None:
+            return repair
+        accepted_at = timestamp(self._clock.now())
+        accepted = replace(repair, fallback={**repair.fallback, "accepted_at": accepted_at})
+        await self._store.save_repair(accepted)
+        log.info("repair.fallback_accepted", repair_id=repair.id)
+        return accepted
+
+    async def get_generation(self, chain_id: str) -> Chain | None:
+        """Return a generation by its id; None if there is none."""
+        course = self._courses.get(chain_id)
+        chain = await self._store.generation(chain_id) if course is None else course.chain
+        return chain if chain is not None and chain.words is not None else None
+
+    async def list_generations(self, *, uid: int | None, before: str | None, limit: int) -> Sequence[Chain]:
+        """Return generations, newest first."""
+        return await self._store.generations(uid=uid, before=before, limit=limit)
+
+    async def diffs(self, chain: Chain) -> Sequence[str | None]:
+        """Return what each answer changed in the attempt before it, in the order of the document."""
+        read = self._attempts.submission
+        return [diff for each in chain.rounds for diff in await diffs_of(each.follows, each.answers, read)]
+
+    async def step(self, chain: Chain, number: int) -> ProviderStep | None:
+        """Return prompt and answer of one answer, as they are numbered in the document of a generation."""
+        owners = [(each.repair_id, answer) for each in chain.rounds for answer in each.answers]
+        if not 1 <= number <= len(owners):
+            return None
+        repair_id, answer = owners[number - 1]
+        owner = chain.id if answer.is_draft else str(repair_id)
+        found = await self._store.step(owner, answer.number, draft=answer.is_draft)
+        return None if found is None else replace(found, number=number)
+
+    async def cancel(self, chain: Chain) -> None:
+        """End a generation, with its attempt under way. Raises: RequestError ``generation.finished``."""
+        if not await self._cancel(chain.id, Driven.GENERATION, ended=chain.outcome is not None):
+            raise RequestError("generation.finished", "the generation has ended")
+
+    async def cancel_repair(self, repair: Repair) -> None:
+        """End a repair, with the generation that it belongs to. Raises: RequestError ``repair.finished``."""
+        kind = Driven.REPAIR if repair.generation_id is None else Driven.GENERATION
+        if not await self._cancel(repair.chain_id, kind, ended=repair.outcome is not None):
+            raise RequestError("repair.finished", "the repair has ended")
+
+    async def _cancel(self, chain_id: str, kind: Driven, *, ended: bool) -> bool:
+        """End a chain wherever it is carried out; False if it has ended, or none carries it out."""
+        if ended:
+            return False
+        return self.end(chain_id) or await self._driving.cancel(kind, chain_id)
+
+    def end(self, chain_id: str) -> bool:
+        """End a chain that is carried out in this process; return whether it is."""
+        if chain_id in self._courses:
+            self._cancelled.add(chain_id)
+            self._carriers[chain_id].cancel()
+        return chain_id in self._courses
+
+    async def follow(self, chain_id: str) -> AsyncGenerator[ChainView, None]:
+        """Yield a chain each time that it changes, up to its end."""
+        shown: ChainView | None = None
+        while True:
+            course = self._courses.get(chain_id)
+            changed = course.changed.next if course is not None else None
+            view = await self._view(chain_id) if course is None else course.view
+            if view is None:
+                return
+            if course is not None or view != shown:
+                yield view
+            shown = view
+            if course is None and (self._driving.alone or view.chain.outcome is not None):
+                return
+            await (changed.wait() if changed is not None else asyncio.sleep(ELSEWHERE_S))
+
+    async def _view(self, chain_id: str) -> ChainView | None:
+        chain = await self._store.chain(chain_id)
+        return None if chain is None else ChainView(chain=chain)
+
+
+_BROKEN = {Driven.REPAIR: "repair.broken", Driven.GENERATION: "generation.broken"}
+_NOT_ENDED = {Driven.REPAIR: "repair.not_ended", Driven.GENERATION: "generation.not_ended"}
+
+
+def _named(chain: Chain) -> dict[str, str]:
+    return {"repair_id" if chain.words is None else "generation_id": chain.id}
+
+
+def _driven(chain: Chain) -> Driven:
+    return Driven.REPAIR if chain.words is None else Driven.GENERATION
+
+
+def _repair(chain: Chain) -> Repair:
+    repair = chain.repair
+    assert repair is not None, "a chain that starts with a failed attempt has it"  # noqa: S101 - a caller's bug
+    return repair
+
+
+def _check_context(model: type[BaseModel], context: Mapping[str, object]) -> None:
+    """Check that a context is what the kind declares. Raises: RequestError ``invalid``."""
+    try:
+        model.model_validate_json(json.dumps(context))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        field = place_of(("context", *first["loc"]))
+        unknown = first["type"] == "extra_forbidden"
+        known = f"; there are {', '.join(sorted(model.model_fields))}" if unknown else ""
+        message = f"{field}: {first['msg'].removeprefix('Value error, ')}{known}"
+        raise RequestError("invalid", message, field=field) from error

@@ -1,0 +1,161 @@
+"""Decides what a chain does next, and recognizes a failure that comes back. Pure.
+
+    validated ────────────────────────────> stop: validated
+    end that new code can't answer ───────> stop: terminal
+    time over ────────────────────────────> stop: timeout
+    budget used up ───────────────────────> stop: exhausted
+    same failure for the third time ──────> stop: stuck
+    nothing that was submitted has failed ─> ask: write
+    last fix was a duplicate ─────────────> ask: different
+    same failure for the second time ─────> ask: rethink
+    otherwise ────────────────────────────> ask: fix
+
+Source: docs/repair.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from assayd.model.report import Verdict
+from assayd.model.run import Cause
+from assayd_chains.model import Answer, Chain, Outcome, Round, Strategy
+
+TERMINAL_CAUSES = frozenset({Cause.POLICY_VIOLATION.value, Cause.INFRASTRUCTURE.value, Cause.CANCELLED.value})
+"""After these the code isn't tried again: it broke a policy, or it isn't the code that failed."""
+
+STUCK_AFTER = 3
+"""How often the same failure in a row ends a chain."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """Ask the provider for an answer."""
+
+    strategy: Strategy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """End the chain."""
+
+    outcome: Outcome
+    detail: str | None = None
+
+
+def decide(chain: Chain, now: datetime) -> Ask | Stop:
+    """Return the next step of a chain whose last attempt, if any, has its verdict."""
+    outcome = _outcome(chain, now)
+    if outcome is None:
+        return Ask(strategy=_strategy(chain.round))
+    return Stop(outcome=outcome, detail=_detail(chain.round, outcome))
+
+
+def _outcome(chain: Chain, now: datetime) -> Outcome | None:
+    """Return the first reason to stop.
+
+    The good one comes first; then the failure itself, which tells a reader more than that a limit was met,
+    too.
+    """
+    current = chain.round
+    reasons = (
+        (Outcome.VALIDATED, current.last is not None and current.last.verdict is Verdict.VALIDATED),
+        (Outcome.TERMINAL, _is_terminal(current)),
+        (Outcome.TIMEOUT, now >= chain.ends_at),
+        (Outcome.EXHAUSTED, len(current.answers) >= chain.max_attempts),
+        (Outcome.STUCK, _repeats(current.fingerprints) >= STUCK_AFTER),
+    )
+    return next((outcome for outcome, holds in reasons if holds), None)
+
+
+def _strategy(current: Round) -> Strategy:
+    if current.failure is None:
+        return Strategy.WRITE
+    if current.last is not None and current.last.duplicate:
+        return Strategy.DIFFERENT
+    return Strategy.RETHINK if _repeats(current.fingerprints) > 1 else Strategy.FIX
+
+
+def _is_terminal(current: Round) -> bool:
+    """Return whether the last attempt ended in a way that no new code can answer."""
+    ended = _last_ended(current)
+    if ended is None:
+        return current.failure is not None and current.failure.cause in TERMINAL_CAUSES
+    return ended.verdict in {Verdict.ERROR, Verdict.CANCELLED} or ended.cause in TERMINAL_CAUSES
+
+
+def _last_ended(current: Round) -> Answer | None:
+    return next((answer for answer in reversed(current.answers) if answer.verdict is not None), None)
+
+
+def _detail(current: Round, outcome: Outcome) -> str | None:
+    """Return what a reader needs to know beyond the outcome."""
+    if current.failure is not None:
+        problem = current.fixes[-1].problem if current.fixes else None
+        return f"the last fix cannot be used: {problem}" if problem else None
+    ended = _last_ended(current)
+    if outcome is Outcome.TERMINAL and ended is not None and ended.verdict is not None:
+        return f"the attempt ended as {ended.verdict.value}"
+    details = {Outcome.TIMEOUT: late(current), Outcome.EXHAUSTED: "no answer was a submission"}
+    return details.get(outcome)
+
+
+def late(current: Round) -> str:
+    """Return the detail of a round whose time ended during a step."""
+    return f"the time for the {'generation' if current.failure is None else 'repair'} is over"
+
+
+def _repeats(fingerprints: Sequence[str]) -> int:
+    """Count how often the last failure was met in a row."""
+    count = 0
+    for found in reversed(fingerprints):
+        if found != fingerprints[-1]:
+            break
+        count += 1
+    return count
+
+
+FIRST = 5
+"""How many findings, and cases, identify a failure; more would include consequences of the first."""
+
+_VARYING = (
+    (re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`"), "…"),
+    (re.compile(r"(?<![\w.])(?:\.{0,2}/)[^\s:,;]+"), "/"),
+    (re.compile(r"0[xX][0-9a-fA-F]+|\d+(?:\.\d+)?"), "0"),
+    (re.compile(r"\s+"), " "),
+)
+
+
+def fingerprint(report: Mapping[str, object]) -> str:
+    """Return the SHA-256 that identifies the failure of a report in its wire form.
+
+    Rules, cases and the shape of messages count. Lines don't, since every fix moves them.
+    """
+    parts = "\n".join("\t".join(part) for part in _parts(report))
+    return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def shape(message: str) -> str:
+    """Return a message without what varies: ``line 12: 'Q1' is bad`` -> ``line 0: … is bad``."""
+    for pattern, blank in _VARYING:
+        message = pattern.sub(blank, message)
+    return message.strip()
+
+
+def _parts(report: Mapping[str, object]) -> Iterator[tuple[str, ...]]:
+    yield ("stage", str(report.get("stage_reached")))
+    errors = [f for f in _dicts(report.get("findings")) if f.get("severity") == "error"]
+    for finding in errors[:FIRST]:
+        yield ("finding", str(finding.get("rule")), shape(str(finding.get("message"))))
+    runtime = report.get("runtime_results")
+    cases = _dicts(runtime.get("cases")) if isinstance(runtime, dict) else []
+    for case in [case for case in cases if case.get("status") in {"failed", "error"}][:FIRST]:
+        yield ("case", str(case.get("name")), str(case.get("error_type")))
+
+
+def _dicts(value: object) -> Sequence[Mapping[str, object]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

@@ -1,0 +1,136 @@
+"""Chains as the contract shows them: which values go into which document.
+
+The models of the documents are `assayd.documents.chains`: the client shares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import zip_longest
+from types import MappingProxyType
+from typing import Any
+
+from assayd.documents.base import milliseconds, written_time
+from assayd.documents.chains import (
+    ApprovedDocument,
+    FixDocument,
+    GenerationDocument,
+    GenerationEventDocument,
+    GrantDocument,
+    RepairDocument,
+    RepairEventDocument,
+    StepDocument,
+)
+from assayd.documents.webhooks import EndedGenerationDocument, webhook_message
+from assayd.model.library import LibraryEntry
+from assayd.store.outbox import message_row
+from assayd.store.rows import Values
+from assayd_chains.model import UNUSABLE, Answer, Chain, Repair
+from assayd_chains.provider import ProviderStep
+
+
+def repair_document(
+    repair: Repair, diffs: Sequence[str | None] = (), record: Mapping[str, str] = MappingProxyType({})
+) -> RepairDocument:
+    """Return the document of a repair.
+
+    Args:
+        repair: the repair.
+        diffs: what each fix changed, if that was looked up.
+        record: what its kind keeps it under.
+    """
+    return RepairDocument.from_value(
+        repair,
+        state="running" if repair.outcome is None else "finished",
+        record=dict(record),
+        attempts=[_answer(fix, fix.number, diff) for fix, diff in zip_longest(repair.fixes, diffs)],
+        outcome=None if repair.outcome is None else repair.outcome.of_repair,
+    )
+
+
+def repair_event(number: int, repair: Repair, record: Mapping[str, str]) -> RepairEventDocument:
+    """Return an event of a repair; `number` counts the events of one stream, and is its id."""
+    return RepairEventDocument.model_construct(
+        id=str(number),
+        kind="repair" if repair.outcome is None else "finished",
+        at=written_time(repair.finished_at or repair.started_at),
+        body=repair_document(repair, record=record),
+    )
+
+
+def generation_document(
+    chain: Chain,
+    approved: Sequence[LibraryEntry] = (),
+    *,
+    listed: bool = False,
+    diffs: Sequence[str | None] = (),
+) -> GenerationDocument:
+    """Return the document of a generation; in a list, without its context.
+
+    `diffs` are the changes of its answers, if those were looked up.
+    """
+    words, current = chain.words, chain.round
+    assert words is not None, "a generation starts with words"  # noqa: S101 - a caller's bug
+    answers = zip_longest(chain.answers, diffs)
+    return GenerationDocument.from_value(
+        chain,
+        state="running" if current.outcome is None else "finished",
+        policy=words.policy,
+        intent=words.intent,
+        context={} if listed else dict(words.context),
+        labels=dict(words.labels),
+        webhook=words.webhook,
+        hints=[GrantDocument.from_value(grant) for grant in chain.grants],
+        attempts=[_answer(answer, n, diff) for n, (answer, diff) in enumerate(answers, 1) if answer],
+        detail=current.detail,
+        finished_at=current.finished_at,
+        attempt_id=chain.last_attempt_id,
+        approved=ApprovedDocument.from_value(approved[-1]) if approved else None,
+    )
+
+
+def generation_event(number: int, kind: str, body: dict[str, Any]) -> GenerationEventDocument:
+    """Return an event of a generation; `number` counts the events of one stream, and is its id."""
+    at = written_time(datetime.now(UTC))
+    return GenerationEventDocument.model_construct(id=str(number), kind=kind, at=at, body=body)
+
+
+def generation_message(chain: Chain) -> Values | None:
+    """Return the row that notifies a webhook of the end of a generation; None before it, and without one."""
+    words, at = chain.words, chain.round.finished_at
+    if words is None or words.webhook is None or at is None:
+        return None
+    data = EndedGenerationDocument.from_value(
+        chain,
+        state="finished",
+        attempt_id=chain.last_attempt_id,
+        labels=dict(words.labels),
+        path=f"/v1/generations/{chain.id}",
+    )
+    body = webhook_message("generation.finished", at, data)
+    return message_row(f"generation_{chain.id}", chain.uid, words.webhook, at, body)
+
+
+def step_document(step: ProviderStep) -> StepDocument:
+    """Return the document of one answer."""
+    reply = step.reply
+    return StepDocument.from_value(step, answer=reply.text or reply.code, reason=reply.reason)
+
+
+def _answer(answer: Answer, number: int, diff: str | None) -> FixDocument:
+    unusable = answer.problem is not None and not answer.is_draft
+    return FixDocument.from_value(
+        answer,
+        number=number,
+        original_error=(answer.problem or "") if answer.is_draft else answer.error,
+        fix_reason=answer.reason,
+        patched_code=answer.text,
+        diff=diff,
+        cause=UNUSABLE if unusable else answer.cause,
+        repaired_at=written_time(answer.asked_at),
+        repair_successful=None if answer.verdict is None else answer.verdict == "validated",
+        input_tokens=answer.usage.input_tokens,
+        output_tokens=answer.usage.output_tokens,
+        duration_ms=milliseconds(answer.usage.took_s),
+    )

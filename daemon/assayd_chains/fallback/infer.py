@@ -1,0 +1,179 @@
+r"""Infers extraction rules from sample paths. Pure.
+
+Every segment, counted from the end, is read as what it looks like over all paths:
+
+    2024                 year, integer
+    Q1  Q2               quarter: Q(\d+), integer
+    CLIENT-ABC           client: CLIENT-(.*)
+    region=eu            region: region=(.*)
+    report.csv           filename; without its ending: stem
+
+A field gets the rule that gives the values which some attempt has already given for it; else the one of its
+name. A field that is computed gets a rule only by its values or its whole name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from assayd.model.prompting import TakenField
+from assayd_chains.fallback.rules import PATTERN_CHARS, FallbackRule, RuleSet, Type, segments, take
+
+Known = Mapping[str, Mapping[str, object]]
+"""What attempts gave, by path and field."""
+
+MOST_SEGMENTS = 12
+MOST_CHARS = 200
+"""A segment that is longer is not looked at: its pattern would be too long."""
+_LETTERS = {
+    "q": "quarter", "w": "week", "m": "month", "d": "day", "y": "year", "v": "version", "h": "hour",
+}  # fmt: skip
+_NUMBERED = re.compile(r"([A-Za-z]+[-_.=]?)([0-9]+)")
+_NAMED = re.compile(r"([A-Za-z][A-Za-z0-9]*[-_=])(.+)")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_LEFT = {"month": range(1, 13), "day": range(1, 32)}
+
+COMPUTED = "NOTE: rules take parts of a path and compute nothing; this field was computed."
+NOT_FOUND = "NOTE: no part of the sample paths was recognised as this field."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    """A rule that fits all paths, and the names that it could have."""
+
+    names: tuple[str, ...]
+    rule: FallbackRule
+
+
+def draft(paths: Sequence[str], fields: Sequence[TakenField], known: Known) -> RuleSet:
+    """Return rules for as many of the fields as possible, with a note for each of the others.
+
+    Without fields to go by, every segment that means something gets a rule of its own name.
+    """
+    candidates = list(_candidates(paths))
+    if not fields:
+        return RuleSet(extract={one.names[0]: one.rule for one in reversed(candidates) if one.names})
+    extract: dict[str, FallbackRule] = {}
+    for field in fields:
+        rule = _by_values(field.name, paths, candidates, known)
+        if rule is not None:
+            extract[field.name] = rule
+    for exact in (True, False):
+        for field in fields:
+            if field.name not in extract and (exact or not field.computed):
+                match = next((one for one in candidates if _is_called(field.name, one, exact=exact)), None)
+                if match is not None:
+                    candidates.remove(match)
+                    extract[field.name] = match.rule
+    notes = {
+        field.name: COMPUTED if field.computed else NOT_FOUND for field in fields if field.name not in extract
+    }
+    return RuleSet(extract={f.name: extract[f.name] for f in fields if f.name in extract}, notes=notes)
+
+
+def _is_called(name: str, candidate: _Candidate, *, exact: bool) -> bool:
+    if exact:
+        return name.lower() in candidate.names
+    return not {word for word in re.split(r"[^a-z0-9]+", name.lower()) if word}.isdisjoint(candidate.names)
+
+
+def _candidates(paths: Sequence[str]) -> Iterator[_Candidate]:
+    split = [segments(path) for path in paths]
+    depth = min((len(parts) for parts in split), default=0)
+    left: str | None = None
+    found: list[_Candidate] = []
+    for place in range(-min(depth, MOST_SEGMENTS), 0):
+        column = [parts[place] for parts in split]
+        readable = all(len(one) <= MOST_CHARS for one in column)
+        here = list(_read_column(column, place, left)) if readable else []
+        left = here[0].names[0] if here and here[0].names else None
+        found += here
+    yield from reversed(found)
+
+
+def _read_column(column: Sequence[str], place: int, left: str | None) -> Iterator[_Candidate]:
+    """Return what a column of segments looks like; `left` is what stands left of it."""
+    source = f"segment({place})"
+    if place == -1:
+        yield from _read_filename(column, source)
+    elif all(re.fullmatch(r"(?:19|20)[0-9]{2}", one) for one in column):
+        yield _Candidate(names=("year",), rule=FallbackRule(source=source, type=Type.INTEGER))
+    elif all(_DATE.fullmatch(one) for one in column):
+        yield _Candidate(names=("date",), rule=FallbackRule(source=source))
+    elif all(one.isascii() and one.isdigit() for one in column):
+        yield _digits(column, source, left)
+    elif (prefix := _shared(_NUMBERED, column)) is not None:
+        word = prefix.rstrip("-_.=").lower()
+        rule = FallbackRule(source=source, pattern=rf"{plain(prefix)}(\d+)", type=Type.INTEGER)
+        yield _Candidate(names=(_LETTERS.get(word, word), word), rule=rule)
+    elif (prefix := _shared(_NAMED, column)) is not None:
+        rule = FallbackRule(source=source, pattern=rf"{plain(prefix)}(.*)")
+        yield _Candidate(names=(prefix[:-1].lower(),), rule=rule)
+    elif len(set(column)) > 1:
+        yield _Candidate(names=(f"segment_{-place}",), rule=FallbackRule(source=source))
+
+
+def _digits(column: Sequence[str], source: str, left: str | None) -> _Candidate:
+    """Read ``…/2024/03/17/…`` as year, month and day; long numbers with leading zeros stay text."""
+    name = {"year": "month", "month": "day"}.get(left or "")
+    if name is not None and all(len(one) <= 2 and int(one) in _LEFT[name] for one in column):
+        return _Candidate(names=(name,), rule=FallbackRule(source=source, type=Type.INTEGER))
+    kind = Type.STRING if any(one[0] == "0" and len(one) > 2 for one in column) else Type.INTEGER
+    return _Candidate(names=("number", "id"), rule=FallbackRule(source=source, type=kind))
+
+
+def _read_filename(column: Sequence[str], source: str) -> Iterator[_Candidate]:
+    yield _Candidate(names=("filename", "file", "basename", "name"), rule=FallbackRule(source=source))
+    endings = {PurePosixPath(one).suffix for one in column}
+    if len(endings) == 1 and (ending := endings.pop()):
+        stem = FallbackRule(source=source, pattern=rf"(.*){plain(ending)}")
+        yield _Candidate(names=("stem", "title"), rule=stem)
+    if all(PurePosixPath(one).suffix for one in column):
+        ending_rule = FallbackRule(source=source, pattern=r".*\.([^.]+)")
+        yield _Candidate(names=("extension", "ext", "suffix", "format"), rule=ending_rule)
+
+
+def _shared(pattern: re.Pattern[str], column: Sequence[str]) -> str | None:
+    """Return what all segments begin with, if each has the form and the same beginning."""
+    found = [pattern.fullmatch(one) for one in column]
+    prefixes = {one[1] for one in found if one is not None}
+    return prefixes.pop() if all(found) and len(prefixes) == 1 else None
+
+
+def _by_values(
+    name: str, paths: Sequence[str], candidates: Sequence[_Candidate], known: Known
+) -> FallbackRule | None:
+    """Return the first rule that gives, wherever a field's value is known, exactly that."""
+    values = {path: known[path][name] for path in paths if path in known and name in known[path]}
+    values = {path: value for path, value in values.items() if value is not None}
+    if not values:
+        return None
+    tried = (*(one.rule for one in candidates), *_around(values))
+    return next((rule for rule in tried if all(_same(take(rule, p), v) for p, v in values.items())), None)
+
+
+def _same(taken: str | int | None, value: object) -> bool:
+    return type(taken) is type(value) and taken == value
+
+
+def _around(values: Mapping[str, object]) -> Iterator[FallbackRule]:
+    """Return rules for what stands around a value in a segment of the first path."""
+    path, value = next(iter(values.items()))
+    if isinstance(value, bool) or not isinstance(value, str | int) or not str(value):
+        return
+    kind = Type.INTEGER if isinstance(value, int) else Type.STRING
+    parts = segments(path)
+    for place in range(-1, -min(len(parts), MOST_SEGMENTS) - 1, -1):
+        before, found, after = parts[place].partition(str(value))
+        if found:
+            pattern = f"{plain(before)}(.*){plain(after)}" if before or after else None
+            if pattern is None or len(pattern) <= PATTERN_CHARS:
+                yield FallbackRule(source=f"segment({place})", pattern=pattern, type=kind)
+
+
+def plain(text: str) -> str:
+    """Write a text as a pattern of itself, as a person would: without a backslash before a hyphen."""
+    return re.sub(r"[\\.^$*+?{}\[\]|()]", r"\\\g<0>", text)

@@ -1,0 +1,116 @@
+"""Decides whether rules are offered in the place of code, and words the offer. Pure.
+
+    every attempt was refused for what it may not do ─> security: rules run nothing
+    the last attempt ran out of its time ────────────> timeout: rules take none
+    fixes used up, and a field is computed ──────────> computed_fields: rules give the other fields
+
+Source: docs/repair.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from assayd.model.prompting import Taken
+from assayd.model.run import Cause
+from assayd_chains.fallback.infer import draft
+from assayd_chains.fallback.rules import apply, read, write
+from assayd_chains.model import Outcome
+
+Report = Mapping[str, object]
+
+MOST_SHOWN = 20
+"""So many paths are shown with what the rules give for them; counted are all."""
+_GIVEN_UP = frozenset({Outcome.EXHAUSTED, Outcome.STUCK})
+_NEVER = frozenset({Outcome.VALIDATED, Outcome.CANCELLED})
+
+
+class Trigger(StrEnum):
+    """Why rules are offered."""
+
+    SECURITY = "security"
+    """Every attempt did what it may not do."""
+    TIMEOUT = "timeout"
+    """The code takes longer than it may."""
+    COMPUTED_FIELDS = "computed_fields"
+    """All fixes failed, and a field is computed, which is where code fails most."""
+
+
+_REASONS = {
+    Trigger.SECURITY: "Every attempt was refused for what code may not do. Rules run nothing.",
+    Trigger.TIMEOUT: "The code runs out of its time. Rules are not run.",
+    Trigger.COMPUTED_FIELDS: "No correction worked. Rules can take what is not computed.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierTry:
+    """One attempt of a repair: how its run ended, and its report."""
+
+    cause: str | None
+    report: Report
+
+
+def trigger_of(outcome: Outcome, tries: Sequence[EarlierTry], taken: Taken) -> Trigger | None:
+    """Return why rules are to be offered; None where they are not."""
+    if outcome in _NEVER or not tries:
+        return None
+    retried = len(tries) > 1 or outcome is Outcome.TERMINAL
+    if retried and all(_is_violation(one) for one in tries):
+        return Trigger.SECURITY
+    if _is_late(tries[-1]):
+        return Trigger.TIMEOUT
+    if outcome in _GIVEN_UP and any(field.computed for field in taken.fields):
+        return Trigger.COMPUTED_FIELDS
+    return None
+
+
+def offer(trigger: Trigger, tries: Sequence[EarlierTry], taken: Taken) -> Mapping[str, object] | None:
+    """Return the offer as it is kept and shown; None when not a single field was found."""
+    text = write(draft(taken.texts, taken.fields, _known(tries)))
+    rules = read(text)
+    if not rules.extract:
+        return None
+    applied = [(path, *apply(rules, path)) for path in taken.texts]
+    return {
+        "trigger": trigger.value,
+        "reason": _REASONS[trigger],
+        "rules": text,
+        "notes": dict(rules.notes),
+        "applied": {
+            "paths": len(applied),
+            "complete": sum(not missing for _, _, missing in applied),
+            "shown": [
+                {"path": path, "fields": dict(fields), "missing": list(missing)}
+                for path, fields, missing in applied[:MOST_SHOWN]
+            ],
+        },
+        "accepted_at": None,
+    }
+
+
+def _is_violation(tried: EarlierTry) -> bool:
+    return tried.cause == Cause.POLICY_VIOLATION.value or tried.report.get("stage_reached") == "security"
+
+
+def _is_late(tried: EarlierTry) -> bool:
+    rules = (finding.get("rule") for finding in _objects(tried.report.get("findings")))
+    return tried.cause == Cause.TIMEOUT.value or any(str(rule).endswith(".timeout") for rule in rules)
+
+
+def _known(tries: Sequence[EarlierTry]) -> Mapping[str, Mapping[str, object]]:
+    """Return what attempts gave for paths; a later one's word counts more."""
+    known: dict[str, Mapping[str, object]] = {}
+    for tried in tries:
+        results = tried.report.get("runtime_results")
+        for case in _objects(results.get("cases") if isinstance(results, dict) else None):
+            result = case.get("result")
+            if case.get("status") == "passed" and isinstance(result, dict):
+                known[str(case.get("name"))] = result
+    return known
+
+
+def _objects(value: object) -> list[Mapping[str, object]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -1,0 +1,253 @@
+"""What an answer is asked for with, and the submission that it becomes.
+
+What a model must know and how an answer becomes a payload is the kind's, and is asked of analysis workers:
+both read text of unknown origin. Decides nothing about the order of steps.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import structlog
+
+from assayd.analysis.analyst import Analyst, Flow, WorkerDied
+from assayd.analysis.messages import Briefed, Described, Failed, Patched, Patching
+from assayd.errors import AssaydError
+from assayd.findings.retry_context import without_reminders
+from assayd.kind import Kind
+from assayd.model.policy import ExecutionPolicy
+from assayd.model.prompting import Passage, Proposal
+from assayd.model.report import Verdict
+from assayd.model.submission import Peer
+from assayd_chains.attempts import Attempts, Subject
+from assayd_chains.fallback.offer import EarlierTry, offer, trigger_of
+from assayd_chains.model import Answer, Chain, Document, Outcome, Repair, Strategy, Words, text_of
+from assayd_chains.prompts import Revision, cut, earlier_answers, earlier_drafts, fix_prompt, write_prompt
+from assayd_chains.provider import FixRequest
+
+log = structlog.get_logger()
+
+ERROR_CHARS = 4000
+"""How much of a failure is kept with each fix."""
+MOST_FINDINGS = 50
+"""Of a report, that a provider gets as data."""
+_ANSWERED = frozenset({"code", "files", "steps", "text", "manifest"})
+"""Parts of a payload that an answer may have supplied."""
+
+
+class Misfit(Exception):
+    """An answer doesn't fit into a submission, or no passage exists that it could replace. Stays inside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What an answer is asked for with, and what it goes into: one passage of a payload, or all of it."""
+
+    request: FixRequest
+    payload: dict[str, object]
+    flow: Flow
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A submission that is ready to be submitted, in the name of its peer."""
+
+    document: Document
+    peer: Peer
+
+
+class Fitter:
+    """Asks kinds, in analysis workers, on behalf of a chain."""
+
+    def __init__(
+        self,
+        *,
+        attempts: Attempts,
+        analyst: Analyst,
+        kinds: Mapping[str, Kind],
+        policies: Callable[[str], ExecutionPolicy],
+        source_bytes: int = 2**20,
+    ) -> None:
+        self._attempts = attempts
+        self._analyst = analyst
+        self._kinds = kinds
+        self._policies = policies
+        self._source_bytes = source_bytes
+
+    async def target(self, chain: Chain, strategy: Strategy) -> Target:
+        """Return what the next answer is asked for with. Raises: Misfit; RequestError; WorkerDied."""
+        if chain.words is not None and strategy is Strategy.WRITE:
+            return await self._words(chain, chain.words)
+        return await self._passage(chain, strategy)
+
+    async def digest(self, subject: Subject) -> str:
+        """Return the digest of a failed submission's normal form. Raises: Misfit, if it can't be fixed."""
+        return (await self._described(subject)).digest
+
+    async def fitted(self, kind: str, target: Target, proposal: Proposal) -> Patched:
+        """Return the payload with an answer in its place, or why it doesn't fit."""
+        passage = target.request.passage.name
+        return await self._patched(kind, target.payload, passage, proposal, target.flow)
+
+    async def ready(self, chain: Chain, answer: Answer) -> Ready:
+        """Return the submission of an answer that is on record. Raises: Misfit."""
+        if answer.is_draft and chain.words is not None:
+            base = (await self._briefed(chain, chain.words)).base
+            patched = await self._patched(chain.kind, base, "", answer.proposal, _flow(chain))
+            return Ready(document=_from_words(chain, chain.words, _fitting(patched)), peer=chain.words.peer)
+        before = replace(chain.round, fixes=chain.round.fixes[:-1]).last_attempt_id
+        parent = await self._attempts.finished(str(before))
+        flow = parent.attempt.flow
+        patched = await self._patched(chain.kind, parent.payload, answer.passage, answer.proposal, flow)
+        kept = {name: value for name, value in parent.submission.items() if name != "repair"}
+        document = {**kept, "payload": _fitting(patched).payload, "parent_id": parent.attempt.id}
+        return Ready(document=document, peer=parent.attempt.peer)
+
+    async def offered(self, repair: Repair, outcome: Outcome) -> Document | None:
+        """Return rules in place of code, if the repair failed and they can express something of it."""
+        kind = self._kinds.get(repair.kind)
+        if kind is None or outcome in {Outcome.VALIDATED, Outcome.CANCELLED}:
+            return None
+        try:
+            return await self._offered(kind, repair, outcome)
+        except (AssaydError, WorkerDied) as problem:
+            # An attempt was removed meanwhile, its source is too much to read, or an internal error: the
+            # repair has its outcome anyway.
+            log.warning("repair.nothing_offered", repair_id=repair.id, problem=str(problem))
+            return None
+
+    async def _offered(self, kind: Kind, repair: Repair, outcome: Outcome) -> Document | None:
+        ran = (fix.attempt_id for fix in repair.fixes if fix.verdict is not None)
+        ids = [repair.attempt_id, *(attempt_id for attempt_id in ran if attempt_id is not None)]
+        subjects = [await self._attempts.finished(attempt_id) for attempt_id in ids]
+        tries = [EarlierTry(cause=one.attempt.cause, report=one.report) for one in subjects]
+        for subject in reversed(subjects):
+            taken = await self._analyst.taken(kind, subject.payload, flow=subject.attempt.flow)
+            if not taken.texts:
+                return None
+            if taken.fields:
+                break
+        trigger = trigger_of(outcome, tries, taken)
+        return None if trigger is None else offer(trigger, tries, taken)
+
+    async def _words(self, chain: Chain, words: Words) -> Target:
+        briefed = await self._briefed(chain, words)
+        prompt = write_prompt(
+            briefed.briefing,
+            words.intent,
+            earlier=earlier_drafts(chain.drafts),
+            revision=await self._revision(chain),
+        )
+        request = FixRequest(
+            system=prompt.system,
+            user=prompt.user,
+            passage=_nothing_yet(self._kinds[chain.kind]),
+            kind=chain.kind,
+            intent=words.intent,
+        )
+        return Target(request=request, payload=briefed.base, flow=_flow(chain))
+
+    async def _revision(self, chain: Chain) -> Revision | None:
+        """Return the code so far, its failure and the hints, once a user has supplied one."""
+        if not chain.hints:
+            return None
+        text, failure, last = "", "", chain.last_attempt_id
+        if last is not None and (found := await self._attempts.submission(last)) is not None:
+            payload = found.get("payload")
+            text = _answered_part(payload if isinstance(payload, dict) else {})
+            subject = await self._attempts.finished(last)
+            if subject.attempt.verdict is Verdict.FAILED:
+                failure = without_reminders(str(subject.report.get("retry_context") or ""))
+        return Revision(text=text, hints=chain.hints, failure=failure)
+
+    async def _passage(self, chain: Chain, strategy: Strategy) -> Target:
+        subject = await self._attempts.finished(str(chain.last_attempt_id))
+        context = (await self._described(subject)).context
+        intent = subject.submission.get("intent")
+        intent = intent if isinstance(intent, str) else None
+        passage, repair = context.passage, chain.repair
+        fixes = chain.round.fixes
+        prompt = fix_prompt(
+            context,
+            strategy,
+            hint=None if repair is None else repair.hint,
+            intent=intent,
+            earlier=earlier_answers(fixes, context.failure, name=passage.name, text=passage.text),
+        )
+        request = FixRequest(
+            system=prompt.system,
+            user=prompt.user,
+            passage=passage,
+            edits=context.edits,
+            others=context.others,
+            kind=chain.kind,
+            intent=intent,
+            findings=tuple(_findings(subject.report)),
+        )
+        error = cut(context.failure, ERROR_CHARS)
+        return Target(request=request, payload=subject.payload, flow=subject.attempt.flow, error=error)
+
+    async def _described(self, subject: Subject) -> Described:
+        failed = Failed(payload=subject.payload, report=dict(subject.report))
+        kind = self._kinds[subject.attempt.kind]
+        policy = await self._attempts.policy(subject.submission)
+        described = await self._analyst.describe(kind, failed, policy, flow=subject.attempt.flow)
+        if not described.context.passage.name:
+            raise Misfit("there is no text in the submission that could be fixed")
+        return described
+
+    async def _briefed(self, chain: Chain, words: Words) -> Briefed:
+        kind, policy = self._kinds[chain.kind], self._policies(words.policy)
+        return await self._analyst.brief(kind, words.context, policy, flow=_flow(chain))
+
+    async def _patched(
+        self, kind: str, payload: dict[str, object], passage: str, proposal: Proposal, flow: Flow
+    ) -> Patched:
+        size, most = len(text_of(proposal).encode()), self._source_bytes
+        if size > most:
+            return Patched(payload={}, digest="", problem=f"it has {size} bytes; the limit is {most}")
+        patching = Patching(payload=payload, passage=passage, proposal=proposal)
+        return await self._analyst.patch(self._kinds[kind], patching, flow=flow)
+
+
+def _fitting(patched: Patched) -> Patched:
+    if patched.problem is not None:
+        raise Misfit(patched.problem)
+    return patched
+
+
+def _from_words(chain: Chain, words: Words, patched: Patched) -> Document:
+    return {
+        "kind": chain.kind,
+        "policy": words.policy,
+        "payload": patched.payload,
+        "labels": dict(words.labels),
+        "intent": words.intent,
+        "parent_id": chain.round.follows,
+    }
+
+
+def _flow(chain: Chain) -> Flow:
+    return chain.uid, f"generation {chain.id}"
+
+
+def _findings(report: Document) -> Iterator[Document]:
+    found = report.get("findings")
+    listed = found[:MOST_FINDINGS] if isinstance(found, list) else []
+    yield from (one for one in listed if isinstance(one, dict))
+
+
+def _answered_part(payload: Document) -> str:
+    """Return what an answer supplied of a payload: its one text, or the parts as JSON."""
+    kept = {name: part for name, part in payload.items() if name in _ANSWERED}
+    return str(kept["code"]) if set(kept) == {"code"} else json.dumps(kept, indent=1, ensure_ascii=False)
+
+
+def _nothing_yet(kind: Kind) -> Passage:
+    """Return the passage of a first request: no text, in the language of an answer that is one text."""
+    if "code" not in kind.forms:
+        return Passage(name="", language=kind.name, text="")
+    return Passage(name="", language=kind.language, text="", beginning=kind.beginning)

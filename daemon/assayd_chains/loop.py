@@ -1,0 +1,329 @@
+"""Takes a chain from where it stands to its outcome.
+
+    catch up with the attempt under way ─> decide ─> stop
+                    ^                        └────> prompt ─> ask ─> fit ─> keep ─┐
+                    └─────────────────────────────────────────────────────────────┘
+
+Every step is on record before the next begins. After a restart a chain goes on where it stood: an answer
+that is on record isn't asked for again, and its attempt has its id before it is submitted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import structlog
+
+from assayd.aio import Signal
+from assayd.analysis.analyst import WorkerDied
+from assayd.errors import ProviderError, RequestError
+from assayd.model.prompting import Proposal
+from assayd.model.report import Verdict
+from assayd.ports.clock import Clock, Ids
+from assayd.ports.driving import Driven, Driving
+from assayd_chains.asking import HeardAnswer, ask
+from assayd_chains.attempts import Attempts
+from assayd_chains.decide import Stop, decide, fingerprint, late
+from assayd_chains.fitting import Fitter, Misfit, Target
+from assayd_chains.model import Answer, Chain, ChainView, Failure, Outcome, Strategy, text_of
+from assayd_chains.provider import Provider, ProviderStep, Reply
+from assayd_chains.store import DatabaseChainStore
+
+log = structlog.get_logger()
+
+_NAMES_CHARS = 200
+
+
+class Course:
+    """A chain that is carried out in this process: where it stands, and what is heard of its next answer."""
+
+    def __init__(self, chain: Chain) -> None:
+        self.chain = chain
+        self.changed = Signal()
+        self.heard = HeardAnswer(self.changed.give)
+
+    @property
+    def view(self) -> ChainView:
+        """Return the chain as followers see it."""
+        return ChainView(chain=self.chain, heard=self.heard.text)
+
+    def show(self, chain: Chain) -> None:
+        """Take a chain that is on record, and wake those who follow it."""
+        self.chain = chain
+        self.heard.forget()
+        self.changed.give()
+
+
+class ChainLoop:
+    """Carries chains out. `timeout` is the time of a round, from its failure on."""
+
+    def __init__(  # noqa: PLR0913  (each is a part of its own)
+        self,
+        *,
+        attempts: Attempts,
+        store: DatabaseChainStore,
+        fitter: Fitter,
+        providers: Mapping[str, Provider],
+        clock: Clock,
+        ids: Ids,
+        timeout: timedelta,
+        driving: Driving,
+    ) -> None:
+        self._attempts = attempts
+        self._store = store
+        self._fitter = fitter
+        self._providers = providers
+        self._clock = clock
+        self._ids = ids
+        self._timeout = timeout
+        self._driving = driving
+
+    async def run(self, course: Course) -> Chain | None:
+        """Carry a chain to its outcome and return it as it ended; None if a repair wasn't needed after all.
+
+        Cancelling the task leaves the chain for the next run of the daemon.
+        """
+        if course.chain.outcome is not None:
+            # An earlier version died between the end of a generation's repair and the generation's own.
+            ended = course.chain.round
+            return await self._close(course, course.chain.outcome, ended.detail, ended.fallback)
+        try:
+            if not await self._begin(course):
+                return None
+            stop = await self._follow(course)
+        except TimeoutError:
+            await self.cancel_attempt(course.chain)
+            stop = Stop(outcome=Outcome.TIMEOUT, detail=late(course.chain.round))
+        except ProviderError as problem:
+            detail = f"{problem.code}: {problem.message}"
+            stop = Stop(outcome=Outcome.PROVIDER_FAILED, detail=detail)
+        except (RequestError, Misfit, WorkerDied) as problem:
+            # The answer can't be submitted, e.g. because it is too large: no better than no answer.
+            what = "answer" if course.chain.round.failure is None else "fix"
+            stop = Stop(outcome=Outcome.PROVIDER_FAILED, detail=f"the {what} cannot be used: {problem}")
+        return await self.end(course, stop.outcome, stop.detail)
+
+    async def edit(self, course: Course, code: str, reason: str) -> None:
+        """Record a person's code as the first fix. Raises: Misfit; WorkerDied."""
+        await self._begin(course)
+        target = await self._fitter.target(course.chain, Strategy.FIX)
+        fitted = await self._fitter.fitted(course.chain.kind, target, Proposal(code=code))
+        if fitted.problem is not None:
+            raise Misfit(fitted.problem)
+        await self._add(course, Strategy.FIX, self._clock.now(), target, Reply(code=code, reason=reason))
+
+    async def end(self, course: Course, outcome: Outcome, detail: str | None) -> Chain:
+        """Put the outcome on record, with the rules that are offered if there is no fix."""
+        repair = course.chain.repair
+        fallback = await self._fitter.offered(repair, outcome) if repair is not None else None
+        return await self._close(course, outcome, detail, fallback)
+
+    async def cancel_attempt(self, chain: Chain) -> None:
+        """Ask the attempt under way to end, if there is one."""
+        if chain.last_attempt_id is not None:
+            await self._attempts.cancel(chain.last_attempt_id)
+
+    async def _begin(self, course: Course) -> bool:
+        """Wait for the first attempt of a repair; return False, and forget the repair, if it didn't fail."""
+        failure = course.chain.round.failure
+        if course.chain.words is not None or failure is None or failure.fingerprint is not None:
+            return True
+        subject = await self._attempts.finished(failure.attempt_id)
+        if subject.attempt.verdict is not Verdict.FAILED:
+            await self._store.remove(course.chain.id)
+            return False
+        await self._examine(course, failure)
+        return True
+
+    async def _follow(self, course: Course) -> Stop:
+        """Take step after step until one says stop."""
+        while True:
+            await self._bounded(course, self._catch_up(course))
+            step = decide(course.chain, self._clock.now())
+            if isinstance(step, Stop):
+                return step
+            await self._bounded(course, self._answer(course, step.strategy))
+
+    async def _bounded(self, course: Course, step: Awaitable[None]) -> None:
+        left_s = (course.chain.ends_at - self._clock.now()).total_seconds()
+        async with asyncio.timeout(max(left_s, 0.001)):
+            await step
+
+    async def _catch_up(self, course: Course) -> None:
+        """Have the attempt of the last answer run to its verdict, and put that on record with its failure."""
+        last = course.chain.round.last
+        if last is not None and last.attempt_id is not None and last.verdict is None:
+            last = await self._run_attempt(course, last, last.attempt_id)
+        if last is not None and last.is_draft and last.verdict is Verdict.FAILED:
+            await self._begin_fixes(course, str(last.attempt_id))
+        failure = course.chain.round.failure
+        if failure is not None and failure.fingerprint is None:
+            await self._examine(course, failure)
+
+    async def _run_attempt(self, course: Course, answer: Answer, attempt_id: str) -> Answer:
+        ready = await self._fitter.ready(course.chain, answer)
+        # The daemon knows an id that it has seen before.
+        await self._attempts.submit(attempt_id, ready.document, peer=ready.peer)
+        course.show(course.chain)  # followers can look at the attempt now
+        subject = await self._attempts.finished(attempt_id)
+        verdict = subject.attempt.verdict
+        failed_fix = verdict is Verdict.FAILED and not answer.is_draft
+        ended = replace(
+            answer,
+            verdict=verdict,
+            cause=subject.attempt.cause,
+            fingerprint=fingerprint(subject.report) if failed_fix else None,
+        )
+        await self._keep(course, course.chain.with_round(course.chain.round.with_last(ended)))
+        return ended
+
+    async def _begin_fixes(self, course: Course, attempt_id: str) -> None:
+        """Have the failed attempt of a draft fixed from now on, unless it is already."""
+        chain, now = course.chain, self._clock.now()
+        if chain.round.failure is not None:
+            return
+        failure = Failure(attempt_id=attempt_id, at=now)
+        changed = chain.with_round(replace(chain.round, failure=failure))
+        await self._keep(course, replace(changed, ends_at=now + self._timeout))
+        # A gateway of an earlier version takes repairs that no one has taken.
+        await self._driving.take(Driven.REPAIR, str(chain.round.repair_id))
+
+    async def _examine(self, course: Course, failure: Failure) -> None:
+        """Put on record what identifies a failure and its code. The time of the round begins."""
+        subject = await self._attempts.finished(failure.attempt_id)
+        known = replace(
+            failure,
+            digest=await self._fitter.digest(subject),
+            at=self._clock.now(),
+            fingerprint=fingerprint(subject.report),
+            cause=subject.attempt.cause,
+        )
+        changed = course.chain.with_round(replace(course.chain.round, failure=known))
+        await self._keep(course, replace(changed, ends_at=known.at + self._timeout))
+
+    async def _answer(self, course: Course, strategy: Strategy) -> None:
+        """Ask for one answer, unless it is on record already, and record it with the id of its attempt."""
+        chain, draft = course.chain, strategy is Strategy.WRITE
+        target = await self._fitter.target(chain, strategy)
+        owner = chain.id if draft else str(chain.round.repair_id)
+        number = _next_number(chain, strategy)
+        step = await self._store.step(owner, number, draft=draft)
+        if step is None:
+            step = await self._asked(course, target, number)
+            await self._store.save_step(owner, step, draft=draft)
+        await self._add(course, strategy, step.asked_at, target, step.reply)
+
+    async def _asked(self, course: Course, target: Target, number: int) -> ProviderStep:
+        began, chain = self._clock.now(), course.chain
+        request = replace(target.request, attempt=number, heard=course.heard.hear)
+        left_s = (chain.ends_at - began).total_seconds()
+        reply = await ask(self._providers[chain.provider], request, timeout_s=left_s, clock=self._clock)
+        took_s = (self._clock.now() - began).total_seconds()
+        return ProviderStep(
+            number=number,
+            provider=chain.provider,
+            asked_at=began,
+            system=request.system,
+            user=request.user,
+            reply=replace(reply, usage=replace(reply.usage, took_s=took_s)),
+        )
+
+    async def _add(
+        self, course: Course, strategy: Strategy, asked_at: datetime, target: Target, reply: Reply
+    ) -> None:
+        """Put an answer on record, with the id that its attempt will have; one that isn't run has none."""
+        chain, proposal, draft = course.chain, reply.proposal, strategy is Strategy.WRITE
+        patched = await self._fitter.fitted(chain.kind, target, proposal)
+        digest = patched.digest or hashlib.sha256(text_of(proposal).encode()).hexdigest()
+        duplicate = not draft and digest in chain.round.digests
+        runs = patched.problem is None and not duplicate
+        answer = Answer(
+            number=_next_number(chain, strategy),
+            strategy=strategy,
+            asked_at=asked_at,
+            reason=reply.reason,
+            text=_recorded_text(proposal, patched.payload),
+            passage=_passage(proposal, target, draft=draft),
+            form=proposal.form,
+            error=target.error,
+            problem=None if duplicate else patched.problem,
+            digest=None if draft else digest,
+            duplicate=duplicate,
+            attempt_id=self._ids.new() if runs else None,
+            usage=reply.usage,
+        )
+        changed = chain.round.with_answer(answer)
+        if draft and runs:
+            changed = replace(changed, repair_id=self._ids.new())
+        _log_answer(chain, answer)
+        await self._keep(course, chain.with_round(changed))
+
+    async def _close(
+        self, course: Course, outcome: Outcome, detail: str | None, fallback: Mapping[str, object] | None
+    ) -> Chain:
+        now = self._clock.now()
+        ended = replace(
+            course.chain.round, outcome=outcome, detail=detail, fallback=fallback, finished_at=now
+        )
+        await self._keep(course, course.chain.with_round(ended))
+        _log_end(course.chain, now)
+        return course.chain
+
+    async def _keep(self, course: Course, chain: Chain) -> None:
+        await self._store.save(chain)
+        course.show(chain)
+
+
+def _next_number(chain: Chain, strategy: Strategy) -> int:
+    return len(chain.drafts if strategy is Strategy.WRITE else chain.round.fixes) + 1
+
+
+def _recorded_text(proposal: Proposal, payload: Mapping[str, object]) -> str:
+    """Return the text that is recorded of a proposal: for code, what the payload has of it and is checked."""
+    code = payload.get("code")
+    return code if proposal.form == "code" and isinstance(code, str) else text_of(proposal)
+
+
+def _passage(proposal: Proposal, target: Target, *, draft: bool) -> str:
+    """Name what an answer replaces."""
+    if draft:
+        return proposal.form
+    if proposal.form == "code":
+        return target.request.passage.name
+    return ", ".join(sorted(proposal.files))[:_NAMES_CHARS] if proposal.files else "all steps"
+
+
+def _log_answer(chain: Chain, answer: Answer) -> None:
+    if answer.is_draft:
+        fits = answer.problem is None
+        log.info("generation.draft_received", generation_id=chain.id, number=answer.number, fits=fits)
+    else:
+        name = chain.round.repair_id
+        log.info("repair.fix_received", repair_id=name, number=answer.number, duplicate=answer.duplicate)
+
+
+def _log_end(chain: Chain, now: datetime) -> None:
+    outcome, repair = chain.outcome, chain.repair
+    if repair is not None and outcome is not None:
+        log.info(
+            "repair.finished",
+            repair_id=repair.id,
+            outcome=outcome.of_repair,
+            fixes=len(repair.fixes),
+            duplicates=sum(fix.duplicate for fix in repair.fixes),
+            offered=repair.fallback["trigger"] if repair.fallback else None,
+            took_s=round((now - repair.started_at).total_seconds(), 3),
+        )
+    if chain.words is not None and outcome is not None:
+        log.info(
+            "generation.finished",
+            generation_id=chain.id,
+            kind=chain.kind,
+            outcome=outcome.value,
+            drafts=len(chain.drafts),
+            took_s=round((now - chain.started_at).total_seconds(), 3),
+        )

@@ -1,0 +1,448 @@
+"""The values of a chain: what it starts with, its rounds, and the answers in them.
+
+A chain goes from an intent or a failed attempt over prompt, answer, submission and attempt to a verdict or
+the next prompt. A *generation* starts with words, a *repair* with a failed attempt; from the first failed
+attempt on they are the same. A *round* has one budget of answers and ends with an outcome; a hint to a
+generation that has ended begins the next round. Decides what can be derived from the record; the next step is
+`decide.py`'s.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+
+from assayd.model.prompting import Proposal
+from assayd.model.report import Verdict
+from assayd.model.submission import Peer
+
+Document = Mapping[str, object]
+
+REPAIRED = "repaired"
+"""What repairs call the outcome `VALIDATED`: in documents, rows, metrics and logs."""
+
+UNUSABLE = "fix.unusable"
+"""The cause that a fix is shown and stored with if it doesn't fit into the submission."""
+
+
+class Outcome(StrEnum):
+    """How a chain ended."""
+
+    VALIDATED = "validated"
+    """An attempt of it was validated."""
+    EXHAUSTED = "exhausted"
+    """The budget of answers is used up."""
+    STUCK = "stuck"
+    """The same failure came back although the code and the strategy had changed."""
+    TIMEOUT = "timeout"
+    """Its time is over."""
+    PROVIDER_FAILED = "provider_failed"
+    """The provider returned no usable reply, after its own retries."""
+    TERMINAL = "terminal"
+    """New code can't help: a policy violation, or an internal error."""
+    CANCELLED = "cancelled"
+    """A user stopped it."""
+
+    @property
+    def of_repair(self) -> str:
+        """Return the word that repairs use for it."""
+        return REPAIRED if self is Outcome.VALIDATED else self.value
+
+    @classmethod
+    def read_of_repair(cls, word: str) -> Outcome:
+        """Return the outcome that repairs have this word for."""
+        return cls.VALIDATED if word == REPAIRED else cls(word)
+
+
+class Strategy(StrEnum):
+    """What a prompt asks for."""
+
+    WRITE = "write"
+    """Write a submission from the words."""
+    FIX = "fix"
+    """Show the failure and ask for a correction."""
+    DIFFERENT = "different"
+    """Report that the last answer repeated an earlier one, and ask for another."""
+    RETHINK = "rethink"
+    """Report that the failure came back, and ask for another approach to the whole passage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyCost:
+    """The cost of one reply. Tokens are None if the provider doesn't count them."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    took_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One reply of a provider, and its result.
+
+    `number` counts from 1: over a generation for answers to the words (*drafts*), over a round for *fixes*.
+    `error` is the failure that a fix was asked for with. `problem` says why the answer doesn't fit into a
+    submission, `duplicate` that it repeats an earlier one; neither is run. The id of an attempt is chosen
+    before it is submitted. `fingerprint` identifies the failure that a fix ended with, and `digest` the
+    normal form of the patched submission. If `form` is ``files`` or ``steps``, `text` has these as JSON.
+    """
+
+    number: int
+    strategy: Strategy
+    asked_at: datetime
+    reason: str
+    text: str
+    passage: str
+    form: str = "code"
+    error: str = ""
+    problem: str | None = None
+    digest: str | None = None
+    duplicate: bool = False
+    attempt_id: str | None = None
+    verdict: Verdict | None = None
+    cause: str | None = None
+    fingerprint: str | None = None
+    usage: ReplyCost = ReplyCost()
+
+    @property
+    def is_draft(self) -> bool:
+        """Return whether it answers the words themselves."""
+        return self.strategy is Strategy.WRITE
+
+    @property
+    def under_way(self) -> bool:
+        """Return whether it has an attempt without a verdict."""
+        return self.attempt_id is not None and self.verdict is None
+
+    @property
+    def proposal(self) -> Proposal:
+        """Return what it proposes."""
+        match self.form:
+            case "files":
+                return Proposal(files=json.loads(self.text))
+            case "steps":
+                return Proposal(steps=tuple(json.loads(self.text)))
+            case _:
+                return Proposal(code=self.text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """What a user contributed: it grants a full budget. `hint` is None for edited code and a fresh start."""
+
+    uid: int | None
+    at: datetime
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """The request that a generation starts with.
+
+    `context` came with it, as the kind declares it. `webhook` is a URL that is notified of the end.
+    """
+
+    peer: Peer
+    policy: str
+    intent: str
+    context: Document = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    webhook: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The failed attempt that fixes begin with, since `at`.
+
+    Fingerprint and digest are None until the attempt has failed and its report was read.
+    """
+
+    attempt_id: str
+    at: datetime
+    fingerprint: str | None = None
+    digest: str | None = None
+    cause: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """The answers of one budget: drafts until one is a submission, then fixes if its attempt fails.
+
+    `follows` is the attempt that drafts follow, if any. `repair_id` names `failure` with its fixes as a
+    repair; it is chosen before the attempt is submitted. `fallback` offers rules in place of code.
+    """
+
+    grant: Grant | None = None
+    follows: str | None = None
+    drafts: tuple[Answer, ...] = ()
+    repair_id: str | None = None
+    failure: Failure | None = None
+    fixes: tuple[Answer, ...] = ()
+    fallback: Document | None = None
+    outcome: Outcome | None = None
+    detail: str | None = None
+    finished_at: datetime | None = None
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """Return all answers, oldest first."""
+        return (*self.drafts, *self.fixes)
+
+    @property
+    def last(self) -> Answer | None:
+        """Return the newest answer."""
+        return self.answers[-1] if self.answers else None
+
+    @property
+    def last_attempt_id(self) -> str | None:
+        """Return the newest attempt that was run, else the one that the round begins with."""
+        begun_with = self.failure.attempt_id if self.failure is not None else self.follows
+        ran = (answer.attempt_id for answer in reversed(self.answers) if answer.attempt_id is not None)
+        return next(ran, begun_with)
+
+    @property
+    def fingerprints(self) -> tuple[str, ...]:
+        """Return the failures in order, one per attempt that was run."""
+        first = self.failure.fingerprint if self.failure is not None else None
+        found = (first, *(fix.fingerprint for fix in self.fixes))
+        return tuple(one for one in found if one is not None)
+
+    @property
+    def digests(self) -> frozenset[str | None]:
+        """Return the normal forms of everything that was tried since the failure."""
+        first = self.failure.digest if self.failure is not None else None
+        return frozenset({first, *(fix.digest for fix in self.fixes)})
+
+    def with_last(self, answer: Answer) -> Round:
+        """Return the round with another newest answer."""
+        if answer.is_draft:
+            return replace(self, drafts=(*self.drafts[:-1], answer))
+        return replace(self, fixes=(*self.fixes[:-1], answer))
+
+    def with_answer(self, answer: Answer) -> Round:
+        """Return the round with one more answer."""
+        if answer.is_draft:
+            return replace(self, drafts=(*self.drafts, answer))
+        return replace(self, fixes=(*self.fixes, answer))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """One chain, as it is on record. Without `words`, it starts with a failed attempt.
+
+    A round has at most `max_attempts` answers, and is over at `ends_at`, which counts from its failure.
+    """
+
+    id: str
+    kind: str
+    provider: str
+    uid: int
+    max_attempts: int
+    started_at: datetime
+    ends_at: datetime
+    words: Words | None = None
+    rounds: tuple[Round, ...]
+
+    @property
+    def round(self) -> Round:
+        """Return the newest round."""
+        return self.rounds[-1]
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Return how it ended; None while it is under way."""
+        return self.round.outcome
+
+    @property
+    def last_attempt_id(self) -> str | None:
+        """Return the attempt that is to be fixed next, or counts at the end."""
+        return self.round.last_attempt_id
+
+    @property
+    def drafts(self) -> tuple[Answer, ...]:
+        """Return the answers to the words, of all rounds."""
+        return tuple(draft for each in self.rounds for draft in each.drafts)
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """Return all answers, oldest first."""
+        return tuple(answer for each in self.rounds for answer in each.answers)
+
+    @property
+    def grants(self) -> tuple[Grant, ...]:
+        """Return what users contributed, oldest first."""
+        return tuple(each.grant for each in self.rounds if each.grant is not None)
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """Return the hints of all grants."""
+        return tuple(grant.hint for grant in self.grants if grant.hint is not None)
+
+    @property
+    def repairs(self) -> tuple[Repair, ...]:
+        """Return each failed attempt with its fixes, oldest first."""
+        found = (self._repair(number) for number in range(len(self.rounds)))
+        return tuple(repair for repair in found if repair is not None)
+
+    @property
+    def repair(self) -> Repair | None:
+        """Return the failed attempt of the newest round with its fixes; None before one has failed."""
+        return self._repair(len(self.rounds) - 1)
+
+    def _repair(self, number: int) -> Repair | None:
+        each, grants = self.rounds[number], self.rounds[: number + 1]
+        if each.failure is None or each.repair_id is None:
+            return None
+        given = [one.grant for one in grants if one.grant is not None]
+        hints = "\n".join(grant.hint for grant in given if grant.hint is not None)
+        return Repair(
+            id=each.repair_id,
+            kind=self.kind,
+            provider=self.provider,
+            uid=self.uid,
+            max_attempts=self.max_attempts - len(each.drafts),
+            ends_at=self.ends_at,
+            failure=each.failure,
+            fixes=each.fixes,
+            hint=hints or None,
+            granted_by=given[-1].uid if given else None,
+            generation_id=None if self.words is None else self.id,
+            fallback=each.fallback,
+            outcome=each.outcome,
+            detail=each.detail,
+            finished_at=each.finished_at,
+        )
+
+    def with_round(self, changed: Round) -> Chain:
+        """Return the chain with another newest round."""
+        return replace(self, rounds=(*self.rounds[:-1], changed))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """A failed attempt with its fixes, as `/v1/repairs` shows it and as it is stored: one round of a chain.
+
+    `granted_by` is the user who contributed something and so granted a full budget.
+    """
+
+    id: str
+    kind: str
+    provider: str
+    uid: int
+    max_attempts: int
+    ends_at: datetime
+    failure: Failure
+    fixes: tuple[Answer, ...] = ()
+    hint: str | None = None
+    granted_by: int | None = None
+    generation_id: str | None = None
+    fallback: Document | None = None
+    outcome: Outcome | None = None
+    detail: str | None = None
+    finished_at: datetime | None = None
+
+    @property
+    def attempt_id(self) -> str:
+        """Return the attempt that it began with."""
+        return self.failure.attempt_id
+
+    @property
+    def started_at(self) -> datetime:
+        """Return when that attempt failed, or the repair was requested."""
+        return self.failure.at
+
+    @property
+    def chain_id(self) -> str:
+        """Return the chain that it is a round of."""
+        return self.generation_id or self.id
+
+    def chain(self) -> Chain:
+        """Return the chain of a repair that is no part of a generation."""
+        granted = self.granted_by is not None or self.hint is not None
+        only = Round(
+            grant=Grant(uid=self.granted_by, at=self.started_at, hint=self.hint) if granted else None,
+            repair_id=self.id,
+            failure=self.failure,
+            fixes=self.fixes,
+            fallback=self.fallback,
+            outcome=self.outcome,
+            detail=self.detail,
+            finished_at=self.finished_at,
+        )
+        return Chain(
+            id=self.id,
+            kind=self.kind,
+            provider=self.provider,
+            uid=self.uid,
+            max_attempts=self.max_attempts,
+            started_at=self.started_at,
+            ends_at=self.ends_at,
+            rounds=(only,),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainView:
+    """A chain as followers see it; `heard` is what has come of a streamed answer."""
+
+    chain: Chain
+    heard: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairTerms:
+    """How a user wants an attempt repaired.
+
+    `code` is the user's own first fix; `fresh` goes back to the first submission. Default provider:
+    `rules`, or with a hint the only one that reads it.
+    """
+
+    provider: str | None = None
+    max_attempts: int | None = None
+    hint: str | None = None
+    code: str | None = None
+    fresh: bool = False
+    uid: int | None = None
+
+    @property
+    def grants(self) -> bool:
+        """Return whether the user contributes something, which grants a full budget."""
+        return self.hint is not None or self.code is not None or self.fresh
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationTerms:
+    """A request in words, as a user sends it."""
+
+    kind: str
+    intent: str
+    context: Document = field(default_factory=dict)
+    policy: str | None = None
+    provider: str | None = None
+    max_attempts: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    webhook: str | None = None
+
+
+def budget_left(earlier: Sequence[Repair], most: int) -> int:
+    """Return how many fixes are left to one chain of attempts since a user granted a full budget.
+
+    Args:
+        earlier: the repairs, oldest first.
+        most: the full budget.
+    """
+    used = 0
+    for repair in earlier:
+        used = len(repair.fixes) if repair.granted_by is not None else used + len(repair.fixes)
+    return max(most - used, 0)
+
+
+def text_of(proposal: Proposal) -> str:
+    """Return a proposal as one string: its code, or its files or steps as JSON."""
+    if proposal.form == "code":
+        return proposal.code
+    whole = proposal.files if proposal.form == "files" else [dict(step) for step in proposal.steps]
+    return json.dumps(whole, ensure_ascii=False, sort_keys=True, indent=1)

@@ -1,0 +1,84 @@
+"""What a provider is asked and answers: a model behind an API, an operator's program, or the rules' edits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from assayd.model.finding import Edit
+from assayd.model.prompting import Document, EditedPassage, Passage, Proposal
+from assayd_chains.model import ReplyCost
+
+Heard = Callable[[str], None]
+"""Is told the text of an answer as it comes, piece by piece; an empty one says that it begins anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixRequest:
+    """A request for one answer. `edits` are safe fixes: replacements in the passage.
+
+    `attempt` counts the answers that were asked for, from 1; `findings` are those of the last report, as it
+    has them. A passage without a name stands for a submission that is still to be written. `heard` is called
+    by providers that stream; what counts is the whole reply.
+    """
+
+    system: str
+    user: str
+    passage: Passage
+    edits: tuple[Edit, ...] = ()
+    others: tuple[EditedPassage, ...] = ()
+    kind: str = ""
+    attempt: int = 1
+    intent: str | None = None
+    findings: tuple[Document, ...] = ()
+    heard: Heard = lambda _: None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """A provider's answer: `code`, or else `files` or `steps`. `text` is what it was read from."""
+
+    code: str = ""
+    reason: str
+    usage: ReplyCost = ReplyCost()
+    files: Mapping[str, str] = field(default_factory=dict)
+    steps: tuple[Document, ...] = ()
+    text: str = ""
+
+    @property
+    def proposal(self) -> Proposal:
+        """Return what it proposes."""
+        return Proposal(code=self.code, files=self.files, steps=self.steps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderStep:
+    """One answer with what it was asked by, recorded whole before anything is made of it.
+
+    `number` counts the answers of a repair or a generation, from 1.
+    """
+
+    number: int
+    provider: str
+    asked_at: datetime
+    system: str
+    user: str
+    reply: Reply
+
+
+class Provider(Protocol):
+    """One configured provider."""
+
+    @property
+    def name(self) -> str:
+        """The name that requests use."""
+        ...
+
+    async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
+        """Return a fix within the time, the provider's own retries included.
+
+        Raises: ProviderError when none can be had.
+        """
+        ...

@@ -1,0 +1,115 @@
+"""One configured model, the library that its API is spoken through, and the HTTP client that this is given.
+
+The client follows no redirects, and reads a bounded amount.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from assayd.errors import ConfigError
+from assayd.keys import Key
+
+if TYPE_CHECKING:
+    import httpx2
+
+ANSWER_BYTES = 16 * 2**20
+"""Of an answer; one that is larger is given up."""
+FAILURE_BYTES = 64 * 1024
+"""Of what comes with a failure, which the library reads in the daemon; the rest is left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """One configured model.
+
+    Args:
+        type: which API it is, e.g. ``openai``.
+        base_url: the address of a server that is not the vendor's.
+        max_tokens: how long an answer may be; None leaves it to the API where that is possible.
+        timeout_s: longest that one call may take, within the time that is left.
+    """
+
+    name: str
+    type: str
+    model: str
+    key: Key
+    base_url: str | None = None
+    max_tokens: int | None = None
+    timeout_s: float = 120.0
+
+
+def load(module: str, *, account: Account, loggers: Sequence[str]) -> None:
+    """Import a vendor's library, and keep it from writing what it sends into our log.
+
+    Raises: ConfigError ``repair.extra`` when it is not installed.
+    """
+    try:
+        importlib.import_module(module)
+    except ImportError as problem:
+        message = (
+            f"repair.providers.{account.name}: the type {account.type} needs an extra that is not installed: "
+            f"pip install 'assayd[{account.type}]'"
+        )
+        raise ConfigError("repair.extra", message, field=f"repair.providers.{account.name}.type") from problem
+    for name in (*loggers, "httpx2", "httpcore2", "httpx", "httpcore"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def bounded_client() -> httpx2.AsyncClient:
+    """Open a client for one provider.
+
+    Redirects are answers: a library would send prompt and key on to wherever one leads. Bodies come as they
+    are: one that is compressed has no bound in its bytes. Proxies of the environment are used as ever.
+    """
+    import httpx2
+
+    return httpx2.AsyncClient(
+        follow_redirects=False,
+        timeout=None,  # each call has a time of its own
+        event_hooks={"request": [_ask_plain], "response": [_bound]},
+    )
+
+
+async def _ask_plain(request: httpx2.Request) -> None:
+    request.headers["Accept-Encoding"] = "identity"
+
+
+async def _bound(response: httpx2.Response) -> None:
+    """Replace the answer's stream by one that ends in time. Raises: httpx2.HTTPError."""
+    import httpx2
+
+    if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+        raise httpx2.DecodingError("the answer is compressed, which was not asked for")
+    stream = response.stream
+    assert isinstance(stream, httpx2.AsyncByteStream)  # noqa: S101 - an asynchronous client has no other
+    body: httpx2.AsyncByteStream = stream
+
+    class BoundedBody(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            async for piece in _up_to(body, response):
+                yield piece
+
+        async def aclose(self) -> None:
+            await body.aclose()
+
+    response.stream = BoundedBody()
+
+
+async def _up_to(stream: httpx2.AsyncByteStream, response: httpx2.Response) -> AsyncIterator[bytes]:
+    """Return a body up to its bound: what comes with a failure is cut there."""
+    import httpx2
+
+    failure = response.status_code != httpx2.codes.OK
+    left = FAILURE_BYTES if failure else ANSWER_BYTES
+    async for piece in stream:
+        yield piece[:left]
+        left -= len(piece)
+        if left < 0 and failure:
+            return
+        if left < 0:
+            raise httpx2.ReadError(f"the answer is larger than {ANSWER_BYTES} bytes")

@@ -1,0 +1,127 @@
+"""Answers of APIs: what all of them have, and how one is heard while it comes.
+
+What is heard is for followers: server-sent events, line by line, of which at most `MOST_HEARD_BYTES` are
+looked at, and unreadable ones are skipped. The answer that counts is read whole afterwards (`reading.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from assayd_chains.model import ReplyCost
+from assayd_chains.provider import Heard
+
+if TYPE_CHECKING:
+    import httpx2
+
+MOST_TOKENS = 2**53
+MOST_HEARD_BYTES = 2**20
+_DATA = b"data:"
+_DONE = b"[DONE]"
+Event = dict[str, object]
+TextOf = Callable[[Event], str]
+"""Returns the text that an event of a vendor adds to the answer."""
+
+
+class Ending(StrEnum):
+    """Why a model stopped."""
+
+    COMPLETE = "complete"
+    """It had said what it wanted."""
+    CUT_OFF = "cut_off"
+    """The answer met its limit of tokens."""
+    REFUSED = "refused"
+    """The model, or a filter before or behind it, does not want to."""
+    EMPTY = "empty"
+    """There is no answer, and nothing says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderAnswer:
+    """What an API gave. `word` is its own for the ending."""
+
+    text: str
+    ending: Ending
+    word: str = ""
+    usage: ReplyCost = ReplyCost()
+
+
+def tokens(value: object) -> int | None:
+    """Read a count of tokens; what is none, or none that anybody could have used, is not known."""
+    return value if type(value) is int and 0 <= value <= MOST_TOKENS else None
+
+
+async def hear(response: httpx2.Response, text_of: TextOf, heard: Heard) -> bytes:
+    """Return the whole body of an answer; tell its text as it comes. Raises: httpx2.HTTPError."""
+    listener, whole = Listener(text_of, heard), bytearray()
+    async for piece in response.aiter_raw():
+        whole += piece
+        listener.take(piece)
+    return bytes(whole)
+
+
+class Listener:
+    """Takes the bytes of an answer as they come, and tells the text in them."""
+
+    def __init__(self, text_of: TextOf, heard: Heard) -> None:
+        self._text_of, self._heard = text_of, heard
+        self._left = MOST_HEARD_BYTES
+        self._line = bytearray()
+
+    def take(self, piece: bytes) -> None:
+        """Take some bytes in; they may end anywhere."""
+        piece = piece[: max(self._left, 0)]
+        self._left -= len(piece)
+        self._line += piece
+        if b"\n" not in piece:
+            return
+        *lines, rest = bytes(self._line).split(b"\n")
+        self._line = bytearray(rest)
+        for line in lines:
+            with suppress(ValueError, RecursionError):
+                for event in _events([line]):
+                    if text := self._text_of(event):
+                        self._heard(text)
+
+
+def is_streamed(content: bytes) -> bool:
+    """Return whether an answer came as server-sent events; one server answers whole whatever it was asked."""
+    return content.lstrip()[:6].startswith((b"event:", b"data:", b":"))
+
+
+def events_in(content: bytes) -> list[Event]:
+    """Return the events of a whole answer. Raises: ValueError when it is none."""
+    return list(_events(content.split(b"\n")))
+
+
+def _events(lines: list[bytes]) -> Iterator[Event]:
+    for line in lines:
+        told = line.strip().removeprefix(_DATA).strip() if line.startswith(_DATA) else b""
+        if told and told != _DONE:
+            event = json.loads(told)
+            if not isinstance(event, dict):
+                raise ValueError("an event is no JSON object")
+            yield event
+
+
+def part(event: object, *path: str | int) -> object:
+    """Return what stands at a place of an event; None where there is no such place."""
+    for step in path:
+        if isinstance(step, str) and isinstance(event, dict):
+            event = event.get(step)
+        elif isinstance(step, int) and isinstance(event, list) and len(event) > step:
+            event = event[step]
+        else:
+            return None
+    return event
+
+
+def text_at(event: object, *path: str | int) -> str:
+    """Return the text at a place of an event; empty where there is none."""
+    found = part(event, *path)
+    return found if isinstance(found, str) else ""

@@ -1,0 +1,141 @@
+"""Models behind Anthropic's Messages API."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+from assayd_chains.model import ReplyCost
+from assayd_chains.provider import FixRequest
+from assayd_chains.providers import failures
+from assayd_chains.providers.account import Account, bounded_client, load
+from assayd_chains.providers.answers import (
+    Ending,
+    Event,
+    ProviderAnswer,
+    events_in,
+    hear,
+    is_streamed,
+    part,
+    text_at,
+    tokens,
+)
+
+TYPE = "anthropic"
+KEY_VARIABLE = "ANTHROPIC_API_KEY"
+BASE_URL = "https://api.anthropic.com"
+MAX_TOKENS = 16_384
+"""The API wants a number; this is enough for the largest passage that is shown."""
+
+_CUT_OFF = frozenset({"max_tokens", "model_context_window_exceeded"})
+
+
+class _Block(BaseModel):
+    type: str
+    text: str = ""
+
+
+class _Usage(BaseModel):
+    input_tokens: object = None
+    output_tokens: object = None
+
+
+class _Message(BaseModel):
+    """What is read of an answer."""
+
+    content: list[_Block]
+    stop_reason: str | None = None
+    usage: _Usage = _Usage()
+
+
+class AnthropicApi:
+    """Implements `api.Api`."""
+
+    def __init__(self, account: Account) -> None:
+        load("anthropic", account=account, loggers=("anthropic",))
+        import anthropic
+
+        self._account = account
+        self._client = anthropic.AsyncAnthropic(
+            api_key=account.key.text,
+            base_url=account.base_url or BASE_URL,
+            max_retries=0,
+            http_client=bounded_client(),
+        )
+
+    async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
+        """Make one call, without trying again. Raises: ProviderError."""
+        import anthropic
+        import httpx2
+
+        try:
+            async with self._client.messages.with_streaming_response.create(
+                model=self._account.model,
+                max_tokens=self._account.max_tokens or MAX_TOKENS,
+                system=request.system,
+                messages=[{"role": "user", "content": request.user}],
+                timeout=timeout_s,
+                stream=True,
+            ) as raw:
+                return await hear(raw.http_response, text_of, request.heard)
+        except anthropic.APIStatusError as problem:
+            raise failures.refused(
+                self._account,
+                problem.status_code,
+                said=str(problem),
+                reason=_type_of(problem.body),
+                again_in_s=failures.retry_after_s(problem.response.headers),
+            ) from None  # its text may repeat what was sent
+        except (anthropic.APITimeoutError, httpx2.TimeoutException) as problem:
+            raise failures.late(self._account, timeout_s) from problem
+        except (anthropic.APIConnectionError, httpx2.HTTPError) as problem:
+            raise failures.unreachable(self._account, problem) from problem
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        await self._client.close()
+
+
+def read_answer(content: bytes) -> ProviderAnswer:
+    """Read the bytes of an answer. Raises: ValueError when it is none."""
+    message = _streamed(content) if is_streamed(content) else _Message.model_validate_json(content)
+    text = "".join(block.text for block in message.content if block.type == "text")
+    if message.stop_reason == "refusal":
+        ending = Ending.REFUSED
+    elif message.stop_reason in _CUT_OFF:
+        ending = Ending.CUT_OFF
+    else:
+        ending = Ending.COMPLETE if text else Ending.EMPTY
+    spent = message.usage
+    usage = ReplyCost(input_tokens=tokens(spent.input_tokens), output_tokens=tokens(spent.output_tokens))
+    return ProviderAnswer(text=text, ending=ending, word=message.stop_reason or "", usage=usage)
+
+
+def text_of(event: Event) -> str:
+    """Return the text that an event adds."""
+    return text_at(event, "delta", "text") if part(event, "delta", "type") == "text_delta" else ""
+
+
+def _streamed(content: bytes) -> _Message:
+    """Put a streamed answer together. Raises: ValueError, for one that does not come to its end."""
+    events = events_in(content)
+    if not events or events[-1].get("type") != "message_stop":
+        raise ValueError("the stream is cut short")
+    ends = [event for event in events if event.get("type") == "message_delta"]
+    usage = [part(event, *at, "usage") for event in events for at in ((), ("message",))]
+    counted: dict[str, object] = {}
+    for one in usage:
+        counted |= one if isinstance(one, dict) else {}
+    return _Message.model_validate(
+        {
+            "content": [{"type": "text", "text": "".join(map(text_of, events))}],
+            "stop_reason": part(ends[-1], "delta", "stop_reason") if ends else None,
+            "usage": counted,
+        }
+    )
+
+
+def _type_of(body: object) -> str | None:
+    """Return the API's name of a failure: ``{"error": {"type": "overloaded_error"}}``."""
+    error = body.get("error") if isinstance(body, dict) else None
+    found = error.get("type") if isinstance(error, dict) else None
+    return found if isinstance(found, str) else None

@@ -1,0 +1,107 @@
+"""What all models behind an API share: one call within its time, and an answer that is told as what it is.
+
+    Request ─Api.ask─> bytes ─read─> complete: Reply
+                                   ├> cut off, refused or empty: ProviderError that says so
+                                   └> no JSON in it: ProviderError ``provider.reply``
+
+What differs, the library and its words, is in a module per vendor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Protocol, assert_never
+
+import structlog
+
+from assayd.errors import ProviderError
+from assayd_chains.provider import FixRequest, Reply
+from assayd_chains.providers import failures
+from assayd_chains.providers.account import Account
+from assayd_chains.providers.answers import Ending
+from assayd_chains.providers.reading import AnswerContent, read
+
+log = structlog.get_logger()
+
+
+class VendorApi(Protocol):
+    """One vendor's library."""
+
+    async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
+        """Make one call, without trying again; return the answer as it came. Raises: ProviderError."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        ...
+
+
+class ApiProvider:
+    """Implements `provider.Provider`."""
+
+    def __init__(self, account: Account, api: VendorApi) -> None:
+        self.name = account.name
+        self._account = account
+        self._api = api
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[ApiProvider]:
+        """Keep connections while the body runs."""
+        try:
+            yield self
+        finally:
+            await self._api.close()
+
+    async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
+        """Ask the model once, and have its answer read. Whatever goes wrong with it is a ProviderError.
+
+        Raises: ProviderError ``provider.timeout``, ``provider.unreachable``, ``provider.status``,
+            ``provider.busy``, ``provider.key``, ``provider.garbled``, ``provider.refused``,
+            ``provider.cut_off``, ``provider.empty``, ``provider.reply``, ``provider.broken``.
+        """
+        account, began = self._account, time.monotonic()
+        call_s, passage = min(timeout_s, account.timeout_s), request.passage
+        try:
+            async with asyncio.timeout(call_s):
+                answer = await self._api.ask(request, timeout_s=call_s)
+                found = await read(account.type, answer, passage.language, passage.beginning)
+        except TimeoutError as problem:
+            raise failures.late(account, call_s) from problem
+        except ProviderError:
+            raise
+        except Exception as problem:
+            # The vendor's library met what it does not expect.
+            raise failures.broken(account, problem) from problem
+        usage = replace(found.usage, took_s=time.monotonic() - began)
+        log.info(
+            "provider.answered",
+            provider=account.name,
+            model=account.model,
+            ending=found.ending.value,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            took_s=round(usage.took_s, 3),
+        )
+        _check(found, account)
+        return found.reply(usage)
+
+
+def _check(found: AnswerContent, account: Account) -> None:
+    """See that an answer is complete; any other ending is a failure of its own. Raises: ProviderError."""
+    word = f" ({found.word})" if found.word.isprintable() and found.word else ""
+    match found.ending:
+        case Ending.COMPLETE:
+            return
+        case Ending.CUT_OFF:
+            remedy = f"allow it more: repair.providers.{account.name}.max_tokens"
+            raise ProviderError("provider.cut_off", f"the answer met its limit of tokens{word}; {remedy}")
+        case Ending.REFUSED:
+            raise ProviderError("provider.refused", f"{account.type} refuses to answer{word}")
+        case Ending.EMPTY:
+            raise ProviderError("provider.empty", f"{account.type} gave no answer{word}", retryable=True)
+        case _ as never:
+            assert_never(never)

@@ -1,0 +1,159 @@
+"""The provider that is a program of the operator: a request on its standard input, a reply on its output.
+
+The request is one JSON object: kind, attempt, intent, findings, prompt {system, user} and passage {name,
+language, text}; the reply is what a model would write. Any local model can be put behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import tempfile
+from asyncio.subprocess import Process
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+import structlog
+
+from assayd.aio import finish
+from assayd.errors import ProviderError
+from assayd_chains.provider import FixRequest, Reply
+from assayd_chains.providers.reading import TEXT, read
+
+log = structlog.get_logger()
+
+KEPT_ENVIRONMENT = ("PATH", "HOME", "LANG")
+FILE_BYTES = 16 * 2**20
+"""Of any file that the program writes; what it prints is one."""
+COMPLAINT_BYTES = 2000
+"""Of what it writes on standard error, which goes to the log: the end."""
+_REAP_S = 5.0
+_CONTAIN = str(Path(__file__).with_name("contain.py"))
+
+
+class CommandProvider:
+    """Implements `provider.Provider`.
+
+    Args:
+        argv: the program and its arguments; no shell looks at them.
+        environment: what it gets beside PATH, HOME and LANG.
+    """
+
+    def __init__(self, name: str, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        self.name = name
+        self._argv = tuple(argv)
+        self._environment = dict(environment or {})
+
+    async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
+        """Run the program once.
+
+        Raises: ProviderError ``provider.command`` when it cannot be started, takes too long or fails;
+            ``provider.reply`` when it prints no reply.
+        """
+        printed = await run(
+            self._argv, _document(request), timeout_s=timeout_s, environment=self._environment
+        )
+        passage = request.passage
+        found = await read(TEXT, printed, passage.language, passage.beginning)
+        return found.reply()
+
+
+async def run(
+    argv: Sequence[str], stdin: bytes, *, timeout_s: float, environment: Mapping[str, str]
+) -> bytes:
+    """Run a program of the operator and return what it prints.
+
+    `contain.py` runs it and ends whatever it has started. It reads and prints files, not pipes: neither side
+    can wait for the other then. Raises: ProviderError ``provider.command``.
+    """
+    kept = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
+    with (
+        tempfile.TemporaryFile() as given,
+        tempfile.TemporaryFile() as printed,
+        tempfile.TemporaryFile() as complaints,
+        tempfile.TemporaryFile() as report,
+    ):
+        given.write(stdin)
+        given.seek(0)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", _CONTAIN, str(report.fileno()), str(FILE_BYTES), *argv),
+            stdin=given,
+            stdout=printed,
+            stderr=complaints,
+            env={**kept, **environment},
+            pass_fds=(report.fileno(),),
+            start_new_session=True,
+        )
+        try:
+            await asyncio.wait_for(process.wait(), timeout_s)
+        except TimeoutError as late:
+            raise _failed(f"{argv[0]} took longer than {timeout_s:.0f} s", retryable=True) from late
+        finally:
+            await finish(_end(process), timeout_s=2 * _REAP_S)
+            _log_complaints(argv[0], complaints)
+        report.seek(0)
+        large = os.fstat(printed.fileno()).st_size >= FILE_BYTES
+        _check(argv[0], report.read(), large=large)
+        printed.seek(0)
+        return printed.read()
+
+
+def _log_complaints(program: str, complaints: IO[bytes]) -> None:
+    """Log the end of what a program of the operator wrote on its standard error."""
+    size = os.fstat(complaints.fileno()).st_size
+    if size == 0:
+        return
+    complaints.seek(max(size - COMPLAINT_BYTES, 0))
+    said = complaints.read().decode("utf-8", "replace")
+    clean = "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in said)
+    log.warning("provider.stderr", program=program, bytes=size, said=clean.strip())
+
+
+def _check(program: str, report: bytes, *, large: bool) -> None:
+    """See that the program ended well. Raises: ProviderError."""
+    what, _, number = report.decode("ascii").partition(" ")
+    if what == "failed":
+        raise _failed(f"{program} cannot be started: {os.strerror(int(number))}")
+    if what != "ended":
+        raise _failed(f"{program} was lost with what ran it", retryable=True)
+    if large or int(number) == -signal.SIGXFSZ:
+        raise _failed(f"{program} wrote a file of more than {FILE_BYTES} bytes", retryable=True)
+    if int(number) != 0:
+        raise _failed(f"{program} ended with {number}", retryable=True)
+
+
+async def _end(process: Process) -> None:
+    """Have all of it ended; what runs it is ended itself if it does not come to that."""
+    if process.returncode is None:
+        process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), _REAP_S)
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+
+
+def _document(request: FixRequest) -> bytes:
+    passage = request.passage
+    return json.dumps(
+        {
+            "kind": request.kind,
+            "attempt": request.attempt,
+            "intent": request.intent,
+            "findings": list(request.findings),
+            "prompt": {"system": request.system, "user": request.user},
+            "system": request.system,
+            "user": request.user,
+            "passage": {"name": passage.name, "language": passage.language, "text": passage.text},
+        }
+    ).encode()
+
+
+def _failed(message: str, *, retryable: bool = False) -> ProviderError:
+    return ProviderError("provider.command", message, retryable=retryable)

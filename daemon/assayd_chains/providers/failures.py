@@ -1,0 +1,113 @@
+"""Words what goes wrong between us and a model's API, the same for all of them.
+
+Says which failures another try can help. What an API writes about a failure may repeat what it was sent, so
+it is never part of a message; the log has the beginning of it, without the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+
+import structlog
+
+from assayd.errors import ProviderError
+from assayd_chains.providers.account import Account
+
+log = structlog.get_logger()
+
+KEY_REFUSED = frozenset({401, 403})
+BUSY = 429
+RETRYABLE = frozenset({408, 409, 425, BUSY})
+"""Beside 5xx."""
+FINAL = frozenset({"insufficient_quota"})
+"""Reasons that waiting does not help, whatever the status says."""
+SAID_CHARS = 300
+MOST_DELAY_S = 86_400.0
+"""A longer one is as good as none."""
+
+
+def refused(
+    account: Account,
+    status: int,
+    *,
+    said: str = "",
+    reason: str | None = None,
+    again_in_s: float | None = None,
+) -> ProviderError:
+    """Word an answer whose status is not 200.
+
+    Args:
+        account: whom it was said to.
+        status: the HTTP status.
+        said: what the API writes, for the log.
+        reason: the API's own short name of it.
+        again_in_s: how long it asks to be left alone.
+    """
+    where = f"{account.type} answered {status}" + (f" ({_word(reason)})" if reason else "")
+    log.warning(
+        "provider.refused",
+        provider=account.name,
+        status=status,
+        said=said.replace(account.key.text, "…")[:SAID_CHARS],
+    )
+    if status in KEY_REFUSED:
+        return ProviderError("provider.key", f"{where}: it does not accept the key from {account.key.source}")
+    retryable = (status in RETRYABLE or status >= 500) and reason not in FINAL
+    code = "provider.busy" if status == BUSY else "provider.status"
+    if 300 <= status < 400:
+        remedy = "; redirects are not followed: name the address that it leads to in repair.providers"
+    else:
+        remedy = "" if retryable else "; the daemon's log has what it says"
+    return ProviderError(code, where + remedy, retryable=retryable, retry_after_s=again_in_s)
+
+
+def key_refused(account: Account) -> ProviderError:
+    """Word that the API says in another way than by its status that the key is none."""
+    return refused(account, 401)
+
+
+def late(account: Account, timeout_s: float) -> ProviderError:
+    """Word that no answer came within the time for one call."""
+    return ProviderError(
+        "provider.timeout", f"{account.type} did not answer within {timeout_s:.0f} s", retryable=True
+    )
+
+
+def unreachable(account: Account, problem: Exception) -> ProviderError:
+    """Word that there is no connection, or that it broke."""
+    kind = type(problem.__cause__ or problem).__name__
+    return ProviderError("provider.unreachable", f"{account.type} cannot be reached: {kind}", retryable=True)
+
+
+def garbled(account: Account) -> ProviderError:
+    """Word an answer that is cut short, or none of this API."""
+    message = f"{account.type} sent an answer that cannot be read"
+    return ProviderError("provider.garbled", message, retryable=True)
+
+
+def broken(account: Account, problem: Exception) -> ProviderError:
+    """Log that the vendor's library raised what it does not document; return that as ``provider.broken``."""
+    kind = type(problem).__name__
+    log.error("provider.broken", provider=account.name, problem=kind)
+    return ProviderError("provider.broken", f"the library for {account.type} failed: {kind}")
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Return how long a server asks to be left alone (RFC 9110, 10.2.3): in seconds, or as a date.
+
+    A date is set against the server's own, so that clocks need not agree.
+    """
+    wanted = headers.get("retry-after", "").strip()
+    try:
+        if wanted.isascii() and wanted.isdigit():
+            return min(float(wanted), MOST_DELAY_S)
+        until, now = parsedate_to_datetime(wanted), parsedate_to_datetime(headers.get("date", ""))
+        return max((until - now).total_seconds(), 0.0)
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _word(reason: str) -> str:
+    """Keep of a stranger's name for a failure what is a name."""
+    return "".join(c for c in reason if c.isalnum() or c in "_-.")[:64]

@@ -1,0 +1,170 @@
+"""Models behind Google's Gemini API."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+
+from assayd.errors import ProviderError
+from assayd_chains.model import ReplyCost
+from assayd_chains.provider import FixRequest
+from assayd_chains.providers import failures
+from assayd_chains.providers.account import Account, bounded_client, load
+from assayd_chains.providers.answers import Ending, ProviderAnswer, tokens
+
+if TYPE_CHECKING:
+    from google.genai import errors
+
+TYPE = "gemini"
+KEY_VARIABLE = "GEMINI_API_KEY"
+BASE_URL = "https://generativelanguage.googleapis.com"
+
+_CUT_OFF = "MAX_TOKENS"
+_REFUSED = frozenset({
+    "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR"
+})  # fmt: skip
+_KEY_INVALID = "API_KEY_INVALID"
+"""The reason that comes with a 400, where others answer 401."""
+_DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
+
+
+class _Part(BaseModel):
+    text: str | None = None
+    thought: bool | None = None
+
+
+class _Content(BaseModel):
+    parts: list[_Part] | None = None
+
+
+class _Candidate(BaseModel):
+    content: _Content | None = None
+    finishReason: str | None = None  # noqa: N815 - the API's name
+
+
+class _Feedback(BaseModel):
+    blockReason: str | None = None  # noqa: N815 - the API's name
+
+
+class _Usage(BaseModel):
+    promptTokenCount: object = None  # noqa: N815 - the API's name
+    candidatesTokenCount: object = None  # noqa: N815 - the API's name
+
+
+class _Response(BaseModel):
+    """What is read of an answer."""
+
+    candidates: list[_Candidate] | None = None
+    promptFeedback: _Feedback | None = None  # noqa: N815 - the API's name
+    usageMetadata: _Usage | None = None  # noqa: N815 - the API's name
+
+
+class GeminiApi:
+    """Implements `api.Api`."""
+
+    def __init__(self, account: Account) -> None:
+        load("google.genai", account=account, loggers=("google_genai", "google.auth"))
+        load("httpx2", account=account, loggers=())
+        from google import genai
+        from google.genai import types
+
+        self._account = account
+        # A connection pool of our own: the library would else choose one by what else is installed.
+        self._http = bounded_client()
+        self._client = genai.Client(
+            vertexai=False,
+            api_key=account.key.text,
+            http_options=types.HttpOptions(
+                base_url=account.base_url or BASE_URL, httpx_async_client=self._http
+            ),
+        )
+
+    async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
+        """Make one call, without trying again. Raises: ProviderError."""
+        import httpx2
+        from google.genai import errors, types
+
+        try:
+            response = await self._client.aio.models.generate_content(
+                model=self._account.model,
+                contents=request.user,
+                config=types.GenerateContentConfig(
+                    system_instruction=request.system,
+                    response_mime_type="application/json",
+                    max_output_tokens=self._account.max_tokens,
+                    should_return_http_response=True,  # as it came: it is read elsewhere
+                    http_options=types.HttpOptions(timeout=max(int(timeout_s * 1000), 1)),
+                ),
+            )
+            sent = response.sdk_http_response
+            return (sent.body or "").encode() if sent is not None else b""
+        except errors.APIError as problem:
+            raise self._refused(problem) from None  # its text may repeat what was sent
+        except httpx2.TimeoutException as problem:
+            raise failures.late(self._account, timeout_s) from problem
+        except httpx2.HTTPError as problem:
+            raise failures.unreachable(self._account, problem) from problem
+        except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as problem:
+            # What is not its protocol, the library trips over.
+            raise failures.garbled(self._account) from problem
+
+    def _refused(self, problem: errors.APIError) -> ProviderError:
+        details = list(_details(problem.details))
+        if any(detail.get("reason") == _KEY_INVALID for detail in details):
+            return failures.key_refused(self._account)
+        headers = getattr(problem.response, "headers", {})
+        return failures.refused(
+            self._account,
+            problem.code,
+            said=str(problem.message),
+            reason=problem.status,
+            again_in_s=failures.retry_after_s(headers) or _delay_s(details),
+        )
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        self._client.close()
+        await self._http.aclose()
+
+
+def read_answer(content: bytes) -> ProviderAnswer:
+    """Read the bytes of an answer. Raises: ValueError when it is none."""
+    response = _Response.model_validate_json(content)
+    spent, feedback = response.usageMetadata or _Usage(), response.promptFeedback
+    usage = ReplyCost(
+        input_tokens=tokens(spent.promptTokenCount), output_tokens=tokens(spent.candidatesTokenCount)
+    )
+    if not response.candidates:
+        blocked = (feedback.blockReason if feedback else None) or ""
+        ending = Ending.REFUSED if blocked else Ending.EMPTY
+        return ProviderAnswer(text="", ending=ending, word=blocked or "no candidates", usage=usage)
+    candidate = response.candidates[0]
+    parts = (candidate.content.parts if candidate.content else None) or []
+    text = "".join(part.text for part in parts if part.text and not part.thought)
+    word = candidate.finishReason or ""
+    if word in _REFUSED:
+        ending = Ending.REFUSED
+    elif word == _CUT_OFF:
+        ending = Ending.CUT_OFF
+    else:
+        ending = Ending.COMPLETE if text else Ending.EMPTY
+    return ProviderAnswer(text=text, ending=ending, word=word, usage=usage)
+
+
+def _details(body: object) -> Iterator[dict[str, object]]:
+    """Return what a failure comes with: ``{"error": {"details": [{"@type": …, "reason": …}]}}``."""
+    error = body.get("error") if isinstance(body, dict) else None
+    found = error.get("details") if isinstance(error, dict) else None
+    yield from (one for one in found if isinstance(one, dict)) if isinstance(found, list) else ()
+
+
+def _delay_s(details: list[dict[str, object]]) -> float | None:
+    """Return how long the API asks to be left alone, which it says in the body: ``"retryDelay": "38s"``."""
+    for detail in details:
+        found = _DELAY.fullmatch(str(detail.get("retryDelay", "")))
+        if found is not None:
+            return min(float(found[1]), failures.MOST_DELAY_S)
+    return None

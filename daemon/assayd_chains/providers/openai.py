@@ -1,0 +1,143 @@
+"""Models behind OpenAI's chat completions: its own, and those of any server that speaks the same."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+from assayd_chains.model import ReplyCost
+from assayd_chains.provider import FixRequest
+from assayd_chains.providers import failures
+from assayd_chains.providers.account import Account, bounded_client, load
+from assayd_chains.providers.answers import (
+    Ending,
+    Event,
+    ProviderAnswer,
+    events_in,
+    hear,
+    is_streamed,
+    part,
+    text_at,
+    tokens,
+)
+
+TYPE = "openai"
+KEY_VARIABLE = "OPENAI_API_KEY"
+BASE_URL = "https://api.openai.com/v1"
+
+
+class _Said(BaseModel):
+    content: str | None = None
+    refusal: str | None = None
+
+
+class _Choice(BaseModel):
+    message: _Said
+    finish_reason: str | None = None
+
+
+class _Usage(BaseModel):
+    prompt_tokens: object = None
+    completion_tokens: object = None
+
+
+class _Completion(BaseModel):
+    """What is read of an answer; servers that only resemble the original leave much else out."""
+
+    choices: list[_Choice]
+    usage: _Usage | None = None
+
+
+class OpenAIApi:
+    """Implements `api.Api`."""
+
+    def __init__(self, account: Account) -> None:
+        load("openai", account=account, loggers=("openai",))
+        import openai
+
+        self._account = account
+        self._client = openai.AsyncOpenAI(
+            api_key=account.key.text,
+            base_url=account.base_url or BASE_URL,
+            max_retries=0,
+            http_client=bounded_client(),
+        )
+
+    async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
+        """Make one call, without trying again. Raises: ProviderError."""
+        import httpx2
+        import openai
+
+        most = self._account.max_tokens if self._account.max_tokens is not None else openai.omit
+        own = self._account.base_url is None
+        try:
+            async with self._client.chat.completions.with_streaming_response.create(
+                model=self._account.model,
+                messages=[
+                    {"role": "system", "content": request.system},
+                    {"role": "user", "content": request.user},
+                ],
+                # Newer models of the vendor know the first alone, many other servers the second alone.
+                max_completion_tokens=most if own else openai.omit,
+                max_tokens=openai.omit if own else most,
+                # Not every server that resembles it takes this; some tell tokens all the same.
+                stream_options={"include_usage": True} if own else openai.omit,
+                stream=True,
+                timeout=timeout_s,
+            ) as raw:
+                return await hear(raw.http_response, text_of, request.heard)
+        except openai.APIStatusError as problem:
+            raise failures.refused(
+                self._account,
+                problem.status_code,
+                said=str(problem),
+                reason=problem.code or problem.type,
+                again_in_s=failures.retry_after_s(problem.response.headers),
+            ) from None  # its text may repeat what was sent
+        except (openai.APITimeoutError, httpx2.TimeoutException) as problem:
+            raise failures.late(self._account, timeout_s) from problem
+        except (openai.APIConnectionError, httpx2.HTTPError) as problem:
+            raise failures.unreachable(self._account, problem) from problem
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        await self._client.close()
+
+
+def read_answer(content: bytes) -> ProviderAnswer:
+    """Read the bytes of an answer. Raises: ValueError when it is none."""
+    completion = _streamed(content) if is_streamed(content) else _Completion.model_validate_json(content)
+    spent = completion.usage or _Usage()
+    usage = ReplyCost(input_tokens=tokens(spent.prompt_tokens), output_tokens=tokens(spent.completion_tokens))
+    if not completion.choices:
+        return ProviderAnswer(text="", ending=Ending.EMPTY, word="no choices", usage=usage)
+    choice = completion.choices[0]
+    text = choice.message.content or ""
+    if choice.message.refusal or choice.finish_reason == "content_filter":
+        ending = Ending.REFUSED
+    elif choice.finish_reason == "length":
+        ending = Ending.CUT_OFF
+    else:
+        ending = Ending.COMPLETE if text else Ending.EMPTY
+    return ProviderAnswer(text=text, ending=ending, word=choice.finish_reason or "", usage=usage)
+
+
+def text_of(event: Event) -> str:
+    """Return the text that an event adds."""
+    return text_at(event, "choices", 0, "delta", "content")
+
+
+def _streamed(content: bytes) -> _Completion:
+    """Put a streamed answer together. Raises: ValueError, for one that does not come to its end."""
+    events = events_in(content)
+    ended = [text for event in events if (text := text_at(event, "choices", 0, "finish_reason"))]
+    if not events or (any(part(event, "choices", 0) for event in events) and not ended):
+        raise ValueError("the stream is cut short")
+    refusal = "".join(text_at(event, "choices", 0, "delta", "refusal") for event in events)
+    said = {"content": "".join(map(text_of, events)), "refusal": refusal or None}
+    usage = [event["usage"] for event in events if isinstance(event.get("usage"), dict)]
+    return _Completion.model_validate(
+        {
+            "choices": [{"message": said, "finish_reason": ended[-1]}] if ended else [],
+            "usage": usage[-1] if usage else None,
+        }
+    )

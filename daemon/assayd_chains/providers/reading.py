@@ -1,0 +1,159 @@
+"""Reads what a model answered in a process of its own, which may use so much time and memory and no more.
+
+    bytes of an answer ─> the vendor's form ─> text ─> patch
+
+An answer may be nested, repeated or long in ways that cost its reader far more than its bytes. The daemon
+only passes the bytes on, and takes back a small JSON document.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from assayd.aio import finish
+from assayd.errors import ProviderError
+from assayd_chains.model import ReplyCost
+from assayd_chains.provider import Reply
+from assayd_chains.providers.answers import Ending, ProviderAnswer
+from assayd_chains.replies import read_reply
+
+TEXT = "text"
+"""An answer that is the model's text, in no vendor's form."""
+CPU_S = 5
+WALL_S = 30.0
+MEMORY_BYTES = 1024 * 2**20
+_END_S = 5.0
+
+
+class AnswerContent(BaseModel):
+    """What an answer holds: an ending and, where that is complete, a patch or why there is none."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ending: Ending = Ending.COMPLETE
+    word: str = ""
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    code: str = ""
+    files: dict[str, str] = {}
+    steps: tuple[dict[str, object], ...] = ()
+    reason: str = ""
+    text: str = ""
+    problem: str | None = None
+
+    def reply(self, usage: ReplyCost | None = None) -> Reply:
+        """Return what a complete answer proposes."""
+        return Reply(
+            code=self.code,
+            files=self.files,
+            steps=self.steps,
+            reason=self.reason,
+            usage=usage or self.usage,
+            text=self.text,
+        )
+
+    @property
+    def usage(self) -> ReplyCost:
+        """Return the tokens that the API counted."""
+        return ReplyCost(input_tokens=self.input_tokens, output_tokens=self.output_tokens)
+
+
+async def read(form: str, content: bytes, language: str = "", beginning: str = "") -> AnswerContent:
+    """Read an answer.
+
+    Args:
+        form: a vendor's type, or `TEXT`.
+        content: the answer as it came.
+        language: of the code that was asked for; see `read_reply`.
+        beginning: how a program of that language begins; see `read_reply`.
+
+    Raises: ProviderError ``provider.garbled`` when it is none of that form, or too much to read;
+        ``provider.reply`` when it is complete and holds no patch.
+    """
+    argv = (sys.executable, "-P", "-m", __name__, form, language, beginning)
+    try:
+        process = await asyncio.create_subprocess_exec(*argv, stdin=PIPE, stdout=PIPE, env=_environment())
+    except OSError as problem:
+        raise _garbled(f"cannot be read now: {problem.strerror}") from problem
+    try:
+        printed, _ = await asyncio.wait_for(process.communicate(content), WALL_S)
+        found = AnswerContent.model_validate_json(printed)
+    except (TimeoutError, ValidationError, BrokenPipeError, ConnectionResetError) as problem:
+        raise _garbled(f"is too much to read in {CPU_S} s and {MEMORY_BYTES >> 20} MiB") from problem
+    finally:
+        await finish(_end(process), timeout_s=_END_S)
+    if found.problem is not None:
+        code, _, message = found.problem.partition(": ")
+        raise ProviderError(code, message, retryable=True)
+    return found
+
+
+def _environment() -> Mapping[str, str]:
+    names = ("PATH", "LANG", "PYTHONPATH")
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
+async def _end(process: Process) -> None:
+    with suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
+
+
+def _garbled(what: str) -> ProviderError:
+    return ProviderError("provider.garbled", f"the answer {what}", retryable=True)
+
+
+def found_in(form: str, content: bytes, language: str = "", beginning: str = "") -> AnswerContent:
+    """Return what an answer of a form (`anthropic`, `openai`, …) holds; blocks, without a limit of time."""
+    try:
+        answer = _readers()[form](content)
+        found = AnswerContent(
+            ending=answer.ending,
+            word=answer.word[:64],
+            input_tokens=answer.usage.input_tokens,
+            output_tokens=answer.usage.output_tokens,
+        )
+        if answer.ending is not Ending.COMPLETE:
+            return found
+        patch = read_reply(answer.text, language, beginning)
+        read = {"code": patch.code, "files": dict(patch.files), "steps": patch.steps, "reason": patch.reason}
+        return found.model_copy(update={**read, "text": answer.text})
+    except ProviderError as problem:
+        return AnswerContent(problem=f"{problem.code}: {problem.message}")
+    except (ValueError, RecursionError, MemoryError):
+        return AnswerContent(problem="provider.garbled: the answer cannot be read")
+
+
+def _readers() -> Mapping[str, Callable[[bytes], ProviderAnswer]]:
+    from assayd_chains.providers import anthropic, gemini, openai
+
+    return {
+        TEXT: lambda content: ProviderAnswer(text=content.decode("utf-8", "replace"), ending=Ending.COMPLETE),
+        anthropic.TYPE: anthropic.read_answer,
+        gemini.TYPE: gemini.read_answer,
+        openai.TYPE: openai.read_answer,
+    }
+
+
+def main() -> int:
+    """Read one answer from standard input and write what it holds."""
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    form, language, beginning = sys.argv[1:]
+    found = found_in(form, sys.stdin.buffer.read(), language, beginning)
+    sys.stdout.write(json.dumps(found.model_dump(mode="json")))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

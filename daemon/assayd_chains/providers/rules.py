@@ -1,0 +1,56 @@
+"""The provider without a model: makes the edits that the rules offer as certain, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from assayd.errors import ProviderError
+from assayd.model.finding import Edit
+from assayd.model.prompting import EditedPassage
+from assayd_chains.provider import FixRequest, Reply
+
+NAME = "rules"
+
+
+class RulesProvider:
+    """Implements `provider.Provider`."""
+
+    name: str = NAME
+
+    async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
+        """Make all certain edits at once. Raises: ProviderError ``provider.no_edit``."""
+        own = EditedPassage(passage=request.passage, edits=request.edits)
+        edited = [one for one in (own, *request.others) if one.edits]
+        if not edited:
+            raise ProviderError("provider.no_edit", "no finding comes with an edit that is certain")
+        mended = {one.passage.name: apply(one.passage.text, apart(one.edits)) for one in edited}
+        if list(mended) == [request.passage.name]:
+            reason = f"Made the edits offered at line {_lines(own)}."
+            return Reply(code=mended[request.passage.name], reason=reason)
+        places = "; ".join(f"{one.passage.name}, line {_lines(one)}" for one in edited)
+        return Reply(files=mended, reason=f"Made the edits offered in {places}.")
+
+
+def _lines(edited: EditedPassage) -> str:
+    return ", ".join(str(edit.start_line) for edit in apart(edited.edits))
+
+
+def apart(edits: Sequence[Edit]) -> list[Edit]:
+    """Return the edits in the order of their lines; of two that touch each other, the first."""
+    kept: list[Edit] = []
+    for edit in sorted(set(edits), key=lambda e: (e.start_line, e.end_line, e.replacement)):
+        if not kept or edit.start_line > max(kept[-1].end_line, kept[-1].start_line):
+            kept.append(edit)
+    return kept
+
+
+def apply(text: str, edits: Sequence[Edit]) -> str:
+    """Replace whole lines, from the last edit to the first, so that lines keep their numbers meanwhile.
+
+    An empty replacement takes the lines out.
+    """
+    lines = text.split("\n")
+    for edit in reversed(edits):
+        new = edit.replacement.removesuffix("\n").split("\n") if edit.replacement else []
+        lines[edit.start_line - 1 : edit.end_line] = new
+    return "\n".join(lines)

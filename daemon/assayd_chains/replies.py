@@ -1,0 +1,186 @@
+"""Reads a model's reply: JSON {code | files | steps, reason}, wherever in the text it is, or code alone.
+
+A comma before a closing bracket is ignored. The older names `patched_code` and `fix_reason` are read as well.
+
+The reply is a stranger's text: it is sized, taken apart without running anything, and refused when it is not
+exactly one answer.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from assayd.errors import ProviderError
+
+MAX_REPLY_CHARS = 2 * 2**20
+MAX_REASON_CHARS = 2000
+MOST_STARTS = 50
+"""How many braces are tried as the beginning of the object."""
+
+_MARK = "```"
+_BEGINNINGS = {
+    "bash": re.compile(r"#!|set -|for |while |if |awk |sed |grep |sort |cat |printf |echo "),
+    "sql": re.compile(r"--|WITH\b|SELECT\b|INSERT\b|UPDATE\b|DELETE\b|CREATE\b|ALTER\b", re.IGNORECASE),
+}
+"""How a program begins in languages that have no parser here; kinds contribute further ones."""
+_COMMA = re.compile(r'("(?:[^"\\]|\\.)*+"?)|,(?=\s*+[}\]])', re.DOTALL)
+"""A string, closed or not, or a comma before a closing bracket. Possessive: it reads the input once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patch:
+    """What a model proposes: `code`, `files` by name, or `steps`."""
+
+    code: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    steps: tuple[Mapping[str, object], ...] = ()
+    reason: str
+
+
+def read_reply(text: str, language: str = "", beginning: str = "") -> Patch:
+    """Return the patch that a reply holds: as plain JSON, in a fence, among prose, or code alone.
+
+    Args:
+        text: the reply.
+        language: of the passage; default: code alone counts in a fence only.
+        beginning: how a program of that language begins; see `Kind.beginning`.
+
+    Raises: ProviderError ``provider.reply`` (retryable) when there is none; the message says what is wrong
+        with the form, without what the reply holds.
+    """
+    if len(text) > MAX_REPLY_CHARS:
+        raise _refused("is too long")
+    blocks = list(_fenced(text))
+    for candidate in _candidates(text, [block for _, block in blocks]):
+        if (patch := _patch(candidate)) is not None:
+            return patch
+    if (code := code_in(text, blocks, language, beginning)) and _can_be_written(code):
+        return Patch(code=code, reason="")
+    raise _refused(_wrong_form(text, blocks))
+
+
+def _wrong_form(text: str, blocks: Sequence[tuple[str, str]]) -> str:
+    """Say what is wrong with the form of a reply that holds no patch."""
+    if not text.strip():
+        return "is empty"
+    missing = 'holds no JSON object with "code", "files" or "steps", and "reason"'
+    likeliest = next((block for _, block in blocks if block.startswith("{")), text.strip())
+    if not likeliest.startswith("{"):
+        return f"{missing}; it has {len(blocks)} fenced blocks" if len(blocks) > 1 else missing
+    try:
+        json.loads(likeliest)
+    except RecursionError:
+        return f"{missing}: it is nested too deep"
+    except ValueError as problem:
+        return f"{missing}: {problem}" if isinstance(problem, json.JSONDecodeError) else missing
+    return missing
+
+
+def _candidates(text: str, blocks: Sequence[str]) -> Iterator[object]:
+    """Return every JSON object that the text may mean, the likeliest first."""
+    decoder = json.JSONDecoder()
+    for place in (text.strip(), *blocks):
+        for form in (place, _COMMA.sub(lambda found: found[1] or "", place)):
+            with suppress(ValueError, RecursionError):
+                yield json.loads(form)
+                break
+    start = text.find("{")
+    for _ in range(MOST_STARTS):
+        if start < 0:
+            return
+        with suppress(ValueError, RecursionError):
+            yield decoder.raw_decode(text, start)[0]
+        start = text.find("{", start + 1)
+
+
+def _fenced(text: str) -> Iterator[tuple[str, str]]:
+    """Return closed fences, in one walk over the lines: the word behind the marks, and what is inside."""
+    inside: list[str] | None = None
+    word = ""
+    for line in text.split("\n"):
+        info = line[len(_MARK) :].rstrip(" \t") if line.startswith(_MARK) else None
+        if inside is None:
+            if info is not None and (not info or (info.isascii() and info.isalpha())):
+                inside, word = [], info
+        elif info == "":
+            yield word, "\n".join(inside).strip()
+            inside = None
+        else:
+            inside.append(line)
+
+
+def _patch(candidate: object) -> Patch | None:
+    """Return what an object proposes: code, else files, else steps; keys that are not known are ignored."""
+    if not isinstance(candidate, dict):
+        return None
+    reason = candidate.get("reason", candidate.get("fix_reason", ""))
+    code = candidate.get("code", candidate.get("patched_code", ""))
+    files, steps = candidate.get("files", {}), candidate.get("steps", [])
+    if not (isinstance(reason, str) and isinstance(code, str) and _are_files(files) and _are_steps(steps)):
+        return None
+    if not (code.strip() or files or steps) or not _can_be_written(candidate):
+        return None
+    reason = "".join(c if c.isprintable() else " " for c in reason)
+    return Patch(code=code, files=files, steps=tuple(steps), reason=reason[:MAX_REASON_CHARS])
+
+
+def _are_files(files: object) -> bool:
+    return isinstance(files, dict) and all(isinstance(text, str) for text in files.values())
+
+
+def _are_steps(steps: object) -> bool:
+    return isinstance(steps, list) and all(isinstance(step, dict) for step in steps)
+
+
+def _can_be_written(value: object) -> bool:
+    """Return whether all texts of a value are Unicode: lone surrogates are none."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError):
+        return False
+    return True
+
+
+def _refused(why: str) -> ProviderError:
+    return ProviderError("provider.reply", f"the reply {why}", retryable=True)
+
+
+def code_in(text: str, blocks: Sequence[tuple[str, str]], language: str, beginning: str = "") -> str:
+    """Return the code that an answer without a JSON object is; "" if that is ambiguous.
+
+    Args:
+        text: the whole answer.
+        blocks: its closed fences, each with the word behind the opening marks.
+        language: of the passage.
+        beginning: how a program of that language begins, as a pattern; see `Kind.beginning`.
+    """
+    if blocks:
+        [(info, block), *others] = blocks
+        meant_as_json = info.lower().startswith("json") or (not info and block.startswith(("{", "[")))
+        return "" if others or meant_as_json else _ended(block)
+    return _ended(text) if _is_program(text.strip(), language, beginning) else ""
+
+
+def _ended(code: str) -> str:
+    return code.strip("\n") + "\n" if code.strip() else ""
+
+
+def _is_program(text: str, language: str, beginning: str) -> bool:
+    if language == "python":
+        return _is_python(text)
+    pattern = re.compile(beginning) if beginning else _BEGINNINGS.get(language)
+    return pattern is not None and pattern.match(text) is not None
+
+
+def _is_python(text: str) -> bool:
+    """Return whether a text is Python that does something: one word of prose is an expression, too."""
+    try:
+        tree = ast.parse(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return False
+    return any(not isinstance(node, ast.Expr) for node in tree.body)

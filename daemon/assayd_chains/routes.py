@@ -1,0 +1,370 @@
+"""The HTTP routes of repairs and generations. Each route: who may see it, one call, one answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from starlette.responses import Response
+
+from assayd.api import answers
+from assayd.api.answers import Responses, body_of, described, events
+from assayd.api.call import Call, CallDep, json_response, raw_json, read_model
+from assayd.api.events import Documents, EventStream
+from assayd.documents import plain
+from assayd.documents.base import ErrorDocument
+from assayd.documents.chains import (
+    GenerationBody,
+    GenerationDocument,
+    GenerationPageDocument,
+    HintBody,
+    RepairBody,
+    RepairDocument,
+    RepairPageDocument,
+    StepDocument,
+)
+from assayd.documents.library import ApproveBody, library_entry_body
+from assayd.errors import RequestError
+from assayd.store.recorder import Naming
+from assayd_chains.chains import Chains
+from assayd_chains.documents import (
+    generation_document,
+    generation_event,
+    repair_document,
+    repair_event,
+    step_document,
+)
+from assayd_chains.model import Chain, ChainView, GenerationTerms, Repair, RepairTerms
+
+REPAIR_BODY_BYTES = 2**21
+
+
+def _chains(request: Request) -> Chains:
+    chains: Chains = request.app.state.chains
+    return chains
+
+
+ChainsDep = Annotated[Chains, Depends(_chains)]
+AttemptId = Annotated[str, Path(alias="id", description="The attempt's ULID.")]
+RepairId = Annotated[str, Path(alias="id", description="The repair's ULID.")]
+GenerationId = Annotated[str, Path(alias="id", description="The generation's ULID.")]
+Cursor = Annotated[str | None, Query(max_length=26, description="`next_cursor` of a page.")]
+Limit = Annotated[int, Query(ge=1, le=100, description="How many a page has.")]
+Number = Annotated[int, Path(ge=1, le=1000, description="Which of its answers, from 1.")]
+
+_WHERE = {"headers": {"Location": {"description": "Its own path.", "schema": {"type": "string"}}}}
+_REPAIR: Responses = {200: described(RepairDocument, "The repair")}
+_REPAIR_STARTED: Responses = {
+    202: {**described(RepairDocument, "It is under way"), **_WHERE},
+    409: described(ErrorDocument, "The attempt did not fail, or a repair of it is under way"),
+}
+_REPAIR_LIST: Responses = {200: described(RepairPageDocument, "Repairs")}
+_REPAIR_CANCELLED: Responses = {
+    202: described(RepairDocument, "It will end"),
+    409: described(ErrorDocument, "It has ended"),
+}
+_REPAIR_EVENTS = events("Events `repair`, each with the current repair, and `finished`")
+_REPAIR_BODY: dict[str, Any] = {"requestBody": {**body_of(RepairBody)["requestBody"], "required": False}}
+_FALLBACK_ACCEPTED: Responses = {
+    200: described(RepairDocument, "The repair, with the time at which its rules were taken"),
+    409: described(ErrorDocument, "It offers nothing"),
+}
+_RULES: Responses = {200: answers.raw("application/yaml", "The rules")}
+_STEP: Responses = {200: described(StepDocument, "Prompt and answer")}
+_GENERATION: Responses = {200: described(GenerationDocument, "The generation")}
+_GENERATION_STARTED: Responses = {
+    202: {**described(GenerationDocument, "It is under way"), **_WHERE},
+    408: described(ErrorDocument, "The body does not come"),
+    413: described(ErrorDocument, "Body too large"),
+    429: described(ErrorDocument, "Too many of this user are under way"),
+}
+_GENERATION_LIST: Responses = {200: described(GenerationPageDocument, "Generations")}
+_GENERATION_CANCELLED: Responses = {
+    202: described(GenerationDocument, "It will end, or goes on"),
+    409: described(ErrorDocument, "It has ended, or is under way"),
+}
+_GENERATION_EVENTS = events(
+    "Events `state`, `attempt`, `fix` and `finished`, each with the whole generation, `stage` and `answer`"
+)
+
+repairs = APIRouter(prefix="/v1", tags=["repairs"], responses=answers.ERRORS)
+generations = APIRouter(prefix="/v1/generations", tags=["generations"], responses=answers.ERRORS)
+ROUTERS = (repairs, generations)
+
+
+@repairs.post("/attempts/{id}/repair", status_code=202, responses=_REPAIR_STARTED, openapi_extra=_REPAIR_BODY)
+async def start_repair(request: Request, call: CallDep, chains: ChainsDep, attempt_id: AttemptId) -> Response:
+    """Repair an attempt that failed: with a provider, with a hint, with one's own code, or afresh."""
+    attempt = await call.attempt(attempt_id)
+    wanted = await read_model(request, call, RepairBody, max_bytes=REPAIR_BODY_BYTES)
+    repair = await chains.repair(attempt, RepairTerms(**wanted.model_dump(), uid=call.caller.peer.uid))
+    headers = {"Location": f"/v1/repairs/{repair.id}"}
+    return json_response(await _repair_document(call, repair), status=202, headers=headers)
+
+
+@repairs.get("/attempts/{id}/repairs", responses=_REPAIR_LIST)
+async def list_repairs_of_attempt(call: CallDep, chains: ChainsDep, attempt_id: AttemptId) -> Response:
+    """List the repairs that an attempt began or belongs to."""
+    attempt = await call.attempt(attempt_id)
+    return await _repair_page(call, await chains.repairs_of(attempt.id), None)
+
+
+@repairs.get("/repairs", responses=_REPAIR_LIST)
+async def list_repairs(
+    call: CallDep, chains: ChainsDep, cursor: Cursor = None, limit: Limit = 20
+) -> Response:
+    """List repairs, newest first."""
+    found = await chains.list_repairs(uid=call.shown_uid, before=cursor, limit=limit)
+    return await _repair_page(call, found, found[-1].id if len(found) == limit else None)
+
+
+@repairs.get("/repairs/{id}", responses=_REPAIR)
+async def get_repair(call: CallDep, chains: ChainsDep, repair_id: RepairId) -> Response:
+    """Return one repair with its fixes."""
+    repair = await _visible_repair(call, chains, repair_id)
+    return json_response(await _repair_document(call, repair, await chains.repair_diffs(repair)))
+
+
+@repairs.post("/repairs/{id}/cancel", status_code=202, responses=_REPAIR_CANCELLED)
+async def cancel_repair(call: CallDep, chains: ChainsDep, repair_id: RepairId) -> Response:
+    """End a repair, and the attempt that it has under way."""
+    repair = await _visible_repair(call, chains, repair_id)
+    await chains.cancel_repair(repair)
+    return json_response(await _repair_document(call, repair), status=202)
+
+
+@repairs.post("/repairs/{id}/accept-fallback", responses=_FALLBACK_ACCEPTED)
+async def accept_fallback(call: CallDep, chains: ChainsDep, repair_id: RepairId) -> Response:
+    """Take the rules that a repair offers where no code came about. Taking them again changes nothing."""
+    repair = await _visible_repair(call, chains, repair_id)
+    return json_response(await _repair_document(call, await chains.accept_fallback(repair)))
+
+
+@repairs.get("/repairs/{id}/rules", responses=_RULES, response_class=Response)
+async def get_repair_rules(call: CallDep, chains: ChainsDep, repair_id: RepairId) -> Response:
+    """Return the rules that were taken, as YAML."""
+    fallback = (await _visible_repair(call, chains, repair_id)).fallback or {}
+    if fallback.get("accepted_at") is None:
+        raise RequestError("not_found", "no rules were taken from this repair; accept-fallback takes them")
+    return Response(str(fallback["rules"]), media_type="application/yaml")
+
+
+@repairs.get("/repairs/{id}/steps/{number}", responses=_STEP)
+async def get_repair_step(call: CallDep, chains: ChainsDep, repair_id: RepairId, number: Number) -> Response:
+    """Return the prompt of one fix and the answer to it, whole."""
+    step = await chains.repair_step(await _visible_repair(call, chains, repair_id), number)
+    if step is None:
+        message = f"there is no answer {number} of a provider in this repair; a person's code is none"
+        raise RequestError("not_found", message)
+    return json_response(step_document(step))
+
+
+@repairs.get("/repairs/{id}/events", responses=_REPAIR_EVENTS, response_class=Response)
+async def follow_repair(call: CallDep, chains: ChainsDep, repair_id: RepairId) -> Response:
+    """Follow a repair as server-sent events `repair`; each has all of it. The last is `finished`."""
+    repair = await _visible_repair(call, chains, repair_id)
+    changes = _repair_changes(chains.follow(repair.chain_id), repair.id, await _record(call, repair))
+    return EventStream(changes, heartbeat_s=call.limits.heartbeat_s)
+
+
+async def _repair_changes(
+    views: AsyncGenerator[ChainView, None], repair_id: str, record: Mapping[str, str]
+) -> Documents:
+    """Yield an event for each change of a repair, up to its end."""
+    number, shown = 0, None
+    async with aclosing(views):
+        async for view in views:
+            repair = next((one for one in view.chain.repairs if one.id == repair_id), None)
+            if repair is None or repair == shown:
+                continue
+            number, shown = number + 1, repair
+            yield repair_event(number, repair, record)
+            if repair.outcome is not None:  # a generation may go on with a hint
+                return
+
+
+@generations.post("", status_code=202, responses=_GENERATION_STARTED, openapi_extra=body_of(GenerationBody))
+async def start_generation(request: Request, call: CallDep, chains: ChainsDep) -> Response:
+    """Have a submission written from words, validated, and repaired until it is right or given up."""
+    wanted = await read_model(request, call, GenerationBody)
+    chain = await chains.generate(GenerationTerms(**wanted.model_dump()), call.caller.peer)
+    headers = {"Location": f"/v1/generations/{chain.id}"}
+    return json_response(await _generation_document(call, chains, chain), status=202, headers=headers)
+
+
+@generations.get("", responses=_GENERATION_LIST)
+async def list_generations(
+    call: CallDep, chains: ChainsDep, cursor: Cursor = None, limit: Limit = 20
+) -> Response:
+    """List generations, newest first; their contexts are left out."""
+    found = await chains.list_generations(uid=call.shown_uid, before=cursor, limit=limit)
+    more = found[-1].id if len(found) == limit else None
+    page = [await _generation_document(call, chains, chain, listed=True) for chain in found]
+    return json_response(GenerationPageDocument.model_construct(generations=page, next_cursor=more))
+
+
+@generations.get("/{id}", responses=_GENERATION)
+async def get_generation(call: CallDep, chains: ChainsDep, generation_id: GenerationId) -> Response:
+    """Return one generation with its attempts."""
+    chain = await _visible_generation(call, chains, generation_id)
+    return json_response(await _generation_document(call, chains, chain))
+
+
+@generations.get("/{id}/steps/{number}", responses=_STEP)
+async def get_generation_step(
+    call: CallDep, chains: ChainsDep, generation_id: GenerationId, number: Number
+) -> Response:
+    """Return the prompt of one attempt and the answer to it, whole."""
+    step = await chains.step(await _visible_generation(call, chains, generation_id), number)
+    if step is None:
+        raise RequestError("not_found", f"there is no answer {number} in this generation")
+    return json_response(step_document(step))
+
+
+@generations.post("/{id}/cancel", status_code=202, responses=_GENERATION_CANCELLED)
+async def cancel_generation(call: CallDep, chains: ChainsDep, generation_id: GenerationId) -> Response:
+    """End a generation, and what it has under way."""
+    chain = await _visible_generation(call, chains, generation_id)
+    await chains.cancel(chain)
+    return json_response(await _generation_document(call, chains, chain), status=202)
+
+
+@generations.post(
+    "/{id}/hint", status_code=202, responses=_GENERATION_CANCELLED, openapi_extra=body_of(HintBody)
+)
+async def hint_generation(
+    request: Request, call: CallDep, chains: ChainsDep, generation_id: GenerationId
+) -> Response:
+    """Go on with a finished generation: with a person's hint, and a full budget."""
+    chain = await _visible_generation(call, chains, generation_id)
+    wanted = await read_model(request, call, HintBody)
+    attempt = await call.attempt(wanted.attempt_id) if wanted.attempt_id is not None else None
+    if attempt is not None and (attempt.peer.uid, attempt.kind) != (chain.uid, chain.kind):
+        message = "the attempt is of another user or another kind than the generation"
+        raise RequestError("invalid", message, field="attempt_id")
+    chain = await chains.hint(chain, wanted.hint, call.caller.peer.uid, attempt=attempt)
+    return json_response(await _generation_document(call, chains, chain), status=202)
+
+
+@generations.post("/{id}/approve", responses=answers.APPROVED, openapi_extra=body_of(ApproveBody))
+async def approve_generation(
+    request: Request, call: CallDep, chains: ChainsDep, generation_id: GenerationId
+) -> Response:
+    """Put what a generation came to into the library, under a name."""
+    chain = await _visible_generation(call, chains, generation_id)
+    wanted = await read_model(request, call, ApproveBody)
+    if chain.last_attempt_id is None or chain.outcome is None:
+        raise RequestError("library.not_validated", "the generation has nothing that is validated")
+    attempt = await call.attempt(chain.last_attempt_id)
+    entry = await call.library.approve(attempt, wanted.name, call.caller.peer.uid)
+    return raw_json(library_entry_body(entry))
+
+
+@generations.get("/{id}/events", responses=_GENERATION_EVENTS, response_class=Response)
+async def follow_generation(call: CallDep, chains: ChainsDep, generation_id: GenerationId) -> Response:
+    """Follow a generation as server-sent events; the last is `finished`."""
+    chain = await _visible_generation(call, chains, generation_id)
+    changes = _generation_changes(call, chains, chain.id)
+    return EventStream(changes, heartbeat_s=call.limits.heartbeat_s)
+
+
+async def _generation_changes(call: Call, chains: Chains, chain_id: str) -> Documents:
+    """Yield an event for each change: stages of an attempt while it runs, an answer while it comes."""
+    number, known, staged = 0, (0, 0), set[str]()
+    heard, shown = "", (-1, -1)
+    async with aclosing(chains.follow(chain_id)) as views:
+        async for view in views:
+            number += 1
+            counted = _counted(view.chain)
+            if view.heard not in {"", heard} and counted == shown:
+                yield generation_event(number, "answer", _heard_since(heard, view.heard))
+                heard = view.heard
+                continue
+            heard, shown = "", counted
+            kind, known = _kind_of(view.chain, counted, known), counted
+            yield generation_event(number, kind, plain(await _generation_document(call, chains, view.chain)))
+            attempt_id = view.chain.last_attempt_id
+            if view.chain.outcome is None and attempt_id is not None and attempt_id not in staged:
+                async for body in _stages(call, attempt_id):
+                    staged.add(attempt_id)
+                    number += 1
+                    yield generation_event(number, "stage", body)
+
+
+def _kind_of(chain: Chain, counted: tuple[int, int], known: tuple[int, int]) -> str:
+    """Return the name of an event by what is new: an attempt, a fix, or neither."""
+    if chain.outcome is not None:
+        return "finished"
+    if counted[0] > known[0]:
+        return "attempt"
+    return "fix" if counted[1] > known[1] else "state"
+
+
+def _counted(chain: Chain) -> tuple[int, int]:
+    """Return how many drafts and fixes a chain has."""
+    return len(chain.drafts), sum(len(each.fixes) for each in chain.rounds)
+
+
+def _heard_since(before: str, now: str) -> dict[str, Any]:
+    """Return what has come of an answer since the last event; the beginning of one says that it is."""
+    anew = not before or not now.startswith(before)
+    return {"text": now if anew else now[len(before) :], "anew": anew}
+
+
+async def _stages(call: Call, attempt_id: str) -> AsyncGenerator[dict[str, Any], None]:
+    """Yield the stages of an attempt as they end; none while it isn't submitted yet."""
+    if await call.service.get(attempt_id) is None:
+        return
+    async with aclosing(call.service.events(attempt_id)) as found:
+        async for event in found:
+            if event.kind == "stage":
+                yield {"attempt_id": attempt_id, **event.body}
+
+
+async def _visible_repair(call: Call, chains: Chains, repair_id: str) -> Repair:
+    """Return a repair that the caller may see.
+
+    Raises: RequestError ``not_found``, also for another user's.
+    """
+    repair = await chains.get_repair(repair_id)
+    if repair is None or call.shown_uid not in {None, repair.uid}:
+        raise RequestError("not_found", f"there is no repair {repair_id[:40]}")
+    return repair
+
+
+async def _visible_generation(call: Call, chains: Chains, generation_id: str) -> Chain:
+    """Return a generation that the caller may see.
+
+    Raises: RequestError ``not_found``, also for another user's.
+    """
+    chain = await chains.get_generation(generation_id)
+    if chain is None or call.shown_uid not in {None, chain.uid}:
+        raise RequestError("not_found", f"there is no generation {generation_id[:40]}")
+    return chain
+
+
+async def _record(call: Call, repair: Repair) -> Mapping[str, str]:
+    """Return what the repair's kind keeps it under."""
+    records = call.service.records.get(repair.kind)
+    return await records.belongs_to(repair.attempt_id) if isinstance(records, Naming) else {}
+
+
+async def _repair_document(call: Call, repair: Repair, diffs: Sequence[str | None] = ()) -> RepairDocument:
+    return repair_document(repair, diffs, await _record(call, repair))
+
+
+async def _repair_page(call: Call, found: Sequence[Repair], next_cursor: str | None) -> Response:
+    page = [await _repair_document(call, repair) for repair in found]
+    return json_response(RepairPageDocument.model_construct(repairs=page, next_cursor=next_cursor))
+
+
+async def _generation_document(
+    call: Call, chains: Chains, chain: Chain, *, listed: bool = False
+) -> GenerationDocument:
+    ran = [draft.attempt_id for draft in chain.drafts if draft.attempt_id is not None]
+    ids = [*ran, *([chain.last_attempt_id] if chain.last_attempt_id else [])]
+    approved = await call.library.of_attempts(ids) if ids else ()
+    diffs = await chains.diffs(chain) if chain.outcome is not None and not listed else ()
+    return generation_document(chain, approved, listed=listed, diffs=diffs)

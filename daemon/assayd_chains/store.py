@@ -1,0 +1,478 @@
+"""Chains in a database. A chain is written as a whole, in one transaction: it is small.
+
+A generation is a row of `generations`, with its drafts and grants as JSON. Each failed attempt with its
+fixes is a row of `repairs` with rows of `repair_fixes`, whether it belongs to a generation or not. Answers
+of providers are written once, whole, before anything else happens with them. Decides how values and rows
+correspond; the tables themselves are `assayd.store.tables`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, Select, Table, delete, insert, select, update
+
+from assayd.model.attempt import Attempt
+from assayd.model.report import Verdict
+from assayd.model.submission import Peer
+from assayd.store.access import DatabaseAccess
+from assayd.store.outbox import Outbox
+from assayd.store.rows import Values, from_micros, read_moment, to_micros
+from assayd.store.tables import generation_steps, generations, repair_fixes, repair_steps, repairs
+from assayd_chains.documents import generation_message
+from assayd_chains.model import (
+    UNUSABLE,
+    Answer,
+    Chain,
+    Failure,
+    Grant,
+    Outcome,
+    Repair,
+    ReplyCost,
+    Round,
+    Strategy,
+    Words,
+)
+from assayd_chains.provider import ProviderStep, Reply
+
+# SQLAlchemy types a select by its columns; rows are read by name here.
+Statement = Select[Any]
+
+_DOES_NOT_FIT = "it does not fit into the submission"
+"""The problem of a fix that was stored without one, by an earlier version."""
+
+
+class DatabaseChainStore:
+    """Where chains are kept, in SQLite or PostgreSQL."""
+
+    def __init__(self, access: DatabaseAccess) -> None:
+        self._access = access
+        self._outbox = Outbox(access)
+        self._inserts = {table.name: access.insert_or_nothing(table) for table in _STEPS.values()}
+
+    async def save(self, chain: Chain) -> None:
+        """Record a chain as it is now, durably, with the message to its webhook if it has ended."""
+        message = generation_message(chain)
+        known_end = select(generations.c.finished_at).where(generations.c.id == chain.id)
+
+        def apply(connection: Connection) -> None:
+            if chain.words is not None:
+                whole = _generation_values(chain, chain.words)
+                if connection.execute(known_end).scalar() != whole["finished_at"]:
+                    self._outbox.add(connection, message)
+                _replace(connection, generations, whole)
+            if chain.repair is not None:
+                _save_repair(connection, chain.repair)
+
+        await self._access.write(apply)
+        if message is not None:
+            self._outbox.announce()
+
+    async def save_repair(self, repair: Repair) -> None:
+        """Record a change to a repair that has ended, e.g. that its rules were accepted."""
+        await self._access.write(lambda connection: _save_repair(connection, repair))
+
+    async def remove(self, chain_id: str) -> None:
+        """Forget a repair that isn't needed: its attempt didn't fail."""
+        wanted = delete(repairs).where(repairs.c.id == chain_id)
+        await self._access.write(lambda connection: connection.execute(wanted).close())
+
+    async def generation(self, chain_id: str) -> Chain | None:
+        """Return a generation by its id; None if there is none."""
+        found = await self._generations(select(generations).where(generations.c.id == chain_id))
+        return found[0] if found else None
+
+    async def repair(self, repair_id: str) -> Repair | None:
+        """Return a repair by its id; None if there is none."""
+        found = await self._repairs(select(repairs).where(repairs.c.id == repair_id))
+        return found[0] if found else None
+
+    async def chain(self, chain_id: str) -> Chain | None:
+        """Return a chain by its id, whatever it starts with; None if there is none."""
+        if (generation := await self.generation(chain_id)) is not None:
+            return generation
+        repair = await self.repair(chain_id)
+        return repair.chain() if repair is not None and repair.generation_id is None else None
+
+    async def generations(self, *, uid: int | None, before: str | None, limit: int) -> Sequence[Chain]:
+        """Return generations, newest first; those of one user, and older than the one named `before`."""
+        return await self._generations(_page(generations, uid, before, limit))
+
+    async def repairs(
+        self, *, uid: int | None = None, before: str | None = None, limit: int = 50
+    ) -> Sequence[Repair]:
+        """Return repairs, newest first; those of one user, and older than the one named `before`."""
+        return await self._repairs(_page(repairs, uid, before, limit))
+
+    async def repairs_of(self, attempt_id: str) -> Sequence[Repair]:
+        """Return the repairs that an attempt began or belongs to, oldest first."""
+        member = select(repair_fixes.c.repair_id).where(repair_fixes.c.attempt_id == attempt_id)
+        wanted = (repairs.c.attempt_id == attempt_id) | repairs.c.id.in_(member)
+        return await self._repairs(select(repairs).where(wanted).order_by(repairs.c.id))
+
+    async def generation_of(self, attempt: Attempt) -> Chain | None:
+        """Return the generation whose last attempt this is."""
+        mine = select(generations).where(generations.c.uid == attempt.peer.uid)  # there is an index of those
+        found = await self._generations(mine.where(generations.c.attempt_id == attempt.id))
+        return found[0] if found else None
+
+    async def unfinished(self) -> Sequence[Chain]:
+        """Return every chain without an outcome on record, oldest first."""
+        alone = select(repairs).where(repairs.c.outcome.is_(None), repairs.c.generation_id.is_(None))
+        found = await self._generations(select(generations).where(generations.c.outcome.is_(None)))
+        return sorted(
+            [*found, *(repair.chain() for repair in await self._repairs(alone))], key=lambda chain: chain.id
+        )
+
+    async def save_step(self, owner_id: str, step: ProviderStep, *, draft: bool) -> None:
+        """Record an answer, durably; one that is there already stays.
+
+        Args:
+            owner_id: the generation of a draft, the repair of a fix.
+            step: the answer with its prompt.
+            draft: whether it answers the words.
+        """
+        table = _STEPS[draft]
+        values = {_owner(table).name: owner_id, **_step_values(step)}
+        insert_new = self._inserts[table.name]
+        await self._access.write(lambda connection: connection.execute(insert_new, values).close())
+
+    async def step(self, owner_id: str, number: int, *, draft: bool) -> ProviderStep | None:
+        """Return an answer with its prompt, by its number; None if there is none."""
+        table = _STEPS[draft]
+        wanted = select(table).where(_owner(table) == owner_id, table.c.number == number)
+        row = await self._access.read(lambda connection: connection.execute(wanted).mappings().first())
+        return None if row is None else _read_step(row)
+
+    async def _repairs(self, statement: Statement) -> Sequence[Repair]:
+        return await self._access.read(lambda connection: _read_repairs(connection, statement))
+
+    async def _generations(self, statement: Statement) -> Sequence[Chain]:
+        def fetch(connection: Connection) -> Sequence[Chain]:
+            rows = connection.execute(statement).mappings().all()
+            drafts = {row["id"]: json.loads(row["drafts"]) for row in rows}
+            ids = [one["repair_id"] for some in drafts.values() for one in some if one["repair_id"]]
+            found = _read_repairs(connection, select(repairs).where(repairs.c.id.in_(ids))) if ids else []
+            by_id = {repair.id: repair for repair in found}
+            return [_read_generation(row, drafts[row["id"]], by_id) for row in rows]
+
+        return await self._access.read(fetch)
+
+
+_STEPS = {True: generation_steps, False: repair_steps}
+"""The table of the answers to words, and that of fixes; the first column names what they belong to."""
+
+
+def _owner(table: Table) -> Any:
+    return next(iter(table.c))
+
+
+def _page(table: Table, uid: int | None, before: str | None, limit: int) -> Statement:
+    statement = select(table).order_by(table.c.id.desc()).limit(limit)
+    if uid is not None:
+        statement = statement.where(table.c.uid == uid)
+    return statement if before is None else statement.where(table.c.id < before)
+
+
+def _replace(connection: Connection, table: Table, values: Values) -> None:
+    """Write a row over the one with its id, if there is one."""
+    mine = update(table).where(table.c.id == values["id"])
+    if connection.execute(mine.values(values)).rowcount == 0:
+        connection.execute(insert(table), values)
+
+
+def _save_repair(connection: Connection, repair: Repair) -> None:
+    connection.execute(delete(repair_fixes).where(repair_fixes.c.repair_id == repair.id))
+    _replace(connection, repairs, _repair_values(repair))
+    if repair.fixes:
+        connection.execute(insert(repair_fixes), [_fix_values(repair.id, fix) for fix in repair.fixes])
+
+
+def _read_repairs(connection: Connection, statement: Statement) -> list[Repair]:
+    rows = connection.execute(statement).mappings().all()
+    ids = [row["id"] for row in rows]
+    fixes = select(repair_fixes).where(repair_fixes.c.repair_id.in_(ids)).order_by(repair_fixes.c.number)
+    by_repair: dict[str, list[Answer]] = {}
+    for row in connection.execute(fixes).mappings():
+        by_repair.setdefault(row["repair_id"], []).append(_read_fix(row))
+    return [_read_repair(row, by_repair.get(row["id"], [])) for row in rows]
+
+
+def _repair_values(repair: Repair) -> Values:
+    return {
+        "id": repair.id,
+        "attempt_id": repair.attempt_id,
+        "kind": repair.kind,
+        "provider": repair.provider,
+        "uid": repair.uid,
+        "max_attempts": repair.max_attempts,
+        "started_at": to_micros(repair.started_at),
+        "ends_at": to_micros(repair.ends_at),
+        "finished_at": None if repair.finished_at is None else to_micros(repair.finished_at),
+        "first_fingerprint": repair.failure.fingerprint,
+        "first_digest": repair.failure.digest,
+        "first_cause": repair.failure.cause,
+        "hint": repair.hint,
+        "granted_by": repair.granted_by,
+        "generation_id": repair.generation_id,
+        "outcome": None if repair.outcome is None else repair.outcome.of_repair,
+        "detail": repair.detail,
+        "fallback": None if repair.fallback is None else json.dumps(repair.fallback, sort_keys=True),
+    }
+
+
+def _read_repair(row: RowMapping, fixes: Sequence[Answer]) -> Repair:
+    failure = Failure(
+        attempt_id=row["attempt_id"],
+        at=from_micros(row["started_at"]),
+        fingerprint=row["first_fingerprint"],
+        digest=row["first_digest"],
+        cause=row["first_cause"],
+    )
+    return Repair(
+        id=row["id"],
+        kind=row["kind"],
+        provider=row["provider"],
+        uid=row["uid"],
+        max_attempts=row["max_attempts"],
+        ends_at=from_micros(row["ends_at"]),
+        failure=failure,
+        fixes=tuple(fixes),
+        hint=row["hint"],
+        granted_by=row["granted_by"],
+        generation_id=row["generation_id"],
+        fallback=None if row["fallback"] is None else json.loads(row["fallback"]),
+        outcome=None if row["outcome"] is None else Outcome.read_of_repair(row["outcome"]),
+        detail=row["detail"],
+        finished_at=read_moment(row["finished_at"]),
+    )
+
+
+def _fix_values(repair_id: str, fix: Answer) -> Values:
+    return {
+        "repair_id": repair_id,
+        "number": fix.number,
+        "strategy": fix.strategy,
+        "asked_at": to_micros(fix.asked_at),
+        "error": fix.error,
+        "reason": fix.reason,
+        "passage": fix.passage,
+        "patched_code": fix.text,
+        "form": fix.form,
+        "digest": fix.digest or "",
+        "duplicate": int(fix.duplicate),
+        "problem": fix.problem,
+        "attempt_id": fix.attempt_id,
+        "verdict": fix.verdict,
+        "cause": fix.cause if fix.problem is None else UNUSABLE,
+        "fingerprint": fix.fingerprint,
+        **_cost_values(fix.usage),
+    }
+
+
+def _read_fix(row: RowMapping) -> Answer:
+    unusable = row["cause"] == UNUSABLE
+    return Answer(
+        number=row["number"],
+        strategy=Strategy(row["strategy"]),
+        asked_at=from_micros(row["asked_at"]),
+        error=row["error"],
+        reason=row["reason"],
+        passage=row["passage"],
+        text=row["patched_code"],
+        form=row["form"],
+        digest=row["digest"],
+        duplicate=bool(row["duplicate"]),
+        problem=(row["problem"] or _DOES_NOT_FIT) if unusable else None,
+        attempt_id=row["attempt_id"],
+        verdict=None if row["verdict"] is None else Verdict(row["verdict"]),
+        cause=None if unusable else row["cause"],
+        fingerprint=row["fingerprint"],
+        usage=_read_cost(row),
+    )
+
+
+def _generation_values(chain: Chain, words: Words) -> Values:
+    current = chain.round
+    return {
+        "id": chain.id,
+        "kind": chain.kind,
+        "uid": words.peer.uid,
+        "gid": words.peer.gid,
+        "pid": words.peer.pid,
+        "provider": chain.provider,
+        "policy": words.policy,
+        "intent": words.intent,
+        "context": json.dumps(words.context),
+        "labels": json.dumps(dict(words.labels)),
+        "max_attempts": chain.max_attempts,
+        "started_at": to_micros(chain.started_at),
+        "ends_at": to_micros(chain.ends_at),
+        "grants": json.dumps([
+            {"uid": one.uid, "at": to_micros(one.at), "hint": one.hint} for one in chain.grants
+        ]),
+        "drafts": json.dumps([
+            _draft_values(draft, number, each)
+            for number, each in enumerate(chain.rounds)
+            for draft in each.drafts
+        ]),
+        "attempt_id": chain.last_attempt_id,
+        "outcome": chain.outcome,
+        "detail": current.detail,
+        "finished_at": None if current.finished_at is None else to_micros(current.finished_at),
+        "webhook": words.webhook,
+    }  # fmt: skip
+
+
+def _draft_values(draft: Answer, number: int, each: Round) -> Values:
+    return {
+        "number": draft.number,
+        "grant": number,
+        "asked_at": to_micros(draft.asked_at),
+        "reason": draft.reason,
+        "text": draft.text,
+        "form": draft.form,
+        "problem": draft.problem,
+        "parent_id": each.follows,
+        "attempt_id": draft.attempt_id,
+        "repair_id": None if draft.attempt_id is None else each.repair_id,
+        "verdict": draft.verdict,
+        "cause": draft.cause,
+        **_cost_values(draft.usage),
+    }
+
+
+def _read_generation(row: RowMapping, drafts: Sequence[Any], found: Mapping[str, Repair]) -> Chain:
+    peer = Peer(uid=row["uid"], gid=row["gid"], pid=row["pid"])
+    grants = [
+        Grant(uid=one["uid"], at=from_micros(one["at"]), hint=one["hint"])
+        for one in json.loads(row["grants"])
+    ]
+    rounds = [
+        _read_round(grant, [one for one in drafts if one["grant"] == number], found)
+        for number, grant in enumerate((None, *grants))
+    ]
+    rounds[-1] = _read_newest(row, rounds[-1])
+    repair = found.get(rounds[-1].repair_id or "")
+    return Chain(
+        id=row["id"],
+        kind=row["kind"],
+        provider=row["provider"],
+        uid=row["uid"],
+        max_attempts=row["max_attempts"],
+        started_at=from_micros(row["started_at"]),
+        ends_at=from_micros(row["ends_at"]) if repair is None else repair.ends_at,
+        words=Words(
+            peer=peer,
+            policy=row["policy"],
+            intent=row["intent"],
+            context=json.loads(row["context"]),
+            labels=json.loads(row["labels"]),
+            webhook=row["webhook"],
+        ),
+        rounds=tuple(rounds),
+    )
+
+
+def _read_round(grant: Grant | None, drafts: Sequence[Any], found: Mapping[str, Repair]) -> Round:
+    repair_id = next((one["repair_id"] for one in drafts if one["repair_id"] is not None), None)
+    follows = drafts[0]["parent_id"] if drafts else None
+    begun = Round(grant=grant, follows=follows, drafts=tuple(map(_read_draft, drafts)), repair_id=repair_id)
+    repair = found.get(repair_id or "")
+    if repair is None:
+        return begun
+    return replace(
+        begun,
+        failure=repair.failure,
+        fixes=repair.fixes,
+        fallback=repair.fallback,
+        outcome=repair.outcome,
+        detail=repair.detail,
+        finished_at=repair.finished_at,
+    )
+
+
+def _read_newest(row: RowMapping, newest: Round) -> Round:
+    """Return the newest round with what the row of its generation says of it."""
+    if not newest.drafts:
+        newest = replace(newest, follows=row["attempt_id"])
+    if row["outcome"] is None:
+        return newest
+    return replace(
+        newest,
+        outcome=Outcome(row["outcome"]),
+        detail=row["detail"],
+        finished_at=read_moment(row["finished_at"]),
+    )
+
+
+def _read_draft(found: Mapping[str, Any]) -> Answer:
+    return Answer(
+        number=found["number"],
+        strategy=Strategy.WRITE,
+        asked_at=from_micros(found["asked_at"]),
+        reason=found["reason"],
+        text=found["text"],
+        passage=found["form"],
+        form=found["form"],
+        problem=found["problem"],
+        attempt_id=found["attempt_id"],
+        verdict=None if found["verdict"] is None else Verdict(found["verdict"]),
+        cause=found["cause"],
+        usage=_read_cost(found),
+    )
+
+
+def _step_values(step: ProviderStep) -> Values:
+    reply = step.reply
+    return {
+        "number": step.number,
+        "provider": step.provider,
+        "asked_at": to_micros(step.asked_at),
+        "system": step.system,
+        "user": step.user,
+        "answer": reply.text,
+        "reply": json.dumps({
+            "code": reply.code,
+            "files": dict(reply.files),
+            "steps": [dict(one) for one in reply.steps],
+            "reason": reply.reason,
+            **_cost_values(reply.usage),
+        }),
+    }  # fmt: skip
+
+
+def _read_step(row: RowMapping) -> ProviderStep:
+    found = json.loads(row["reply"])
+    return ProviderStep(
+        number=row["number"],
+        provider=row["provider"],
+        asked_at=from_micros(row["asked_at"]),
+        system=row["system"],
+        user=row["user"],
+        reply=Reply(
+            code=found["code"],
+            files=found["files"],
+            steps=tuple(found["steps"]),
+            reason=found["reason"],
+            usage=_read_cost(found),
+            text=row["answer"],
+        ),
+    )
+
+
+def _cost_values(usage: ReplyCost) -> Values:
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "took_s": usage.took_s,
+    }
+
+
+def _read_cost(found: Mapping[Any, Any]) -> ReplyCost:
+    return ReplyCost(
+        input_tokens=found["input_tokens"], output_tokens=found["output_tokens"], took_s=found["took_s"]
+    )

@@ -1,0 +1,48 @@
+"""What a provider is told when its answer had the wrong form, and that other troubles change nothing."""
+
+from assayd.errors import ProviderError
+from assayd.ids import SystemClock
+from assayd.model.prompting import Passage
+from assayd_chains.asking import ask
+from assayd_chains.provider import FixRequest, Reply
+
+REQUEST = FixRequest(system="s", user="u\n", passage=Passage(name="code", language="python", text="x"))
+
+
+class Provider:
+    name = "scripted"
+
+    def __init__(self, *problems: ProviderError) -> None:
+        self.problems = list(problems)
+        self.users: list[str] = []
+
+    async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
+        self.users.append(request.user)
+        if self.problems:
+            raise self.problems.pop(0)
+        return Reply(code="x", reason="")
+
+
+async def no_pause(_: float) -> None:
+    """Go on at once."""
+
+
+async def asked(*problems: ProviderError) -> list[str]:
+    provider = Provider(*problems)
+    await ask(provider, REQUEST, timeout_s=60, clock=SystemClock(), sleep=no_pause)
+    return provider.users
+
+
+async def test_answer_of_the_wrong_form_is_asked_for_again_with_what_was_wrong() -> None:
+    wrong = [
+        ProviderError("provider.reply", f"the reply {what}", retryable=True)
+        for what in ("is empty", "is long")
+    ]
+    first, second, third = await asked(*wrong)
+    assert first == "u\n"
+    assert second.endswith("YOUR LAST ANSWER HAD THE WRONG FORM\nthe reply is empty.\n")
+    assert third == second.replace("is empty", "is long")
+
+
+async def test_other_troubles_leave_the_request_as_it_is() -> None:
+    assert set(await asked(ProviderError("provider.busy", "later", retryable=True))) == {"u\n"}

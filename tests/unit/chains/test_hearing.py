@@ -1,0 +1,29 @@
+"""What is kept of an answer that is under way."""
+
+from __future__ import annotations
+
+from assayd_chains.asking import MOST_CHARS, HeardAnswer
+
+
+def test_pieces_are_joined_cleaned_and_cut() -> None:
+    answer = HeardAnswer(lambda: None)
+    answer.hear("a\x07")
+    answer.hear("b" * MOST_CHARS)
+    answer.hear("c")
+    assert answer.text == "a\N{REPLACEMENT CHARACTER}" + "b" * (MOST_CHARS - 2)
+
+
+def test_empty_piece_begins_anew() -> None:
+    answer = HeardAnswer(lambda: None)
+    answer.hear("a call that failed")
+    answer.hear("")
+    answer.hear("the next")
+    assert answer.text == "the next"
+
+
+def test_who_waits_is_not_woken_by_every_piece() -> None:
+    woken: list[int] = []
+    answer = HeardAnswer(lambda: woken.append(1))
+    for _ in range(1000):
+        answer.hear("x")
+    assert 1 <= len(woken) < 100
