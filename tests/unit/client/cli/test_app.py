@@ -43,6 +43,7 @@ LINES = [
     "show last --code",
     "show 01ABC --form yaml --json",
     "logs last --stream stdout",
+    "evaluate p s --k 1,10 --timeout 5 --name n --concurrency 4 --junit f --json",
     "events",
     "events last --json",
     "events --follow",
