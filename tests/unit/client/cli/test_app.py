@@ -136,7 +136,7 @@ def test_line_that_cannot_be_is_refused(line: str, capsys) -> None:
 @pytest.mark.parametrize(
     ("line", "meant"),
     [
-        ("vaildate", "Did you mean 'validate'?"),
+        ("vaildate", "Did you mean 'validate'"),
         ("batch rnu", "Did you mean 'run'?"),
         ("list --limt 3", "(Possible options: --limit)"),
     ],
