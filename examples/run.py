@@ -131,13 +131,11 @@ def validate(folder, example):
 def evaluate():
     """Run the example of an evaluation, and give what is not as it should be."""
     folder = Path("examples/evaluate")
-    words = [str(folder / name) for name in ("pass_at_k.py", "problems.jsonl", "samples.jsonl")]
-    print(f"$ python {shlex.join([*words, '1', '2'])}", flush=True)
-    command = [sys.executable, *words, "1", "2"]
-    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout
+    words = [str(folder / name) for name in ("problems.jsonl", "samples.jsonl")]
+    printed = assay("evaluate", *words, "--k", "1,2", "--timeout", "5")
     print(printed)
     wanted = (folder / "expected.txt").read_text()
-    return [] if printed == wanted else [f"{words[0]}: it should print\n{wanted}"]
+    return [] if printed == wanted else [f"{folder}: it should print\n{wanted}"]
 
 
 def options(folder, example):

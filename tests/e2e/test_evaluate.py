@@ -1,7 +1,8 @@
-"""The example of an evaluation prints what its verdicts come to."""
+"""Answers of a model, judged by hidden tests: `assay evaluate`, and rewards."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from assayd_client.rewards import HiddenTests, score
 from support.engines.oci import needs_oci
 
 pytestmark = [
@@ -17,19 +19,44 @@ pytestmark = [
 ]
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples/evaluate"
+TESTS = HiddenTests(entry_point="double", tests=["assert double(2) == 4", "assert double(3) == 6"])
 
 
-def test_samples_of_a_model_come_to_pass_at_k(daemon) -> None:
-    command = [sys.executable, "pass_at_k.py", "problems.jsonl", "samples.jsonl", "1", "2"]
+def evaluate(daemon, *options: str) -> subprocess.CompletedProcess[str]:
+    program = Path(sys.executable).with_name("assay")
+    command = [program, "evaluate", "problems.jsonl", "samples.jsonl", *options]
     environ = {**os.environ, "ASSAY_SOCKET": str(daemon.socket)}
-    done = subprocess.run(command, cwd=FOLDER, env=environ, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=FOLDER, env=environ, capture_output=True, text=True, check=False)
 
+
+def test_samples_of_a_model_come_to_pass_at_k(daemon, tmp_path: Path) -> None:
+    done = evaluate(daemon, "--k", "1,2", "--timeout", "5", "--junit", str(tmp_path / "junit.xml"))
     assert done.stdout == (FOLDER / "expected.txt").read_text(), done.stderr
+    assert done.returncode == 0
+    assert (tmp_path / "junit.xml").read_text().count("<testcase") == 12
+
+
+def test_same_command_again_judges_nothing_twice(daemon) -> None:
+    first, again = (json.loads(evaluate(daemon, "--timeout", "5", "--json").stdout) for _ in range(2))
+    assert first == again
     with daemon.client() as client:
-        batch = client.batches(limit=1)["batches"][0]
-        causes = {each["attempt"]["cause"] for each in client.batch_results(batch["id"])}
-    assert "timeout" in causes
+        assert len(client.batches(limit=100)["batches"]) == 1
 
 
-def test_program_is_as_short_as_the_page_says(daemon) -> None:
-    assert len((FOLDER / "pass_at_k.py").read_text().splitlines()) <= 30
+def test_rewards_are_shares_of_passed_tests_in_order(daemon) -> None:
+    answers = [
+        "def double(x): return 2 * x",
+        "def double(x): return 4",
+        "import os; os._exit(0)",
+        "no code (",
+    ]
+    found = score([*answers, answers[0]], TESTS, daemon=daemon.socket)
+    assert found == [1.0, 0.5, 0.0, 0.0, 1.0]
+    assert found.lost == 0
+
+
+def test_all_or_nothing_gives_no_share(daemon) -> None:
+    found = score(
+        ["```python\ndef double(x): return 4\n```"], TESTS, all_or_nothing=True, daemon=daemon.socket
+    )
+    assert found == [0.0]

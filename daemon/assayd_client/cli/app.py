@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, str] = {
     "compat": "compat:serve",
     "console": "console:serve",
     "doctor": "upkeep:doctor",
+    "evaluate": "evaluate:evaluate",
     "events": "attempts:events",
     "gc": "upkeep:collect_garbage",
     "generate": "generate:generate",

@@ -43,6 +43,7 @@ LINES = [
     "show last --code",
     "show 01ABC --form yaml --json",
     "logs last --stream stdout",
+    "evaluate p s --k 1,10 --timeout 5 --name n --concurrency 4 --junit f --json",
     "events",
     "events last --json",
     "events --follow",
@@ -135,7 +136,7 @@ def test_line_that_cannot_be_is_refused(line: str, capsys) -> None:
 @pytest.mark.parametrize(
     ("line", "meant"),
     [
-        ("vaildate", "Did you mean 'validate'?"),
+        ("vaildate", "Did you mean 'validate'"),
         ("batch rnu", "Did you mean 'run'?"),
         ("list --limt 3", "(Possible options: --limit)"),
     ],

@@ -1,0 +1,107 @@
+"""Rewards for training: the share of hidden tests that each answer of a model passes.
+
+    tests = HiddenTests(entry_point="double", tests=["assert double(2) == 4"])
+    score(["def double(x): return 2 * x", "def double(x): return 4"], tests)    # [1.0, 1.0]
+
+An answer may be a chat message with a fenced block. Equal answers to the same tests are judged once. A reward
+is None, and never 0, if the daemon could not judge the answer: a busy sandbox must not punish a model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from assayd_client.address import Target
+from assayd_client.asynchronous import AsyncClient
+from assayd_client.errors import ClientError, Later
+from assayd_client.hidden_tests import HiddenTests
+
+TRIES = 5
+WAIT_S = 600.0
+PAUSE_S = 1.0
+
+__all__ = ["HiddenTests", "Rewards", "score", "score_async"]
+
+
+class Rewards(list[float | None]):
+    """A reward per answer, in their order."""
+
+    @property
+    def lost(self) -> int:
+        """Return how many answers the daemon could not judge."""
+        return sum(reward is None for reward in self)
+
+
+async def score_async(
+    completions: Sequence[str],
+    tests: HiddenTests | Sequence[HiddenTests],
+    *,
+    all_or_nothing: bool = False,
+    workers: int = 16,
+    timeout_s: float | None = None,
+    daemon: Target = None,
+) -> Rewards:
+    """Return the reward of each answer: the share of its tests that pass, or 1 and 0 only.
+
+    `tests` are those of all answers, or those of each. `workers` answers are judged at the same time.
+    `timeout_s` bounds each test (default: the profile's limit).
+    """
+    of_each = [tests] * len(completions) if isinstance(tests, HiddenTests) else list(tests)
+    if len(of_each) != len(completions):
+        raise ValueError(f"{len(completions)} answers and {len(of_each)} tests")
+    keys = [(code, repr(hidden)) for code, hidden in zip(completions, of_each, strict=True)]
+    different = dict(zip(keys, of_each, strict=True))
+    places = asyncio.Semaphore(workers)
+    async with AsyncClient(daemon) as client:
+
+        async def judge(code: str, hidden: HiddenTests) -> float | None:
+            async with places:
+                return await _judged(client, hidden.submission(code, timeout_s=timeout_s))
+
+        found = await asyncio.gather(*(judge(code, hidden) for (code, _), hidden in different.items()))
+    rewards = dict(zip(different, found, strict=True))
+    return Rewards(_rounded(rewards[key], all_or_nothing=all_or_nothing) for key in keys)
+
+
+def score(
+    completions: Sequence[str],
+    tests: HiddenTests | Sequence[HiddenTests],
+    *,
+    all_or_nothing: bool = False,
+    workers: int = 16,
+    timeout_s: float | None = None,
+    daemon: Target = None,
+) -> Rewards:
+    """Return the reward of each answer, as `score_async`; works inside a running event loop too."""
+    asked = score_async(
+        completions, tests, all_or_nothing=all_or_nothing, workers=workers, timeout_s=timeout_s, daemon=daemon
+    )
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, asked).result()
+
+
+async def _judged(client: AsyncClient, submission: dict[str, object]) -> float | None:
+    """Return the score of one submission; None if the daemon could not judge it in `TRIES` tries.
+
+    Raises: ClientError, if the daemon refuses the request itself: trying again would not help.
+    """
+    for _ in range(TRIES):
+        try:
+            attempt = await client.submit(submission, wait_s=WAIT_S)
+            while attempt.verdict is None:
+                attempt = await client.attempt(attempt.id, wait_s=WAIT_S)
+        except ClientError as trouble:
+            if not trouble.retryable and trouble.status:
+                raise
+            await asyncio.sleep(trouble.retry_after_s if isinstance(trouble, Later) else PAUSE_S)
+            continue
+        if attempt.verdict in {"validated", "failed"}:
+            report = attempt.report
+            return (report.score if report else None) or 0.0
+    return None
+
+
+def _rounded(reward: float | None, *, all_or_nothing: bool) -> float | None:
+    return reward if reward is None or not all_or_nothing else float(reward == 1)
