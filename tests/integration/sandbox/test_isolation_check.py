@@ -121,7 +121,7 @@ async def test_templates_stay_where_every_wall_of_theirs_holds():
 async def test_the_canary_sees_a_container_without_seccomp_behind_the_childs_own_filter(sandbox: Sandbox):
     sandbox.seccomp = "unconfined"
     complaints = await canary.check_isolation(sandbox)
-    said = "seccomp: ['0', '2'] instead of ['2', '2']"
+    said = "filters: [1, 2] instead of [2, 3]"
     assert complaints == [f"isolation: {said}", f"isolation, exec: {said}"]
 
 

@@ -140,7 +140,7 @@ class GuestRunner:
             folders=list(folders),
             collect=list(collect),
             changed_only=changed_only,
-            programs=sorted(PROGRAMS),
+            programs=sorted(PROGRAMS - {"tests"}),
             preload=[],
         )
 

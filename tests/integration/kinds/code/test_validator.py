@@ -101,7 +101,7 @@ async def test_output_is_captured_beside_a_result(attempts: Attempts) -> None:
         ("total = 1\ndel total\nresult: int = total", "sandbox.name_undefined", "'total' is not defined", 3),
         ("def f():\n    n += 1\nf()\nresult: int = 1", "sandbox.name_unbound", "'n' is read before", 2),
         ("import pandas\nresult: int = 1", "sandbox.module_missing", "no module 'pandas'", 1),
-        ("from json import loadz\nresult: int = 1", "sandbox.import_missing", "'json' has no module", 1),
+        ("from json import loadz\nresult: int = 1", "sandbox.import_missing", "'json' has no 'loadz'", 1),
         ("import json.nothing\nresult: int = 1", "sandbox.import_missing", "no module 'json.nothing'", 1),
         ("raise NameError('by hand')\nresult: int = 1", "sandbox.raised", "NameError: by hand", 1),
         ("raise ImportError\nresult: int = 1", "sandbox.raised", "ImportError", 1),
@@ -156,7 +156,7 @@ async def test_result_of_another_type_says_what_to_change(attempts: Attempts) ->
 
     [finding] = tried.findings
     assert (tried.failed_stage, finding.rule, finding.line) == ("result", "result.type", 1)
-    assert finding.message == "The result is declared as list, and is of type dict."
+    assert finding.message == "The result is declared as list, but has the type dict."
     assert finding.suggestion == (
         "Declare the actual type: result: dict. Or convert it: result: list = list(….values()), or […]"
     )

@@ -144,8 +144,8 @@ async def test_declared_output_that_is_no_file_or_not_there_is_a_finding(attempt
     assert (tried.verdict, tried.rules) == (Verdict.FAILED, ["collect.missing"] * 3)
     assert [finding.message for finding in tried.findings] == [
         "The declared output 'link' is not a regular file.",
-        "The declared output 'folder' is not there.",
-        "The declared output 'gone.csv' is not there.",
+        "The declared output 'folder' is missing.",
+        "The declared output 'gone.csv' is missing.",
     ]
     assert tried.case.status is CaseStatus.FAILED
 
