@@ -78,7 +78,7 @@ async def test_unit_that_shuts_the_work_directory_does_not_harm_the_next(sandbox
     assert [value(unit) for unit in result.units] == [None, "well", "well"]
 
 
-async def test_child_has_no_privileges_and_two_filters(sandbox: Sandbox) -> None:
+async def test_child_has_no_privileges_and_three_filters(sandbox: Sandbox) -> None:
     result = await run(sandbox, """
         import os
         def extract():
@@ -91,7 +91,7 @@ async def test_child_has_no_privileges_and_two_filters(sandbox: Sandbox) -> None
     """)  # fmt: skip
 
     ids, none = [10001] * 3, "0" * 16
-    assert value(result.units[0]) == [ids, ids, [10001], none, none, "1", "2", "1000", "/sandbox"]
+    assert value(result.units[0]) == [ids, ids, [10001], none, none, "1", "3", "1000", "/sandbox"]
 
 
 async def test_nothing_inside_can_stop_trace_slow_or_read_the_runner(sandbox: Sandbox) -> None:
@@ -309,7 +309,7 @@ async def test_program_gets_the_images_environment_and_the_childs_confinement(sa
     assert looked.outcome.completed, looked.outcome
     assert looked.stdout.text().splitlines() == [
         str([("ADDED", "1"), ("LANG", "C.UTF-8"), ("PATH", "/usr/bin")]),
-        str([none, none, "1", "2", none]),
+        str([none, none, "1", "3", none]),
         "['0', '1', '2', '3'] /sandbox 1000",  # 3 is the listing itself
     ]
     assert (after.outcome.cause, after.stdout.text()) == (Cause.COMPLETED, "left\n")

@@ -125,9 +125,10 @@ class GuestRunner:
         collect: tuple[str, ...] = (),
         preload: tuple[str, ...] = (),
         changed_only: bool = False,
+        hidden_tests: bool = False,
         **limits: int,
     ) -> None:
-        """Greet and begin an attempt."""
+        """Greet and begin an attempt; one with hidden tests expects a solution first."""
         self.hello(*preload)
         imports = {"mode": mode, "allowed": list(allowed), "denied": list(denied)}
         imports |= {"submodules": submodules, "enforce_forbidden": True}
@@ -140,7 +141,7 @@ class GuestRunner:
             folders=list(folders),
             collect=list(collect),
             changed_only=changed_only,
-            programs=sorted(PROGRAMS - {"tests"}),
+            programs=sorted(PROGRAMS if hidden_tests else PROGRAMS - {"tests"}),
             preload=[],
         )
 

@@ -29,7 +29,7 @@ def run_tests(work: Path, payload: PreparedSolution, deadline_s: float = 10.0) -
     spec = validator.plan(payload, POLICY, LIMITS)
     assert spec.paired is not None
     with guest_runner(work) as runner:
-        runner.begin(mode="observe", max_processes=8)
+        runner.begin(mode="observe", hidden_tests=True, max_processes=8)
         runner.send("solution", _json(spec.paired.solution))
         runner.send("common", _json(spec.paired.tests))
         left = len(spec.units)

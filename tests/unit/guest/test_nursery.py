@@ -16,7 +16,7 @@ COMMON = {"text": TESTS, "texts": [], "context": "", "entry_point": "total", "na
 def printed_by_solution(work: Path, *, read_before: bytes) -> bytes:
     """Run the tests twice, after the runner has read something else; return what the second solution printed."""
     with guest_runner(work) as runner:
-        runner.begin(mode="observe", max_processes=8)
+        runner.begin(mode="observe", hidden_tests=True, max_processes=8)
         if read_before:
             runner.file("kept", read_before)
         solution = {"code": HEAP.read_text(), "context": "", "entry_point": "total"}
