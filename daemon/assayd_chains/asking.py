@@ -96,7 +96,7 @@ def _tell(state: RetryCallState) -> None:
 
 
 class HeardAnswer:
-    """The text of an answer so far. An empty piece says that it begins anew."""
+    """The text of an answer so far. An empty piece means that the answer starts again."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.text = ""

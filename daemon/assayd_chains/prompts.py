@@ -82,7 +82,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierAnswer:
-    """An earlier answer, its reason, and what was found after it.
+    """An earlier answer, its reason, and the findings on it.
 
     `cleared` are the rules that it put right. `failed` says whether a fault of the passage in question
     outlived it; `is_passage` whether it is the passage that is shown anyway.

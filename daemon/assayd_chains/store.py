@@ -396,7 +396,7 @@ def _read_round(grant: Grant | None, drafts: Sequence[Any], found: Mapping[str, 
 
 
 def _read_newest(row: RowMapping, newest: Round) -> Round:
-    """Return the newest round with what the row of its generation says of it."""
+    """Return the newest round, completed from the row of its generation."""
     if not newest.drafts:
         newest = replace(newest, follows=row["attempt_id"])
     if row["outcome"] is None:

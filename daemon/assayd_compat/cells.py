@@ -1,6 +1,6 @@
 """Cells of a notebook as one program: they share their state, and each has its own output and error.
 
-The driver below is submitted as the program; it reads the cells from a file and writes what became of each
+The driver below is submitted as the program; it reads the cells from a file and writes the result of each
 into another. It is part of the untrusted side: code in a cell can forge its own answer, and only that.
 """
 
@@ -63,7 +63,7 @@ def written(cells: list[str], timeout_s: float) -> str:
 
 
 def read(answers: bytes | None) -> list[dict[str, Any]] | None:
-    """Return what became of each cell; None if the program wrote nothing that has that form."""
+    """Return the result of each cell; None if the program wrote nothing in that form."""
     try:
         found = json.loads(answers) if answers is not None else None
     except (ValueError, RecursionError):

@@ -81,7 +81,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What became of a program: `run` is None if it did not compile, `compiled` if nothing had to."""
+    """The result of a program: `run` is None if it did not compile, `compiled` if nothing had to."""
 
     compiled: Ended | None
     run: Ended | None

@@ -84,7 +84,7 @@ UNIT = "program"
 
 
 def runs_of(submitted: FifthPayload) -> Iterator[tuple[str, str, FifthCase | None]]:
-    """Return what is run: by its name, with what it reads, and the case that it is, if it is one."""
+    """Return each run: its name, its standard input, and its case, if it has one."""
     for case in submitted.cases:
         yield case.name, case.stdin, case
     if submitted.execute and not submitted.cases:

@@ -102,7 +102,7 @@ class Places:
         return True
 
     def give_back(self, user: Hashable) -> None:
-        """Give a place back that was taken before."""
+        """Free a place."""
         self._total -= 1
         self._held[user] -= 1
         if not self._held[user]:

@@ -291,7 +291,7 @@ class Uploads:
 
     @property
     def active(self) -> frozenset[str]:
-        """Return the batches that somebody is sending to."""
+        """Return the batches that are being uploaded."""
         return frozenset(self._active)
 
     @contextmanager

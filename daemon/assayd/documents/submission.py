@@ -130,7 +130,7 @@ MAX_SOURCE_BYTES = 2**20
 """The size of one source text; analysis is bounded by it."""
 
 _NAME_CHARS = 200
-"""How much of a name is told."""
+"""Characters of a name that an error message shows."""
 
 Part = tuple[str, object]
 """Where a part is, dotted, and what is there."""

@@ -15,7 +15,7 @@ PACKAGE = "assayd_chains"
 
 
 def missing_chains() -> Mapping[str, str]:
-    """Return the package by what it is for, if it isn't installed."""
+    """Return the missing package by its purpose; nothing if it is installed."""
     return {} if find_spec(PACKAGE) is not None else {"repair and generation": PACKAGE}
 
 

@@ -86,7 +86,7 @@ def follow(client: PlainClient, attempt: Document, screen: Screen) -> None:
             progress.apply(event)
             drawn = screen.redraw(progress.lines(), drawn)
     except AssaydError:
-        return  # the display alone is lost; whoever waits for the verdict reports what matters
+        return  # only the display is lost: the call that waits for the verdict reports the error
     finally:
         screen.redraw((), drawn)
 

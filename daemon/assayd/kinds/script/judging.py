@@ -23,7 +23,7 @@ UNIT = "script"
 
 
 def runs_of(submitted: ScriptPayload) -> Iterator[tuple[str, str, ScriptCase | None]]:
-    """Return what is run: by its name, with what it reads, and the case that it is, if it is one."""
+    """Return each run: its name, its standard input, and its case, if it has one."""
     for case in submitted.cases:
         yield case.name, case.stdin, case
     if submitted.stdin or not submitted.cases:
