@@ -129,6 +129,9 @@ class SubmissionBody(BaseModel):
 MAX_SOURCE_BYTES = 2**20
 """The size of one source text; analysis is bounded by it."""
 
+MOST_GROWTH = 4
+"""How many times longer JSON can get in its canonical form: each `1e15,` becomes 3.8 times as long."""
+
 _NAME_CHARS = 200
 """Characters of a name that an error message shows."""
 
@@ -146,8 +149,10 @@ class PayloadCaps:
     steps: int = 100
 
 
-def refuse_large_parts(validator: Kind, payload: Mapping[str, object], caps: PayloadCaps) -> None:
-    """See that no part of a payload is over its cap.
+def refuse_large_parts(
+    validator: Kind, payload: Mapping[str, object], caps: PayloadCaps, *, body_bytes: int
+) -> None:
+    """See that no part of a payload of a body of so many bytes is over its cap.
 
     Raises: RequestError ``too_large``, with the part's path.
     """
@@ -159,6 +164,8 @@ def refuse_large_parts(validator: Kind, payload: Mapping[str, object], caps: Pay
     else:
         parts = [(part, Cap.SOURCE) for part in _leaves(("payload", payload))]
     for (field, value), cap in parts:
+        if cap is Cap.INPUTS and body_bytes * MOST_GROWTH <= caps.inputs_bytes:
+            continue
         excess = _excess(value, cap, getattr(caps, cap.value))
         if excess:
             raise RequestError("too_large", f"{field} {excess}", field=field)
@@ -229,7 +236,7 @@ def read_submission(body: bytes, kinds: Mapping[str, Kind], *, caps: PayloadCaps
         raise RequestError("malformed", "a submission is a JSON object")
     envelope = _read_envelope(raw)
     validator = _find_kind(envelope.kind, kinds)
-    refuse_large_parts(validator, envelope.payload, caps)
+    refuse_large_parts(validator, envelope.payload, caps, body_bytes=len(body))
     refuse_misfits(validator.payload, envelope.payload, "payload.")
     payload_text = canonical(envelope.payload)
     policy = envelope.policy or validator.default_policy
