@@ -43,6 +43,7 @@ from assayd.analysis.messages import (
     WorkerAnswer,
     remember,
 )
+from assayd.documents.misfits import message_of
 from assayd.guest import frames
 from assayd.kind import Kind, OnFail
 from assayd.kinds import registry as validators
@@ -129,7 +130,7 @@ def _told(problem: ValueError) -> str:
     if not isinstance(problem, ValidationError):
         return str(problem)[:_TOLD_CHARS]
     first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:_TOLD_CHARS]
+    return f"{'.'.join(map(str, first['loc']))}: {message_of(first)}"[:_TOLD_CHARS]
 
 
 def brief(validator: Kind, context: bytes, policy: ExecutionPolicy) -> Briefed:

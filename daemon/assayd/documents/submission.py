@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from assayd import did_you_mean
-from assayd.documents.misfits import MOST_PLACE_CHARS, place_of, refuse_misfits
+from assayd.documents.misfits import MOST_PLACE_CHARS, message_of, place_of, refuse_misfits
 from assayd.documents.strict_json import canonical, digest, read_json
 from assayd.errors import RequestError
 from assayd.model.submission import JsonValue, RepairWish, Submission
@@ -178,12 +178,17 @@ def _excess(value: object, cap: Cap, most: int) -> str:
     match cap:
         case Cap.SOURCE:
             large = isinstance(value, str) and (len(value) > most or len(value.encode()) > most)
-            return f"is larger than {most} bytes" if large else ""
+            return f"is larger than {_size(most)}" if large else ""
         case Cap.INPUTS:
-            return f"is larger than {most} bytes" if len(canonical(value)) > most else ""
+            return f"is larger than {_size(most)}" if len(canonical(value)) > most else ""
         case Cap.SAMPLE_PATHS | Cap.STEPS:
             return f"has more than {most} entries" if isinstance(value, list) and len(value) > most else ""
     assert_never(cap)
+
+
+def _size(count: int) -> str:
+    """Write a number of bytes in MiB where that is an integer."""
+    return f"{count >> 20} MiB" if count and count % 2**20 == 0 else f"{count} bytes"
 
 
 def _parts(whole: Part, path: str) -> list[Part]:
@@ -327,12 +332,12 @@ def _refuse(error: ValidationError, model: type[BaseModel], *, prefix: tuple[str
     first, *others = error.errors(include_url=False, include_context=False, include_input=False)
     field = place_of((*prefix, *first["loc"])) or None
     more = f" (and {len(others)} more)" if others else ""
-    said = first["msg"]
+    fault = message_of(first)
     if first["type"] == "extra_forbidden":
         *within, name = first["loc"]
         close = did_you_mean.hint(str(name)[:MOST_PLACE_CHARS], _fields(model, within))
-        said = f"there is no such field{close}"
-    raise RequestError("invalid", f"{field or 'the submission'}: {said}{more}", field=field) from error
+        fault = f"there is no such field{close}"
+    raise RequestError("invalid", f"{field or 'the submission'}: {fault}{more}", field=field) from error
 
 
 def _fields(model: type[BaseModel], within: Sequence[object]) -> list[str]:

@@ -253,3 +253,4 @@ def test_intent_is_kept_and_does_not_change_what_is_validated() -> None:
 def test_intent_that_is_too_much_or_nothing_is_refused(intent: object) -> None:
     refused = refusal(body(intent=intent))
     assert (refused.code, refused.field) == ("invalid", "intent")
+    assert "Value error" not in refused.message  # pydantic's prefix for errors that a validator raises
