@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from assayd.model.document import DOCUMENT, about
-from assayd.model.text_limits import EDIT_CHARS
+from assayd.model.text_limits import EDIT_CHARS, MESSAGE_CHARS, TRACEBACK_CHARS, shorten
 
 
 class Severity(StrEnum):
@@ -127,14 +127,31 @@ def fix_hints(findings: Iterable[Finding]) -> tuple[FixHint, ...]:
     )
 
 
-def with_bounded_edits(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Leave out the edits behind the first `EDIT_CHARS` characters of them."""
+def bounded(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Shorten long texts, and drop the edits after the first `EDIT_CHARS` characters of edits.
+
+    A finding quotes what was submitted: without a bound, one name of a megabyte is six in the report.
+    """
     kept: list[Finding] = []
     left = EDIT_CHARS
     for finding in findings:
         left -= len(finding.edit.replacement) if finding.edit is not None else 0
-        kept.append(finding if left >= 0 or finding.edit is None else replace(finding, edit=None))
+        edit = finding.edit if left >= 0 else None
+        kept.append(_shortened(finding) if edit is finding.edit else replace(_shortened(finding), edit=edit))
     return tuple(kept)
+
+
+def _shortened(finding: Finding) -> Finding:
+    longest = max(len(text or "") for text in (finding.message, finding.suggestion, finding.snippet))
+    if longest <= MESSAGE_CHARS and len(finding.context or "") <= TRACEBACK_CHARS:
+        return finding
+    return replace(
+        finding,
+        message=shorten(finding.message),
+        suggestion=finding.suggestion and shorten(finding.suggestion),
+        snippet=finding.snippet and shorten(finding.snippet),
+        context=finding.context and shorten(finding.context, TRACEBACK_CHARS),
+    )
 
 
 def has_errors(findings: Sequence[Finding]) -> bool:
