@@ -2,12 +2,12 @@
 
 usage: python -m bench.compat CHECKOUT [--url URL] [TEST…]
 
-Start the service with `assay compat --policy python=loopback`: that profile has requests, and TCP on loopback.
+Start the service with `assay compat --policy python=loopback`, which has requests and TCP on loopback.
 
 CHECKOUT is a clone of bytedance/SandboxFusion; nothing of it is in this repository. Its tests post to an ASGI
 application; here that application forwards each request to a running `assay compat` (default:
 http://127.0.0.1:8080). TEST names modules of `sandbox/tests/runners` without `test_` (default: those of the
-languages that images of this project have). Prints how many tests passed, were refused on purpose, and failed;
+languages that images of this project have). Prints how many tests passed, were refused and failed;
 exit code 1 if one failed.
 """
 
