@@ -48,7 +48,7 @@ from openai_tool import run_python
 class Scripted(Model):
     called = False
 
-    async def get_response(self, instructions, input, *rest, **more):
+    async def get_response(self, *rest, input, **more):
         if not self.called:
             self.called = True
             arguments = json.dumps({"code": "print(6 * 7)"})
@@ -143,14 +143,14 @@ from sandbox_fusion import compute_score
 
 ADD = "a, b = map(int, input().split())\nprint(a {} b)"
 CASES = {"inputs": ["1 2", "5 5", "-1 1", "0 0"], "outputs": ["3", "10", "0", "0"]}
-CALL = {"inputs": ["[1, 2]\n3"], "outputs": ["[1, 2, 3]"], "fn_name": "add"}
+CALL = {"inputs": ["[1, 2]\n3"], "outputs": ["[1, 2, 3]"], "fn_name": "appended"}
 SCORES = [
     (ADD.format("+"), CASES, 1.0),
     (ADD.format("-"), CASES, 0.25),
     ("print(", CASES, 0.0),
     ("while True: pass", CASES, 0.0),
-    ("class Solution:\n    def add(self, items, item): return [*items, item]", CALL, 1.0),
-    ("def add(items, item): return [item, *items]", CALL, 0.0),
+    ("class Solution:\n    def appended(self, items, item): return [*items, item]", CALL, 1.0),
+    ("def appended(items, item): return [item, *items]", CALL, 0.0),
     ("def double(n): return 2 * n", {"assert_case": ["assert double(2) == 4", "assert double(2) == 5"]}, 0.5),
 ]
 url = f"{sys.argv[1]}/run_code"
