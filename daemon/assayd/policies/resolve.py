@@ -18,6 +18,7 @@ from assayd.model.policy import (
     CommandPolicy,
     ExecutionPolicy,
     HttpRule,
+    IgnoredErrors,
     ImportMode,
     ImportPolicy,
     NetworkMode,
@@ -234,6 +235,7 @@ def _commands(table: CommandsTable) -> CommandPolicy:
         builtins=frozenset(table.builtins or ()),
         options={name: frozenset(options) for name, options in table.options.items()},
         protected=frozenset(table.protected or ()),
+        ignored_errors=IgnoredErrors(table.ignored_errors) if table.ignored_errors is not None else None,
     )
 
 
