@@ -55,6 +55,8 @@ _ENVIRONMENT = {
     "TMPDIR": "/sandbox/tmp",
     "TZ": "UTC",
 }
+WHOLE_IMAGE = f"{TOOLS}:/usr/bin"
+"""PATH of a step under a profile that only reports: every program of the image."""
 _RESERVED = ("scripts", "logs", ".database", DATABASE_OUTPUT)
 
 _RULES = (
@@ -144,7 +146,7 @@ class Pipeline(Kind[PipelinePayload]):
 
     def plan(self, payload: PipelinePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan a unit per step, behind one that makes or checks the database."""
-        units = [_unit(number, step, policy.sql, limits) for number, step in enumerate(payload.steps, 1)]
+        units = [_unit(number, step, policy, limits) for number, step in enumerate(payload.steps, 1)]
         database = payload.database
         if database is not None:
             units.insert(0, _database_unit(database, policy.sql, limits))
@@ -379,17 +381,17 @@ def _reserved(files: Mapping[str, object]) -> Iterator[Finding]:
             )
 
 
-def _unit(number: int, step: Step, policy: SqlPolicy, limits: Limits) -> Unit:
+def _unit(number: int, step: Step, policy: ExecutionPolicy, limits: Limits) -> Unit:
     stem = f"{number:02d}_{re.sub(r'[^a-z0-9]+', '_', step.name.lower()).strip('_')[:40] or 'step'}"
     script = f"scripts/{stem}.{'sh' if step.type == 'bash' else 'sql'}"
     if step.type == "bash":
         program = Program.EXEC
         arguments: Mapping[str, object] = {
             "argv": [BASH, "--noprofile", "--norc", script],
-            "env": _ENVIRONMENT,
+            "env": _ENVIRONMENT | ({"PATH": WHOLE_IMAGE} if policy.reports_only else {}),
         }
     else:
-        program, arguments = Program.SQL, _sql_arguments(step.content, "step", policy, limits)
+        program, arguments = Program.SQL, _sql_arguments(step.content, "step", policy.sql, limits)
     return Unit(
         name=step.name,
         program=program,

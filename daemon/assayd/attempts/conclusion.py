@@ -58,6 +58,12 @@ def is_large(result: RunResult) -> bool:
     return results + sum(len(output.content) for output in result.outputs) > LARGE_BYTES
 
 
+def _is_large(report: Report) -> bool:
+    """Return whether a report takes long to write: its findings stand in it three times."""
+    texts = sum(len(f.message) + len(f.context or "") + len(f.snippet or "") for f in report.findings)
+    return texts > LARGE_BYTES // 4
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conclusion:
     """Merges reports and writes bundles. `attachments` returns further files of an attempt of a chain."""
@@ -82,9 +88,11 @@ class Conclusion:
             verdict=report.verdict,
             cause=ran.result.outcome.cause.value if ran else None,
             rules=report.rules[:MOST_RULES],
+            enforcement=job.policy.enforcement,
+            approvable=job.policy.approvable,
             error=failure,
         )
-        if ran is not None and is_large(ran.result):
+        if _is_large(report) or (ran is not None and is_large(ran.result)):
             result = await asyncio.to_thread(_serialized, job, report, ran)
         else:
             result = _serialized(job, report, ran)
@@ -165,6 +173,7 @@ def _report(
         clamped=job.policy.clamped,
         input_digest=job.submission.input_digest,
         policy_digest=job.policy.digest,
+        enforcement=job.policy.enforcement,
         validated_at=now,
     )
     report = replace(merge_report(blank, stages, ran, failure), refused_imports=_refused_imports(ran))

@@ -20,6 +20,8 @@ def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
     network, imports, resources = policy.network, policy.imports, policy.resources
     adapter, commands = policy.adapter, policy.commands
     return {
+        "enforcement": policy.enforcement.value,
+        "approve_reported": policy.approve_reported,
         "image": policy.image,
         "exec": policy.exec,
         "network": {

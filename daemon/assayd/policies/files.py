@@ -202,6 +202,8 @@ class ProfileTable(_Table):
 
     description: str = ""
     extends: str | list[str] = Field(default_factory=list)
+    enforcement: Literal["enforce", "report"] | None = None
+    approve_reported: bool | None = None
     image: ImageName | None = None
     exec: bool | None = None
     network: NetworkTable = NetworkTable()

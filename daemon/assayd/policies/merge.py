@@ -42,6 +42,8 @@ def merge(first: ExecutionPolicy, second: ExecutionPolicy, *, name: str = "") ->
     united = replace(
         first,
         name=name or f"{first.name}+{second.name}",
+        enforcement=first.enforcement if first.reports_only else second.enforcement,
+        approve_reported=first.approve_reported or second.approve_reported,
         image=_image(first.image, second.image),
         exec=first.exec or second.exec,
         network=_network(first.network, second.network),

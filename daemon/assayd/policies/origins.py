@@ -93,5 +93,5 @@ def _leaves(values: Mapping[str, object], within: tuple[str, ...] = ()) -> Itera
     for key, value in values.items():
         if isinstance(value, dict) and value:
             yield from _leaves(value, (*within, key))
-        elif within or key in {"image", "exec"}:
+        elif within or key not in {"description", "extends"}:
             yield (*within, key)

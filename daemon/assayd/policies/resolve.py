@@ -16,6 +16,7 @@ from assayd.model.policy import (
     AdapterContract,
     Bounds,
     CommandPolicy,
+    Enforcement,
     ExecutionPolicy,
     HttpRule,
     IgnoredErrors,
@@ -110,8 +111,10 @@ class ProfileResolver:
             base.policy,
             name=profile.name,
             description=table.description or base.policy.description,
+            enforcement=Enforcement(table.enforcement) if table.enforcement else base.policy.enforcement,
+            approve_reported=_flag(table.approve_reported, base.policy.approve_reported),
             image=table.image or base.policy.image,
-            exec=base.policy.exec if table.exec is None else table.exec,
+            exec=_flag(table.exec, base.policy.exec),
             network=_network(table.network, base.policy.network if parents else None),
             imports=_imports(table.imports, base.policy.imports if parents else None, self._categories),
             adapter=_adapter(table.adapter, base.policy.adapter),
@@ -256,6 +259,10 @@ def _bounds(table: BoundsTable, base: Bounds) -> Bounds:
 
 def _listed(stated: list[str] | None, inherited: tuple[str, ...]) -> tuple[str, ...]:
     return inherited if stated is None else tuple(dict.fromkeys(stated))
+
+
+def _flag(stated: bool | None, inherited: bool) -> bool:
+    return inherited if stated is None else stated
 
 
 def _stated(value: float | None, inherited: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assayd.model.finding import Rule, Severity
+from assayd.model.finding import Rule, Severity, keyed
 
 _ERRORS = (
     (
@@ -89,10 +89,43 @@ _WARNINGS = (
     ("process.not_awaited", "A process that nothing waits for", "Bad: cat f &. Good: cat f & wait."),
 )
 
-COMMAND_RULES = (
-    *(Rule(id=rule, title=title, help=example) for rule, title, example in _ERRORS),
-    *(
-        Rule(id=rule, title=title, severity=Severity.WARNING, help=example)
-        for rule, title, example in _WARNINGS
+_KEYS = {
+    "awk.dynamic": "enforcement",
+    "awk.execute": "enforcement",
+    "awk.load": "enforcement",
+    "builtin.not_allowed": "commands.builtins",
+    "builtin.option": "enforcement",
+    "command.blocked": "commands.blocked",
+    "command.coproc": "enforcement",
+    "command.dynamic": "commands.allowed",
+    "command.not_allowed": "commands.allowed",
+    "command.obscured": "commands.allowed",
+    "command.path": "commands.allowed",
+    "curl.no_network": "network.hosts",
+    "curl.url": "network.hosts",
+    "expansion.indirect": "enforcement",
+    "expansion.prompt": "enforcement",
+    "function.name": "enforcement",
+    "option.dynamic": "commands.options",
+    "option.refused": "commands.options",
+    "path.outside": "enforcement",
+    "quote.locale": "enforcement",
+    "redirect.network": "network.hosts",
+    "sed.dynamic": "enforcement",
+    "sed.execute": "enforcement",
+    "trap.dynamic": "enforcement",
+    "variable.dynamic_name": "commands.protected",
+    "variable.protected": "commands.protected",
+}
+"""The profile's keys that state the rules; the rest is bash or a tool itself."""
+
+COMMAND_RULES = keyed(
+    (
+        *(Rule(id=rule, title=title, help=example) for rule, title, example in _ERRORS),
+        *(
+            Rule(id=rule, title=title, severity=Severity.WARNING, help=example)
+            for rule, title, example in _WARNINGS
+        ),
     ),
+    _KEYS,
 )
