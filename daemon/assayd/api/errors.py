@@ -51,6 +51,7 @@ STATUS: Mapping[str, int] = {
     "generation.running": 409,
     "generation.finished": 409,
     "library.not_validated": 409,
+    "library.report_only": 409,
     "repair.hint_unread": 422,
     "repair.finished": 409,
     "repair.no_fallback": 409,

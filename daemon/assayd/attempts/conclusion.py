@@ -94,6 +94,8 @@ class Conclusion:
             verdict=report.verdict,
             cause=ran.result.outcome.cause.value if ran else None,
             rules=report.rules[:MOST_RULES],
+            enforcement=job.policy.enforcement,
+            approvable=job.policy.approvable,
             error=failure,
         )
         if _is_large(report) or (ran is not None and is_large(ran.result)):
@@ -199,6 +201,7 @@ def _report(
         clamped=job.policy.clamped,
         input_digest=job.submission.input_digest,
         policy_digest=job.policy.digest,
+        enforcement=job.policy.enforcement,
         validated_at=now,
     )
     report = replace(merge_report(blank, stages, ran, failure), refused_imports=_refused_imports(ran))
