@@ -32,7 +32,7 @@ IsolationCheck = Callable[[Sandbox], Awaitable[Sequence[str]]]
 """Tries the isolation of a container; returns a sentence for each part that does not hold."""
 
 LOOK_AGAIN_S = 5.0
-"""How often images are looked for that were missing."""
+"""Seconds between looks for images that were missing."""
 TO_BE_BUILT = {"image.missing", "image.mismatch"}
 
 
