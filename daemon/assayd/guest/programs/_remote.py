@@ -34,7 +34,10 @@ class SolutionFault(Exception):
 
 
 class Solution:
-    """The other end, as the tests' process sees it; `fault` is the first thing that went wrong with it."""
+    """The other end, as the tests' process sees it.
+
+    `fault` is the first thing that went wrong with it, `asked` how often it was asked for something.
+    """
 
     def __init__(self, reading: int, writing: int, *, trusted: bool) -> None:
         self.fault: dict[str, object] | None = None
@@ -44,6 +47,7 @@ class Solution:
         self._names: dict[str, type] = {}
         self._exceptions: dict[str, type[BaseException]] = {}
         self._items = 0
+        self.asked = 0
         self._peer = Peer(
             reading,
             writing,
@@ -83,6 +87,7 @@ class Solution:
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
         """Ask the solution. Raises what it raised, by its built-in type; SolutionFault."""
+        self.asked += 1
         try:
             value = self._peer.ask(operation, number, name, args, kwargs or {})
         except RemoteRaised as remote:

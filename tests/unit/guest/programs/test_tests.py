@@ -41,6 +41,10 @@ CROSSING = {
                  "a = [[2], [1]]\nb = {}\nf(a, b)\nassert a == [[1, 9], [2]] and b['k'] is a\nassert True"),
     "aliases": ("def f(a):\n    return a\n", "x = [1]\nassert f(x) is x"),
     "cycles": ("def f(a):\n    a.append(a)\n    return a\n", "x = []\ny = f(x)\nassert y is x and x[0] is x"),
+    "default factories": (
+        "from collections import defaultdict\ndef f(d):\n    d['x']\n    return defaultdict(lambda: [7], a=1)\n",
+        "from collections import defaultdict\nd = defaultdict(lambda: 5)\ngot = f(d)\n"
+        "assert d == {'x': 5} and got == {'a': 1} and got['b'] == [7] and got == {'a': 1, 'b': [7]}"),
     "sets": ("def f(s):\n    s.add(3)\n    return frozenset(s)\n", "s = {1}\nassert f(s) == {1, 3} == s"),
     "odd values": (
         "def f(*v):\n    return v\n",
@@ -190,7 +194,40 @@ def test_form_passes_the_right_solution_and_fails_the_wrong_one(tmp_path: Path, 
     assert (passed(right), passed(wrong)) == (list(right), [])
 
 
-def test_skipped_test_says_so(tmp_path: Path) -> None:
+def test_skipped_test_says_so_and_ends_well(tmp_path: Path) -> None:
     tests = "import unittest\nclass T(unittest.TestCase):\n    @unittest.skip('later')\n    def test_it(self): ...\n"
     (seen,) = run_tests(tmp_path, prepared("def f(): ...\n", tests)).values()
     assert (seen.record["status"], seen.record["message"]) == ("skipped", "later")
+    assert seen.end["wait_status"] == 0
+
+
+SKIPS = {
+    "own exception": ("class SkipTest(Exception): pass\ndef f():\n    raise SkipTest\n", "assert f() == 1"),
+    "of pytest": ("class Skipped(Exception): pass\ndef f():\n    raise Skipped\n", "assert f() == 1"),
+    "chosen by its answer": (
+        "def f():\n    raise NotImplementedError\n",
+        "import unittest\ntry:\n    f()\nexcept NotImplementedError:\n    raise unittest.SkipTest\nassert True",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SKIPS)
+def test_solution_cannot_have_its_test_skipped(tmp_path: Path, name: str) -> None:
+    (seen,) = run_tests(tmp_path, prepared(*SKIPS[name])).values()
+    assert seen.record["status"] == "failed"
+
+
+def test_parameter_set_that_skips_itself_leaves_the_others(tmp_path: Path) -> None:
+    tests = (
+        "import types, unittest\nsets = [1, 2, 3]\ndef test_it(n):\n    if n == 2:\n        raise unittest.SkipTest\n"
+        "    assert f(n) == n\nmark = types.SimpleNamespace(name='parametrize', args=('n', sets))\ntest_it.pytestmark = mark\n"
+    )
+    right, wrong = ("def f(n):\n    assert n != 2\n    return n\n", "def f(n):\n    return 1\n")
+    runs = [run_tests(tmp_path, prepared(code, tests)) for code in (right, wrong)]
+    assert [len(passed(seen)) for seen in runs] == [1, 0]
+
+
+def test_endless_test_ends_at_its_deadline_and_the_next_one_runs(tmp_path: Path) -> None:
+    tests = ["while True: pass", "assert f() == 1"]
+    seen = run_tests(tmp_path, prepared("def f():\n    return 1\n", tests), deadline_s=0.3)
+    assert (seen["assert_1"].end["end"], passed(seen)) == ("deadline", ["assert_2"])
