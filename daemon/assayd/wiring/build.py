@@ -95,7 +95,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
     await stack.enter_async_context(scheduler.running())
     _watch(basics.metrics, scheduler, settings.state_dir)
     quota = _build_quota(basics)
-    acceptance = Acceptance(execution.readiness.ready, quota)
+    acceptance = Acceptance(execution.readiness.ready, quota, execution.readiness.image_problem)
     admission = _build_admission(basics, scheduler, quota, acceptance)
     uploads = Uploads(basics.clock)
     retention = Retention(
