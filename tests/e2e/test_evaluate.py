@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -60,3 +63,46 @@ def test_all_or_nothing_gives_no_share(daemon) -> None:
         ["```python\ndef double(x): return 4\n```"], TESTS, all_or_nothing=True, daemon=daemon.socket
     )
     assert found == [0.0]
+
+
+def example(name: str) -> ModuleType:
+    """Load a reward function as a framework does, from its file."""
+    spec = spec_from_file_location(name, FOLDER / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+RIGHT = "Here you are:\n```python\ndef double(x):\n    return 2 * x\n```\n"
+HALF = "def double(x): return 4"
+
+
+def test_reward_of_trl_takes_columns_and_completions_of_both_forms(daemon, monkeypatch) -> None:
+    monkeypatch.setenv("ASSAY_SOCKET", str(daemon.socket))
+    found = example("trl_reward").hidden_tests(
+        prompts=["p", "p"],
+        completions=[HALF, [{"role": "assistant", "content": RIGHT}]],
+        completion_ids=[[1], [2]],
+        tests=[TESTS.tests, "def check(f):\n    assert f(5) == 10\n"],
+        entry_point=["double", "double"],
+        trainer_state=None,
+        log_extra=None,
+        log_metric=None,
+    )
+    assert found == [0.5, 1.0]
+
+
+def test_reward_of_verl_is_a_number(daemon, monkeypatch) -> None:
+    monkeypatch.setenv("ASSAY_SOCKET", str(daemon.socket))
+    truth = json.dumps({"entry_point": "double", "tests": list(TESTS.tests)})
+    given = {"data_source": "d", "solution_str": HALF, "ground_truth": truth, "extra_info": {"index": 1}}
+    assert example("verl_reward").compute_score(**given) == 0.5
+
+
+def test_reward_of_verifiers_is_awaited_with_all_that_a_rubric_has(daemon, monkeypatch) -> None:
+    monkeypatch.setenv("ASSAY_SOCKET", str(daemon.socket))
+    info = {"entry_point": "double", "tests": list(TESTS.tests)}
+    given = {"prompt": [], "completion": [{"role": "assistant", "content": RIGHT}], "answer": "", "state": {}}
+    assert asyncio.run(example("verifiers_rubric").hidden_tests(**given, task="t", info=info)) == 1.0
