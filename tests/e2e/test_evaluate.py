@@ -25,9 +25,11 @@ FOLDER = Path(__file__).resolve().parents[2] / "examples/evaluate"
 TESTS = HiddenTests(entry_point="double", tests=["assert double(2) == 4", "assert double(3) == 6"])
 
 
-def evaluate(daemon, *options: str) -> subprocess.CompletedProcess[str]:
+def evaluate(
+    daemon, *options: str, problems: str = "problems.jsonl", samples: str = "samples.jsonl"
+) -> subprocess.CompletedProcess[str]:
     program = Path(sys.executable).with_name("assay")
-    command = [program, "evaluate", "problems.jsonl", "samples.jsonl", *options]
+    command = [program, "evaluate", problems, samples, *options]
     environ = {**os.environ, "ASSAY_SOCKET": str(daemon.socket)}
     return subprocess.run(command, cwd=FOLDER, env=environ, capture_output=True, text=True, check=False)
 
@@ -37,6 +39,22 @@ def test_samples_of_a_model_come_to_pass_at_k(daemon, tmp_path: Path) -> None:
     assert done.stdout == (FOLDER / "expected.txt").read_text(), done.stderr
     assert done.returncode == 0
     assert (tmp_path / "junit.xml").read_text().count("<testcase") == 12
+
+
+def test_every_task_of_ours_validates_its_reference_and_fails_its_wrong_solution(
+    daemon, tmp_path: Path
+) -> None:
+    tasks = [json.loads(line) for line in (FOLDER / "tasks.jsonl").read_text().splitlines()]
+    samples = [
+        {"task_id": task["task_id"], "solution": task[which]}
+        for task in tasks
+        for which in ("solution", "wrong")
+    ]
+    (tmp_path / "samples.jsonl").write_text("".join(json.dumps(sample) + "\n" for sample in samples))
+    done = evaluate(daemon, "--json", problems="tasks.jsonl", samples=str(tmp_path / "samples.jsonl"))
+    rows = json.loads(done.stdout)["tasks"]
+    assert len(rows) >= 40
+    assert {row["task"]: row["passed"] for row in rows if row["passed"] != 1 or row["lost"]} == {}
 
 
 def test_same_command_again_judges_nothing_twice(daemon) -> None:
