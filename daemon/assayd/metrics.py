@@ -55,6 +55,12 @@ class Metrics:
     def _attempts(self) -> None:
         self.accepted = self._counter("attempts_accepted", "Attempts that were accepted.", "kind")
         self.attempts = self._counter("attempts", "Attempts that ended.", "kind", "verdict", "cause")
+        self.attempts_reported = self._counter(
+            "attempts_reported",
+            "Attempts under report-only policies, by whether enforcement would fail them.",
+            "kind",
+            "would_fail",
+        )
         self.under_way = self._gauge("attempts_under_way", "Attempts without a verdict.", "state")
         self.queue_depth = self._gauge("queue_depth", "Attempts that wait.")
         self.queue_bytes = self._gauge("queue_bytes", "Submissions held in memory.")

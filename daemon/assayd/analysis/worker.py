@@ -47,6 +47,7 @@ from assayd.documents.misfits import message_of
 from assayd.guest import frames
 from assayd.kind import Kind, OnFail
 from assayd.kinds import registry as validators
+from assayd.model.enforcement import settle
 from assayd.model.finding import bounded, has_errors
 from assayd.model.merge import status_of
 from assayd.model.policy import ExecutionPolicy
@@ -87,7 +88,7 @@ def run_stages(validator: Kind, payload: BaseModel, policy: ExecutionPolicy) -> 
             reports.append(StageReport(name=stage.name, status=StageStatus.SKIPPED))
             continue
         began = time.perf_counter()
-        findings = bounded(stage.check(payload, policy))
+        findings = bounded(settle(stage.check(payload, policy), validator.rules, policy))
         took = time.perf_counter() - began
         reports.append(
             StageReport(name=stage.name, status=status_of(findings), duration_s=took, findings=findings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -40,6 +40,15 @@ class Rule:
     title: str = field(metadata=about("The fault in a few words."))
     severity: Severity = field(default=Severity.ERROR, metadata=about("Severity of its findings."))
     help: str = field(default="", metadata=about("A wrong and a right example."))
+    profile_key: str | None = field(
+        default=None,
+        metadata=about("The profile's key that states it, or `enforcement`; null: no profile does."),
+    )
+
+
+def keyed(rules: Iterable[Rule], keys: Mapping[str, str]) -> tuple[Rule, ...]:
+    """Return rules with the profile's keys that state them, by rule id."""
+    return tuple(replace(rule, profile_key=keys.get(rule.id, rule.profile_key)) for rule in rules)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +83,7 @@ class Finding:
     suggestion: str | None = None
     edit: Edit | None = None
     context: str | None = None
+    profile_key: str | None = None
 
     @property
     def is_error(self) -> bool:

@@ -206,7 +206,10 @@ def render(
     the stages.
     """
     report = attempt["report"]
-    yield line((attempt["id"], "bold"), f"  {plain(attempt['kind'])} · policy {plain(attempt['policy'])}")
+    mode = " · report-only" if attempt.get("enforcement") == "report" else ""
+    yield line(
+        (attempt["id"], "bold"), f"  {plain(attempt['kind'])} · policy {plain(attempt['policy'])}{mode}"
+    )
     if attempt.get("intent"):
         yield line(f"Asked for: {plain(shorten(' '.join(attempt['intent'].split()), INTENT_CHARS))}")
     if report is not None:
@@ -313,6 +316,8 @@ def _findings(findings: Sequence[Document], origin: Origin, width: int | None) -
             yield line((f"   = also: {others}", "dim"), hang=11)
         if finding["suggestion"]:
             yield line(("   = fix: ", "cyan"), plain(finding["suggestion"]), hang=10)
+        if (key := finding.get("profile_key")) not in {None, "enforcement"}:
+            yield line((f"   = profile key: {plain(str(key))}", "dim"))
     if len(groups) > MAX_FINDINGS:
         more = sum(map(len, groups[MAX_FINDINGS:]))
         yield line("")

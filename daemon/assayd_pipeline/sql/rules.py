@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from assayd.model.finding import Rule, Severity
+from assayd.model.finding import Rule, Severity, keyed
+from assayd.model.policy import SQL_RULES
 
 READ_PRAGMAS = frozenset(
     {
@@ -134,7 +135,10 @@ _RULES = (
     ("sql.parameter", "A place for a value that nothing fills", "Bad: WHERE id = ?. Good: WHERE id = 1."),
 )
 RULES = (
-    *(Rule(id=name, title=title, help=text) for name, title, text in _RULES),
+    *keyed(
+        (Rule(id=name, title=title, help=text) for name, title, text in _RULES),
+        dict.fromkeys(SQL_RULES, "sql.rules"),
+    ),
     Rule(
         id="sql.where_constant",
         title="A condition that is the same for every row",

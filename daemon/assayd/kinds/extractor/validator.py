@@ -136,7 +136,8 @@ class Extractor(Kind[ExtractorPayload]):
         names = _names_asked(text, policy.imports)
         paths = ((path, path) for path in payload.sample_paths)
         cases = ((case.name, case.path) for case in payload.cases)
-        units = (_unit(name, path, text, limits, names) for name, path in (*paths, *cases))
+        builtins = "full" if policy.reports_only else "safe"
+        units = (_unit(name, path, text, limits, names, builtins) for name, path in (*paths, *cases))
         return RunSpec(
             image=self.image_of(policy),
             limits=limits,
@@ -251,7 +252,9 @@ def _names_asked(text: str, imports: ImportPolicy) -> dict[str, JsonValue]:
     }
 
 
-def _unit(name: str, path: str, text: str, limits: Limits, names: Mapping[str, JsonValue]) -> Unit:
+def _unit(
+    name: str, path: str, text: str, limits: Limits, names: Mapping[str, JsonValue], builtins: str
+) -> Unit:
     return Unit(
         name=name,
         program=Program.CALL,
@@ -261,7 +264,7 @@ def _unit(name: str, path: str, text: str, limits: Limits, names: Mapping[str, J
             "function": EXPECTED.function,
             "args": [path],
             "kwargs": {},
-            "builtins": "safe",
+            "builtins": builtins,
             **({"names": dict(names)} if names else {}),
         },
         deadline_s=limits.unit_timeout_s,

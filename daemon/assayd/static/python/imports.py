@@ -25,13 +25,25 @@ from assayd.static.python.names import PACKAGE_NAMES, reason_for
 RULES = (
     Rule(
         id="import.not_allowed",
+        profile_key="imports.allowed",
         title="A module that the policy doesn't allow",
         help="Bad: import os. Good: import os.path.",
     ),
-    Rule(id="import.star", title="A star import", help="Bad: from re import *. Good: from re import match."),
-    Rule(id="import.relative", title="A relative import", help="A submission is one file."),
+    Rule(
+        id="import.star",
+        profile_key="imports.names",
+        title="A star import",
+        help="Bad: from re import *. Good: from re import match.",
+    ),
+    Rule(
+        id="import.relative",
+        profile_key="imports.allowed",
+        title="A relative import",
+        help="A submission is one file.",
+    ),
     Rule(
         id="attribute.not_allowed",
+        profile_key="imports.names",
         title="A name that the policy doesn't allow",
         help="Bad: fnmatch.os. Good: fnmatch.fnmatch.",
     ),

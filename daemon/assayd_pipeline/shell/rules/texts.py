@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assayd.model.finding import Rule, Severity
+from assayd.model.finding import Rule, Severity, keyed
 
 _ERRORS = (
     (
@@ -31,6 +31,11 @@ _ERRORS = (
     ("option.refused", "An option that the policy refuses", "Bad: sort --compress-program=x. Good: sort."),
     ("option.dynamic", "An option that is known only when it runs", "Bad: sort --$x. Good: sort --reverse."),
     ("path.outside", "A path outside the sandbox directory", "Bad: cat /etc/passwd. Good: cat data/x."),
+    (
+        "path.missing",
+        "A file or folder that doesn't exist",
+        "Bad: cat data/sale.csv, if the submitted file is data/sales.csv.",
+    ),
     ("redirect.network", "A network connection by a path", "Bad: cat < /dev/tcp/h/80. Good: cat < data/x."),
     ("variable.protected", "A variable that scripts may not set", "Bad: PATH=tmp. Good: path=tmp."),
     ("variable.dynamic_name", "A variable whose name is known only then", 'Bad: read "$x". Good: read -r x.'),
@@ -84,10 +89,43 @@ _WARNINGS = (
     ("process.not_awaited", "A process that nothing waits for", "Bad: cat f &. Good: cat f & wait."),
 )
 
-COMMAND_RULES = (
-    *(Rule(id=rule, title=title, help=example) for rule, title, example in _ERRORS),
-    *(
-        Rule(id=rule, title=title, severity=Severity.WARNING, help=example)
-        for rule, title, example in _WARNINGS
+_KEYS = {
+    "awk.dynamic": "enforcement",
+    "awk.execute": "enforcement",
+    "awk.load": "enforcement",
+    "builtin.not_allowed": "commands.builtins",
+    "builtin.option": "enforcement",
+    "command.blocked": "commands.blocked",
+    "command.coproc": "enforcement",
+    "command.dynamic": "commands.allowed",
+    "command.not_allowed": "commands.allowed",
+    "command.obscured": "commands.allowed",
+    "command.path": "commands.allowed",
+    "curl.no_network": "network.hosts",
+    "curl.url": "network.hosts",
+    "expansion.indirect": "enforcement",
+    "expansion.prompt": "enforcement",
+    "function.name": "enforcement",
+    "option.dynamic": "commands.options",
+    "option.refused": "commands.options",
+    "path.outside": "enforcement",
+    "quote.locale": "enforcement",
+    "redirect.network": "network.hosts",
+    "sed.dynamic": "enforcement",
+    "sed.execute": "enforcement",
+    "trap.dynamic": "enforcement",
+    "variable.dynamic_name": "commands.protected",
+    "variable.protected": "commands.protected",
+}
+"""The profile's keys that state the rules; the rest is bash or a tool itself."""
+
+COMMAND_RULES = keyed(
+    (
+        *(Rule(id=rule, title=title, help=example) for rule, title, example in _ERRORS),
+        *(
+            Rule(id=rule, title=title, severity=Severity.WARNING, help=example)
+            for rule, title, example in _WARNINGS
+        ),
     ),
+    _KEYS,
 )
