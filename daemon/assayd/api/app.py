@@ -117,17 +117,17 @@ def server_config(
     app: ASGIApp,
     access: SocketAccess,
     *,
-    connections: int = 256,
+    places: Places | None = None,
     silence_s: float = 30.0,
     refused: Callable[[], None] | None = None,
 ) -> uvicorn.Config:
     """Return the server's settings; the daemon binds the socket and handles signals itself.
 
-    `refused` is called for each connection that finds no place.
+    `places` limits the connections (default: 256); `refused` is called for each that finds no place.
     """
     return uvicorn.Config(
         app,
-        http=protocol_for(Places(connections), access=access, silence_s=silence_s, refused=refused),
+        http=protocol_for(places or Places(256), access=access, silence_s=silence_s, refused=refused),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -12,9 +12,11 @@ from pathlib import Path
 from fastapi import APIRouter
 
 from assayd import __version__
+from assayd.aio import task_group
 from assayd.analysis.analyst import Analyst
 from assayd.attempts.acceptance import Acceptance
 from assayd.attempts.admission import Admission
+from assayd.attempts.backlog import keep_counting
 from assayd.attempts.conclusion import Conclusion
 from assayd.attempts.disk_quota import DiskQuota
 from assayd.attempts.events import EventHub
@@ -40,6 +42,7 @@ from assayd.store.artifacts import FileArtifactStore
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import BUNDLES, DatabaseJobStore, open_jobs
 from assayd.store.library import DatabaseLibrary
+from assayd.store.outbox import Outbox
 from assayd.webhooks import Receiver
 from assayd.wiring.attestation import open_attester
 from assayd.wiring.basics import Basics, PartOverrides
@@ -93,7 +96,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
     scheduler = _build_scheduler(basics, execution)
     await stack.enter_async_context(basics.sender.running())
     await stack.enter_async_context(scheduler.running())
-    _watch(basics.metrics, scheduler, settings.state_dir)
+    await _watch(basics, scheduler, stack)
     quota = _build_quota(basics)
     acceptance = Acceptance(execution.readiness.ready, quota, execution.readiness.image_problem)
     admission = _build_admission(basics, scheduler, quota, acceptance)
@@ -106,6 +109,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
         limits.keep,
         uploads,
         leads=overrides.leads,
+        removed=basics.metrics.bundles_removed.inc,
     )
     service = _build_service(basics, execution, scheduler, admission, retention, acceptance)
     batches = _build_batches(basics, scheduler, admission, service, uploads)
@@ -155,7 +159,9 @@ async def _basics(
         open_jobs(settings.state_dir, settings.database_url, recorders, overrides.job_rows)
     )
     artifacts = overrides.artifacts or await _open_artifacts(settings.state_dir, jobs, stack)
-    analyst = overrides.analyst or Analyst(limits.analysis, settings.validators, tables=settings.tables)
+    analyst = overrides.analyst or Analyst(
+        limits.analysis, settings.validators, tables=settings.tables, on_lost=metrics.workers_lost.inc
+    )
     await stack.enter_async_context(analyst.running())
     sender = build_sender(
         receivers,
@@ -309,11 +315,21 @@ def _build_batches(
     )
 
 
-def _watch(metrics: Metrics, scheduler: Scheduler, state_dir: Path) -> None:
-    """Let gauges show what there is at the moment that they are read."""
+async def _watch(basics: Basics, scheduler: Scheduler, stack: AsyncExitStack) -> None:
+    """Let gauges show the values of the moment at which they are read, or of the last count."""
+    metrics = basics.metrics
     for state in set(State) - {State.FINISHED}:
         metrics.under_way.labels(state.value).set_function(partial(_count, scheduler, state))
-    watch_disk(metrics, state_dir)
+    metrics.oldest_attempt.set_function(partial(_age_of_oldest, scheduler, basics.clock))
+    watch_disk(metrics, basics.settings.state_dir)
+    tasks = await stack.enter_async_context(task_group())
+    counting = keep_counting(metrics, basics.jobs, basics.batch_store, Outbox(basics.access))
+    stack.callback(tasks.create_task(counting, name="backlog").cancel)
+
+
+def _age_of_oldest(scheduler: Scheduler, clock: Clock) -> float:
+    oldest = scheduler.oldest()
+    return 0.0 if oldest is None else (clock.now() - oldest).total_seconds()
 
 
 def _count(scheduler: Scheduler, state: State) -> int:
