@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -13,6 +12,7 @@ import typer
 
 from assayd.errors import RequestError
 from assayd_client.cli import exits
+from assayd_client.cli.ages import read_age
 
 if TYPE_CHECKING:
     from assayd_attestation.keys import PublicKey
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 keys_app = typer.Typer(help="Create and show the keys of signed verdicts.", no_args_is_help=True)
 
 NEEDS = "signed verdicts need the package {missing}; install it with: pip install cryptography"
-_AGE = re.compile(r"(\d{1,6})([smhd])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 KeyFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="The private key; FILE.pub has the public one.")
 ]
@@ -33,7 +31,6 @@ def verify(
         Path,
         typer.Argument(
             metavar="BUNDLE|FILE",
-            exists=True,
             help="A bundle (folder or .tar), a batch's attestation, or a code file.",
         ),
     ],
@@ -55,6 +52,8 @@ def verify(
     The exit code is 0 if the code is validated, 1 if the attestation doesn't match, and 6 without one.
     """
     age = _age(max_age)
+    if not path.exists():
+        raise RequestError("usage", f"{path} doesn't exist")
     with _wing():
         from assayd_attestation import verifying
 
@@ -124,12 +123,10 @@ def _public(key: Path) -> tuple[PublicKey, ...]:
 
 
 def _age(text: str | None) -> timedelta | None:
-    if text is None:
-        return None
-    parts = _AGE.fullmatch(text)
-    if parts is None:
+    age = read_age(text) if text is not None else None
+    if text is not None and age is None:
         raise RequestError("usage", f"--max-age {text!r}: give a number with s, m, h or d, like 24h")
-    return timedelta(**{_UNITS[parts[2]]: int(parts[1])})
+    return age
 
 
 def _end(message: str, code: int) -> None:
