@@ -39,6 +39,10 @@ _BY_TEXT = (
         "Select the same number of columns on both sides: fill the shorter one with NULL.",
     ),
     (
+        re.compile(r"Read-only file system$"),
+        "Only the sandbox directory is writable: write below data/ or tmp/; /tmp is the same as tmp/.",
+    ),
+    (
         re.compile(r": integer expression expected$"),
         "The value is no whole number (a heading, blanks, a carriage return?): take the right column, and "
         "skip the first line with tail -n +2.",
