@@ -189,6 +189,11 @@ def batch_results(name: str) -> ClientRequest[documents.BatchResultDocument]:
     return _get(lambda: documents.BatchResultDocument, "batches", name, "results", wait_s=BATCH_S)
 
 
+def batch_attestation(name: str) -> ClientRequest[bytes]:
+    """Return the signed statement of a finished batch. Raises: ClientError ``batch.unfinished``."""
+    return ClientRequest(method="GET", path=path("batches", name, "attestation"))
+
+
 def batch_events(name: str) -> ClientRequest[StreamEvent]:
     """Follow a batch up to `finished`; every event has all counts."""
     return _follow(path("batches", name, "events"), None)

@@ -155,6 +155,7 @@ class Verbs:
     batches = DocumentVerb(requests.batches)
     batch_items = DocumentVerb(requests.batch_items)
     batch_results = Lines(requests.batch_results)
+    batch_attestation = Content(requests.batch_attestation)
     batch_events = Events(requests.batch_events)
     cancel_batch = DocumentVerb(requests.cancel_batch)
     repair = DocumentVerb(requests.repair)

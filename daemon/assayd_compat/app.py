@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, generate_latest
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -36,8 +36,10 @@ def build(
     @asynccontextmanager
     async def running(app: Starlette) -> AsyncIterator[None]:
         async with AsyncClient(daemon) as client:
-            serve_by(app, Executor(client, at_once=at_once, policies=policies))
+            executor = Executor(client, at_once=at_once, policies=policies)
+            serve_by(app, executor)
             yield
+            await executor.close()
 
     registry = CollectorRegistry()
     answers = Counter(
@@ -60,14 +62,14 @@ def build(
         ],
         lifespan=running,
         middleware=[Middleware(Counted, answers=answers), Middleware(OnlyPrograms)],
-        exception_handlers={BadRequest: refused, ClientError: failed},
+        exception_handlers={BadRequest: refused, ClientError: failed, ClientDisconnect: gone},
     )
 
 
 def serve_by(app: Starlette, executor: Executor) -> None:
     """Let an executor run the programs of a service."""
     app.state.executor = executor
-    app.state.submissions = judge0.Submissions(executor)
+    app.state.submissions = judge0.Submissions()
 
 
 async def health(request: Request) -> Response:
@@ -94,6 +96,11 @@ async def failed(request: Request, problem: Exception) -> Response:
     if not isinstance(problem, ClientError):
         raise problem
     return answer({"error": problem.message}, 503 if problem.retryable or not problem.status else 500)
+
+
+async def gone(request: Request, problem: Exception) -> Response:
+    """Answer nobody: the client has hung up. The status is the one that logs usually have for that."""
+    return Response(status_code=499)
 
 
 class OnlyPrograms:

@@ -1,11 +1,13 @@
-"""What the interfaces share: reading a body within its cap, and answering in JSON."""
+"""What the interfaces share: reading a body within its cap, who asks, hanging up, and answering in JSON."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from assayd_compat.executor import Executor
@@ -14,6 +16,7 @@ BODY_BYTES = 16 * 2**20
 """The cap of a request's body, which is the daemon's own."""
 
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
 
 class BadRequest(Exception):
@@ -27,9 +30,37 @@ class BadRequest(Exception):
 
 
 def executor_of(request: Request) -> Executor:
-    """Return what runs programs."""
+    """Return what runs programs, for the caller of a request."""
     found: Executor = request.app.state.executor
-    return found
+    return found.of_caller(token_of(request))
+
+
+def token_of(request: Request) -> str | None:
+    """Return the token that a request has: as a bearer, or in Judge0's own header."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return (token.strip() if scheme.lower() == "bearer" else "") or request.headers.get("x-auth-token")
+
+
+async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of `work`, or cancel it when the client hangs up.
+
+    Raises: ClientDisconnect.
+    """
+    task, gone = asyncio.create_task(work), asyncio.create_task(_hung_up(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return task.result()
+    finally:
+        task.cancel()
+        gone.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)
+
+
+async def _hung_up(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def read_bytes(request: Request) -> bytes:

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from assayd_client.errors import ClientError
-from assayd_compat.bodies import BadRequest, answer, executor_of, read_body
+from assayd_compat.bodies import BadRequest, answer, executor_of, read_body, unless_gone
 from assayd_compat.languages import BY_PISTON, LANGUAGES, Language
 from assayd_compat.program import End, Ended, Program
 
@@ -68,7 +68,7 @@ async def execute(request: Request) -> Response:
         status = problem.status if problem.status != 422 else 400
         return answer({"message": f"{problem.field}: {problem.message}"}, status)
     try:
-        result = await executor_of(request).run(program)
+        result = await unless_gone(request, executor_of(request).run(program))
     except ClientError as problem:
         return answer({"message": problem.message}, 500 if problem.retryable or not problem.status else 400)
     stages = {"compile": _stage(result.compiled), "run": _stage(result.run or result.compiled)}

@@ -28,12 +28,13 @@ from assayd.model.text_limits import FINDINGS, shorten
 from assayd.static import work_paths
 from assayd.static.work_files import content_of
 from assayd.static.work_paths import check_paths
-from assayd_pipeline import generating, shell, sql, sql_hints
+from assayd_pipeline import generating, ignored, shell, sql, sql_hints
 from assayd_pipeline import judging as pipeline_run
 from assayd_pipeline.advice import advice_on_path, steps_with_path
 from assayd_pipeline.errors import ErrorClass
 from assayd_pipeline.errors import ErrorSource as Writer
 from assayd_pipeline.generating import PipelineContext
+from assayd_pipeline.ignored import ignored_errors
 from assayd_pipeline.instructions import BOTH, instructions
 from assayd_pipeline.judging import BASH, StepText, judge_database, judge_outputs, judge_step
 from assayd_pipeline.payload import Database, PipelinePayload, Step
@@ -73,6 +74,7 @@ _RULES = (
     run_findings.LIMIT_RULE,
     exec_unit.NOT_EXECUTED_RULE,
     *pipeline_run.RULES,
+    ignored.RULE,
 )
 
 
@@ -171,7 +173,8 @@ class Pipeline(Kind[PipelinePayload]):
         found: list[Finding] = []
         if payload.database is not None:
             found += judge_database(payload.database, next(units, None))
-        judged = [judge_step(text, next(units, None)) for text in step_texts(payload)]
+        ran = [(text, next(units, None)) for text in step_texts(payload)]
+        judged = [judge_step(text, unit) for text, unit in ran]
         known = getattr(payload, "refusals", ())
         found += [
             _with_refusal(_with_path(step.finding, payload, result), number, known)
@@ -179,9 +182,14 @@ class Pipeline(Kind[PipelinePayload]):
             if step.finding is not None
         ]
         cases = tuple(step.case for step in judged)
-        if not found:
+        for (text, unit), step in zip(ran, judged, strict=True):
+            if unit is not None and step.case.status is CaseStatus.PASSED:
+                found += ignored_errors(text, unit.stderr.text(), policy.commands.ignored_errors)
+        if not any(finding.is_error for finding in found):
             found += judge_outputs(result)
-        if not found and any(case.status is not CaseStatus.PASSED for case in cases):
+        if not any(finding.is_error for finding in found) and any(
+            case.status is not CaseStatus.PASSED for case in cases
+        ):
             cause = Cause.PROTOCOL_VIOLATION if result.outcome.completed else result.outcome.cause
             found.append(cause_finding(cause, "The run", "steps have no result"))
         return Judgement(stage_findings={"sandbox": tuple(found)}, cases=cases)
@@ -316,11 +324,18 @@ def _explained(
 
 def _check_commands(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
     """``rm data/sales.csv`` -> command.blocked."""
+    files = shell.WorkFiles(submitted=frozenset(payload.files))
 
     def check(step: StepText) -> Sequence[Finding]:
-        if step.program is not Writer.BASH or has_errors(shell.parse_script(step.content)):
-            return ()  # a text that is not bash is told by the stage before
-        return shell.check_script(step.content, policy.commands, network=policy.network).findings
+        nonlocal files
+        if step.program is not Writer.BASH:
+            return ()
+        if has_errors(shell.parse_script(step.content)):
+            files = replace(files, written=("",))
+            return ()  # the stage before explains a text that isn't bash
+        checked = shell.check_script(step.content, policy.commands, network=policy.network, files=files)
+        files = replace(files, written=(*files.written, *checked.written))
+        return checked.findings
 
     return _of_steps(payload, check)
 

@@ -102,6 +102,11 @@ RESULTS: Responses = {
         "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
     }
 }
+ATTESTATION: Responses = {
+    200: raw("application/json", "A DSSE envelope with an in-toto statement"),
+    404: described(ErrorDocument, "The batch is unknown, or nothing is signed"),
+    409: described(ErrorDocument, "Items have no verdict yet"),
+}
 GARBAGE: Responses = {200: described(GarbageDocument, "Removed attempts and bundles, or a preview")}
 ARTIFACT_LIST: Responses = {200: described(ArtifactListDocument, "The files of the bundle")}
 ARTIFACT: Responses = {200: raw("application/octet-stream", "The file")}

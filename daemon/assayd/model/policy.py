@@ -160,12 +160,26 @@ class AdapterContract:
     forbidden: frozenset[str] = frozenset()
 
 
+class IgnoredErrors(StrEnum):
+    """What a profile makes of an error that a command printed while its step went on and passed."""
+
+    OFF = "off"
+    """Nothing is reported."""
+    WARNING = "warning"
+    """It is a warning."""
+    UNCAUGHT = "uncaught"
+    """It is an error if ``set -e`` with ``pipefail`` would have ended the step, otherwise a warning."""
+    ERROR = "error"
+    """It is an error."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandPolicy:
     """What a shell script may run. Nothing is allowed that is not listed; `blocked` wins over all lists.
 
     `options` names, per command, long options (``--output``) and short ones (``-o``) that are refused.
     `protected` names variables that no script may set; a ``*`` at the end stands for any rest.
+    `ignored_errors` is None if no profile sets it, which means a warning.
     """
 
     allowed: frozenset[str] = frozenset()
@@ -173,6 +187,7 @@ class CommandPolicy:
     builtins: frozenset[str] = frozenset()
     options: Mapping[str, frozenset[str]] = field(default_factory=dict)
     protected: frozenset[str] = frozenset()
+    ignored_errors: IgnoredErrors | None = None
 
     def protects(self, variable: str) -> bool:
         """Return whether a script may not set a variable."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from types import MappingProxyType
 
-from assayd.model.policy import ExecutionPolicy, NetworkMode
+from assayd.model.policy import ExecutionPolicy, IgnoredErrors, NetworkMode
 from assayd.model.submission import JsonValue
 from assayd.policies.origins import Origins
 
@@ -56,6 +56,7 @@ def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
             "builtins": _sorted(commands.builtins),
             "options": {name: _sorted(refused) for name, refused in sorted(commands.options.items())},
             "protected": _sorted(commands.protected),
+            "ignored_errors": (commands.ignored_errors or IgnoredErrors.WARNING).value,
         },
         "sql": {**asdict(policy.sql), "rules": {name: level.value for name, level in policy.sql.rules}},
         "resources": {

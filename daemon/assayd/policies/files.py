@@ -165,6 +165,7 @@ class CommandsTable(_Table):
     blocked: list[Command] | None = None
     builtins: list[Command] | None = None
     protected: list[Variable] | None = None
+    ignored_errors: Literal["off", "warning", "uncaught", "error"] | None = None
     options: dict[Command, list[Option]] = Field(default_factory=dict)
 
 

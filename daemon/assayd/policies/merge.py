@@ -84,6 +84,7 @@ def merge_commands(a: CommandPolicy, b: CommandPolicy) -> CommandPolicy:
             for name in a.options.keys() | b.options.keys()
         },
         protected=a.protected | b.protected,
+        ignored_errors=a.ignored_errors if b.ignored_errors is None else b.ignored_errors,
     )
 
 

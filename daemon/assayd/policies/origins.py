@@ -20,7 +20,11 @@ ADDED = (
     "imports.categories",
     "imports.names.",
     "adapter.forbidden",
-    "commands.",
+    "commands.allowed",
+    "commands.blocked",
+    "commands.builtins",
+    "commands.options.",
+    "commands.protected",
 )
 """Values that a profile adds to what it inherits, by how their names begin; it replaces all others."""
 IMPLIED = {

@@ -19,6 +19,7 @@ from assayd.model.policy import (
     Enforcement,
     ExecutionPolicy,
     HttpRule,
+    IgnoredErrors,
     ImportMode,
     ImportPolicy,
     NetworkMode,
@@ -237,6 +238,7 @@ def _commands(table: CommandsTable) -> CommandPolicy:
         builtins=frozenset(table.builtins or ()),
         options={name: frozenset(options) for name, options in table.options.items()},
         protected=frozenset(table.protected or ()),
+        ignored_errors=IgnoredErrors(table.ignored_errors) if table.ignored_errors is not None else None,
     )
 
 

@@ -41,6 +41,7 @@ from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import BUNDLES, DatabaseJobStore, open_jobs
 from assayd.store.library import DatabaseLibrary
 from assayd.webhooks import Receiver
+from assayd.wiring.attestation import open_attester
 from assayd.wiring.basics import Basics, PartOverrides
 from assayd.wiring.chains import ChainWing, open_chains
 from assayd.wiring.execution import local_execution
@@ -94,7 +95,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
     await stack.enter_async_context(scheduler.running())
     _watch(basics.metrics, scheduler, settings.state_dir)
     quota = _build_quota(basics)
-    acceptance = Acceptance(execution.readiness.ready, quota)
+    acceptance = Acceptance(execution.readiness.ready, quota, execution.readiness.image_problem)
     admission = _build_admission(basics, scheduler, quota, acceptance)
     uploads = Uploads(basics.clock)
     retention = Retention(
@@ -168,6 +169,7 @@ async def _basics(
     origin = ContainerOrigin(daemon_id=identity.daemon_id, generation=ids.new())
     wrapped, bundles = overrides.wrap(jobs), overrides.wrap(artifacts)
     chains = wing.join(jobs.access, wrapped, clock=clock, ids=ids)
+    attester = open_attester(settings.attestation, daemon_id=identity.daemon_id, clock=clock)
     return Basics(
         settings=settings,
         overrides=overrides,
@@ -179,7 +181,10 @@ async def _basics(
         kinds=kinds,
         clock=clock,
         ids=ids,
-        conclusion=Conclusion(artifacts=bundles, clock=clock, attachments=chains.attachments),
+        conclusion=Conclusion(
+            artifacts=bundles, clock=clock, attachments=chains.attachments, attester=attester
+        ),
+        attester=attester,
         access=jobs.access,
         analyst=analyst,
         batch_store=DatabaseBatchStore(jobs.access),
@@ -300,6 +305,7 @@ def _build_batches(
         limits=basics.limits.batch,
         driving=basics.driving,
         leads=basics.overrides.leads,
+        attester=basics.attester,
     )
 
 

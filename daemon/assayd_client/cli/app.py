@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, str] = {
     "gc": "upkeep:collect_garbage",
     "generate": "generate:generate",
     "images": "images_app:images_app",
+    "keys": "attestation:keys_app",
     "kinds": "kinds:kinds",
     "library": "library:library_app",
     "list": "attempts:list_attempts",
@@ -48,6 +49,7 @@ COMMANDS: Mapping[str, str] = {
     "token": "gateway:token_app",
     "top": "upkeep:top",
     "validate": "validate:validate",
+    "verify": "attestation:verify",
     "version": "upkeep:version",
 }
 """A command's name, and the function or `typer.Typer` of this folder that it is, as ``module:name``."""

@@ -106,7 +106,8 @@ async def test_token_of_an_earlier_process_leads_to_its_attempt(
     report = {"findings": [], "runtime_results": None}
     executor.attempts[token] = {
         "id": token, "labels": labels, "verdict": "validated", "execution": execution, "report": report,
-        "error": None, "artifacts": [],
+        "error": None, "artifacts": [], "rules": [], "state": "finished",
+        "created_at": "2026-11-26T01:00:00.000000Z", "finished_at": "2026-11-26T01:00:01.000000Z",
     }  # fmt: skip
     found = (await http.get(f"/submissions/{token}?fields=*")).json()
     assert (found["status_id"], found["language_id"], found["source_code"]) == (4, 71, None)
@@ -188,3 +189,37 @@ async def test_only_the_newest_submissions_are_kept(
     token = (await judged(http))["token"]
     await judged(http)
     assert (await http.get(f"/submissions/{token}")).status_code == 404
+
+
+async def test_submission_waits_in_queue_until_it_has_a_place(
+    http: httpx.AsyncClient, executor: ScriptedExecutor
+) -> None:
+    executor.place.clear()
+    token = (await http.post("/submissions", json=PROGRAM)).json()["token"]
+    found = (await http.get(f"/submissions/{token}?fields=status")).json()
+    assert found == {"status": {"id": 1, "description": "In Queue"}}
+    executor.place.set()
+
+
+@pytest.mark.parametrize(("state", "status"), [("queued", 1), ("running", 2)])
+async def test_running_attempt_of_an_earlier_process_is_processed(
+    http: httpx.AsyncClient, executor: ScriptedExecutor, state: str, status: int
+) -> None:
+    token = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+    executor.attempts[token] = {"id": token, "labels": {"client": "judge0"}, "verdict": None, "state": state}
+    assert (await http.get(f"/submissions/{token}?fields=status_id")).json() == {"status_id": status}
+
+
+async def test_submission_belongs_to_the_caller_who_created_it(http: httpx.AsyncClient) -> None:
+    created = await http.post("/submissions?wait=true", json=PROGRAM, headers={"X-Auth-Token": "alice"})
+    url = f"/submissions/{created.json()['token']}"
+    assert (await http.get(url, headers={"Authorization": "Bearer alice"})).status_code == 200
+    assert (await http.get(url, headers={"Authorization": "Bearer bob"})).status_code == 404
+    assert (await http.get(url)).status_code == 404
+
+
+async def test_configuration_has_the_limits_of_the_profile(http: httpx.AsyncClient) -> None:
+    assert (await http.get("/about")).json()["version"] == "1.13.1"
+    found = (await http.get("/config_info")).json()
+    assert (found["max_cpu_time_limit"], found["max_memory_limit"]) == (30.0, 512 * 1024)
+    assert found["max_submission_batch_size"] == 20

@@ -20,7 +20,7 @@ import re
 from enum import StrEnum
 
 from assayd_pipeline.shell.parse.nodes import Node
-from assayd_pipeline.shell.parse.script import ParsedScript
+from assayd_pipeline.shell.parse.script import NamedPath, ParsedScript
 from assayd_pipeline.shell.parse.words import ANY, HOME, arguments_of, values_of, visible
 
 TEMPORARY = "/tmp"  # noqa: S108 - a link of the image to the sandbox's tmp/
@@ -54,7 +54,9 @@ class PathUse(StrEnum):
     """It is read."""
     WRITES = "writes to"
     """Something is written there."""
-    ENTERS = "changes to"
+    CHANGES = "changes"
+    """It is read and written."""
+    ENTERS = "enters"
     """It becomes the current directory."""
 
 
@@ -105,6 +107,7 @@ def judge_path(script: ParsedScript, node: Node, path: str, use: PathUse, what: 
         use: what is done with it.
         what: who does it, e.g. ``cat`` or ``>``.
     """
+    script.paths.append(NamedPath(node=node, value=path, use=use, what=what))
     place = where(path)
     if place is Where.NETWORK:
         message = f"{what} uses {visible(path)}, a network connection."

@@ -31,6 +31,11 @@ _ERRORS = (
     ("option.refused", "An option that the policy refuses", "Bad: sort --compress-program=x. Good: sort."),
     ("option.dynamic", "An option that is known only when it runs", "Bad: sort --$x. Good: sort --reverse."),
     ("path.outside", "A path outside the sandbox directory", "Bad: cat /etc/passwd. Good: cat data/x."),
+    (
+        "path.missing",
+        "A file or folder that doesn't exist",
+        "Bad: cat data/sale.csv, if the submitted file is data/sales.csv.",
+    ),
     ("redirect.network", "A network connection by a path", "Bad: cat < /dev/tcp/h/80. Good: cat < data/x."),
     ("variable.protected", "A variable that scripts may not set", "Bad: PATH=tmp. Good: path=tmp."),
     ("variable.dynamic_name", "A variable whose name is known only then", 'Bad: read "$x". Good: read -r x.'),
