@@ -45,6 +45,10 @@ def verify(
     max_age: Annotated[
         str | None, typer.Option(metavar="AGE", help="Demand a verdict no older than this: 30m, 24h, 7d.")
     ] = None,
+    allow_reported: Annotated[
+        bool,
+        typer.Option("--allow-reported", help="Accept a profile that only reports broken rules."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the signed statement as JSON.")] = False,
 ) -> None:
     """Check a signed verdict offline.
@@ -57,7 +61,7 @@ def verify(
     with _wing():
         from assayd_attestation import verifying
 
-        wanted = verifying.Wanted(policy=policy, max_age=age)
+        wanted = verifying.Wanted(policy=policy, max_age=age, reported=allow_reported)
         try:
             verified = verifying.verify(path, _public(key), attestation=attestation, wanted=wanted)
         except verifying.UnsignedError as error:
