@@ -26,7 +26,7 @@ KeyFile = Annotated[
 ]
 
 
-def verify(
+def verify(  # noqa: PLR0913, PLR0917  (a parameter per option)
     path: Annotated[
         Path,
         typer.Argument(

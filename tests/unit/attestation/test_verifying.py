@@ -102,7 +102,7 @@ async def test_failed_verdict_does_not_match(tmp_path: Path) -> None:
         verify(failed.folder, failed.keys)
 
 
-async def test_verdict_of_a_profile_that_only_reports_matches_only_if_that_is_accepted(
+async def test_verdict_of_a_reporting_profile_matches_only_if_that_is_accepted(
     tmp_path: Path,
 ) -> None:
     reported = await signed_bundle(tmp_path, enforcement=Enforcement.REPORT)
