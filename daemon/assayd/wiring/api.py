@@ -55,6 +55,7 @@ def application(parts: Assembly, access: SocketAccess, routers: Sequence[APIRout
         metrics=parts.metrics,
         routers=(*parts.chain_routers, *routers_of(parts.kinds), *routers),
         budget=parts.scheduler.budget,
+        audit=parts.audit,
     )
 
 

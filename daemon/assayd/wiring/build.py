@@ -25,6 +25,7 @@ from assayd.attempts.retention import Retention, Uploads
 from assayd.attempts.scheduler import Scheduler
 from assayd.attempts.service import DaemonService
 from assayd.attempts.telemetry import watch_disk
+from assayd.audit import AuditLog
 from assayd.batches import DaemonBatches
 from assayd.ids import SystemClock, Ulids
 from assayd.kind import Kind
@@ -45,6 +46,7 @@ from assayd.store.library import DatabaseLibrary
 from assayd.store.outbox import Outbox
 from assayd.webhooks import Receiver
 from assayd.wiring.attestation import open_attester
+from assayd.wiring.audit import open_audit
 from assayd.wiring.basics import Basics, PartOverrides
 from assayd.wiring.chains import ChainWing, open_chains
 from assayd.wiring.execution import local_execution
@@ -79,6 +81,7 @@ class Assembly:
     chains: Chains
     chain_routers: Sequence[APIRouter]
     library: DatabaseLibrary
+    audit: AuditLog
 
 
 OWN = PartOverrides()
@@ -114,6 +117,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
     service = _build_service(basics, execution, scheduler, admission, retention, acceptance)
     batches = _build_batches(basics, scheduler, admission, service, uploads)
     await stack.enter_async_context(batches.running())
+    audit = open_audit(settings, basics, stack)
     chains = await basics.chains.begin(
         basics, stack, admission=admission, scheduler=scheduler, documents=service.read_documents
     )
@@ -140,6 +144,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
         library=DatabaseLibrary(
             basics.access, basics.clock, most_bytes=limits.library_bytes, room=quota.left_bytes
         ),
+        audit=audit,
     )
 
 
