@@ -97,8 +97,9 @@ def _read(model: type[S], file: Mapping[str, object], prefix: str) -> tuple[S, d
     except SettingsError as problem:
         # As pydantic-settings says it: 'error parsing value for field "policy_folders" from source "…"'
         field = re.search(r'field "([^"]+)"', str(problem))
-        name = variable(field[1], prefix) if field else "environment"
-        raise ConfigError(CODE, f'{name}: must be JSON, e.g. ["a", "b"] for a list') from problem
+        section = variable(field[1], prefix) if field else prefix
+        names = " or ".join(name for name in sorted(os.environ) if name.startswith(section))
+        raise ConfigError(CODE, f'{names}: must be JSON, e.g. ["a", "b"] for a list') from problem
     except ValidationError as problem:
         # The file by itself was found good, so a variable is at fault.
         lines = [
