@@ -108,10 +108,10 @@ def draw(tried: Tried, target: Path) -> None:
         axes.bar_label(bars, padding=3, fontsize=8)
     axes.set_yticks(places, families)
     axes.set_xlabel("cheats that passed a test or saw one")
-    axes.legend(loc="lower right", fontsize=8)
+    figure.legend(loc="upper center", ncol=3, fontsize=8, frameon=False)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    figure.tight_layout()
+    figure.tight_layout(rect=(0, 0, 1, 0.94))
     mpl.rcParams["svg.hashsalt"] = "assayd"
     figure.savefig(target, metadata={"Date": None})
 

@@ -92,9 +92,12 @@ def test_output_of_a_solution_is_no_verdict_on_the_command_line(daemon, tmp_path
 
 def test_nothing_of_hidden_tests_is_shown(daemon, tmp_path: Path) -> None:
     limit = ("--set", "resources.unit_timeout_s=1")
-    done = validate(daemon, tmp_path, RIGHT, LOUD, "--json", *limit)
+    printing = RIGHT.replace("    return", "    print(x)\n    return")
+    done = validate(daemon, tmp_path, printing, LOUD, "--json", *limit)
     attempt = json.loads(done.stdout)
     report = attempt["report"]
+    assert "31337" in attempt["execution"]["stdout"]
+    assert "31337" not in json.dumps(report)
     assert [case["name"] for case in report["runtime_results"]["cases"]] == [f"test {n}" for n in range(1, 6)]
     assert report["score"] == 0.4
     shown = [assay(daemon, what, attempt["id"]).stdout for what in ("show", "logs", "events")]
