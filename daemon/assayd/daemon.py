@@ -288,5 +288,11 @@ class Daemon:
             log.error("policies.reload_failed", problem=problem.message)
         else:
             log.info("policies.reloaded", names=list(self._parts.policies.names))
+            self._parts.audit.note(
+                "policies.reloaded",
+                actor={"daemon": self._parts.origin.daemon_id},
+                subject="policies",
+                policies=self._parts.policies.digests(),
+            )
         if published:
             self._notifier.ready()

@@ -62,6 +62,8 @@ class ReadinessSupervisor:
         self.engine_note = ""
         """What an operator is to know of the choice of the engine; doctor says it."""
         self.info: EngineInfo | None = None
+        self.build_command = "assay images build"
+        """What builds an image whose name follows it; doctor says it."""
         self.look_again_s = LOOK_AGAIN_S
         self.unusable: dict[str, str] = {}
         """Images of kinds that are missing or of another version, each with the reason."""
@@ -186,6 +188,7 @@ class ReadinessSupervisor:
         if self.info is not None:
             metrics.engine_info.clear()
             metrics.engine_info.labels(self.info.name, self.info.version).set(1)
+        metrics.templates.set(self._engine.capabilities().quick)
         state = self._pool.state()
         counts = {
             "idle": len(state.idle),
@@ -249,11 +252,13 @@ class ReadinessSupervisor:
         try:
             facts = await self._images.get(name)
         except EngineError as trouble:
-            remedy = f"assay images build {name}"
+            remedy = f"{self.build_command} {name}"
             if not profiles:
                 return row(Health.FAIL, trouble.message, remedy)
-            detail = f"{trouble.message}; used by profile {', '.join(profiles)} alone"
-            return row(Health.WARN if trouble.code != "image.missing" else Health.OK, detail, remedy)
+            users = f"only the profile {', '.join(profiles)} needs it"
+            if trouble.code == "image.missing":
+                return row(Health.OK, f"not built; {users}", remedy)
+            return row(Health.WARN, f"{trouble.message}; {users}", remedy)
         return row(Health.OK, f"{facts.digest[:19]}, {facts.size_bytes / 2**20:.1f} MiB")
 
     def _examine_pool(self) -> HealthRow:

@@ -19,6 +19,7 @@ from assayd_client import AddressOptions
 
 COMMANDS: Mapping[str, str] = {
     "artifacts": "attempts:artifacts",
+    "audit": "audit:show_audit",
     "backup": "upkeep:backup",
     "batch": "batch:batch_app",
     "cancel": "attempts:cancel",

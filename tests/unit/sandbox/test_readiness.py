@@ -168,3 +168,16 @@ async def test_nothing_runs_without_the_image_of_the_isolation_check() -> None:
         await until(house.tried.is_set)
         preparing.cancel()
         assert not house.ready()[0]
+
+
+async def test_image_that_only_a_profile_needs_is_no_fault_and_has_its_command() -> None:
+    """Doctor said "ok … the engine lacks the image"."""
+    engine = FakeEngine(polite_guest, images=[built("python")])
+    async with running(engine) as pool:
+        house = supervisor(engine, pool, "python")
+        house.images_named = lambda: {"cpp": ["cpp"]}
+        house.build_command = "DOCKER_HOST=unix:///d assay images build"
+        await house.prepare()
+        [row] = [row for row in await house.examine() if row.check == "image cpp"]
+    assert (row.status, row.detail) == (Health.OK, "not built; only the profile cpp needs it")
+    assert row.remedy == "DOCKER_HOST=unix:///d assay images build cpp"

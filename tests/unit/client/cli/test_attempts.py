@@ -157,6 +157,7 @@ def test_without_a_file_all_profiles_are_checked(tmp_path, monkeypatch, capsys) 
     assert capsys.readouterr().out.splitlines() == [
         "all profiles: fine",
         "integration_test: the allowlist is empty, every access to the network is refused",
+        "loopback: the allowlist is empty, every access to the network is refused",
     ]
     (tmp_path / "bad.toml").write_text("[resources]\ntimeout_s = 'soon'\n")
     monkeypatch.setenv("ASSAYD_POLICY_FOLDERS", json.dumps([str(tmp_path)]))
