@@ -93,6 +93,7 @@ class Basics:
     chains: ChainParts
     origin: ContainerOrigin
     copied_from: str | None
+    left_out: Mapping[str, str]
     metrics: Metrics
     hub: EventHub
     sender: Sender

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import structlog
 from fastapi import APIRouter
 
 from assayd import __version__
@@ -53,8 +54,10 @@ from assayd.wiring.execution import local_execution
 from assayd.wiring.from_kinds import recorders_of
 from assayd.wiring.identity import identify
 from assayd.wiring.limits import DaemonLimits, limits_from
-from assayd.wiring.profiles import load_profiles
+from assayd.wiring.profiles import load_profiles, without_policy
 from assayd.wiring.webhooks import build_sender, read_receivers
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +161,11 @@ async def _basics(
     clock, ids, metrics = overrides.clock or SystemClock(), Ulids(), Metrics()
     limits = overrides.limits or limits_from(settings)
     kinds = registry.load(settings.validators) if overrides.kinds is None else overrides.kinds
+    policies = load_profiles(settings)
+    left_out = without_policy(kinds, policies)
+    for name, policy in left_out.items():
+        log.error("kind.left_out", kind=name, missing_policy=policy)
+    kinds = {name: kind for name, kind in kinds.items() if name not in left_out}
     registry.use_tables(kinds, settings.tables)
     recorders = recorders_of(kinds)
     jobs = await stack.enter_async_context(
@@ -188,8 +196,9 @@ async def _basics(
         jobs=wrapped,
         records={recorder.kind: recorder.records(jobs.access) for recorder in recorders},
         artifacts=bundles,
-        policies=load_profiles(settings),
+        policies=policies,
         kinds=kinds,
+        left_out=left_out,
         clock=clock,
         ids=ids,
         conclusion=Conclusion(
@@ -288,6 +297,7 @@ def _build_service(
         metrics=basics.metrics,
         caps=basics.limits.attempt,
         copied_from=basics.copied_from,
+        left_out=basics.left_out,
         facts=DaemonFacts(
             daemon_id=basics.origin.daemon_id,
             version=__version__,
