@@ -168,7 +168,7 @@ def _translated(what: str) -> Iterator[None]:
         # A listing that is refused has no class of its own.
         if isinstance(problem, _REFUSALS) or any(each in failed for each in _REFUSED):
             message = (
-                f"{failed}; see that the keys are right, and may read, write, list and delete in the bucket"
+                f"{failed}; check that the keys are right, and may read, write, list and delete in the bucket"
             )
             raise StoreError("store.unwritable", message) from problem
         message = f"{failed}; check that the object storage answers, and that it has the bucket"
