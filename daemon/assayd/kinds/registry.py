@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # the client imports this module, for every line, and no vali
 
 GROUP = "assayd.validators"
 COMMAND_LINES = "assayd.command_lines"
-"""The group of what the command line shows of kinds; a name in it is that of a validator."""
+"""Entry points for the command line of kinds; each has the name of its validator."""
 
 DATA = "assayd.data"
 """The group of packages with the files of a kind: folders `policies` and `images`, as in this project."""

@@ -27,7 +27,7 @@ WORDS = {
     "finished": "finished",
 }
 MOST_PRINTED = 8
-"""Lines of what the code printed that are shown while it runs."""
+"""Lines of the code's output that are shown while it runs."""
 MOST_CHARS = 1000
 """Of one of them."""
 
