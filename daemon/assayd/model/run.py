@@ -20,9 +20,9 @@ class Program(StrEnum):
     """The closed set of unit programs that the guest runner knows."""
 
     CALL = "call"
-    """Compile a text, call one function of it with given arguments, return its value."""
+    """Compile a source text, call one of its functions with given arguments, return its value."""
     PYTHON = "python"
-    """Run a text in a namespace, return the named values."""
+    """Run a source text in a namespace, return the named values."""
     EXEC = "exec"
     """Run an argv or a script file."""
     SQL = "sql"
@@ -51,7 +51,7 @@ class Cause(StrEnum):
     DISK_LIMIT = "disk_limit"
     """The work directory was full, in bytes or in files, and the unit failed."""
     SIGNALLED = "signalled"
-    """A unit died of a signal that nobody of ours sent."""
+    """A signal that the daemon didn't send ended a unit."""
     POLICY_VIOLATION = "policy_violation"
     """The runtime policy refused something in enforce mode."""
     LEFT_PROCESSES = "left_processes"
@@ -59,7 +59,7 @@ class Cause(StrEnum):
     PROTOCOL_VIOLATION = "protocol_violation"
     """No result, more than one, or bytes that are not one."""
     CANCELLED = "cancelled"
-    """Somebody cancelled the attempt."""
+    """A user cancelled the attempt."""
     INFRASTRUCTURE = "infrastructure"
     """An internal error: of the engine, the image, the daemon."""
 
@@ -77,6 +77,8 @@ class Outcome:
         return self.cause is Cause.COMPLETED
 
 
+TEMPORARY = ("tmp",)
+"""The folder that /tmp leads to, in the work directory of kinds whose code may write files."""
 DATABASE_OUTPUT = "database.sqlite"
 """What the database of `sql` units is called among the declared outputs."""
 

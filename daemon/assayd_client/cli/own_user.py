@@ -24,7 +24,7 @@ ANY_COOKIE = (0xFFFFFFFF, 0xFFFFFFFF)
 UID_AT = 16 + 4 + 48 + 12
 """Where an answer has the user: after the header, the state, the connection, and three numbers."""
 ESTABLISHED = "01"
-"""The one state that counts: sockets that nobody holds any more are listed as root's in the others."""
+"""The one state that counts: in the others, sockets without a process are listed as root's."""
 MAPPED = bytes(10) + b"\xff\xff"
 """Before an IPv4 address that a socket of IPv6 has connected to."""
 
