@@ -12,6 +12,7 @@ from starlette.middleware import Middleware
 from assayd.api.peer import protocol_for
 from assayd.errors import ConfigError, RequestError
 from assayd_client import Target
+from assayd_cluster.gate import SHOWN
 from assayd_cluster.secure_server import CertificateFiles, SecureServer
 from assayd_compat.app import build
 from assayd_compat.tokens import OnlyTokens
@@ -43,7 +44,7 @@ def serve_others(
     except ConfigError as error:
         raise RequestError("usage", error.message) from error
     config = uvicorn.Config(
-        build(daemon, at_once=at_once, policies=policies, callers=[Middleware(OnlyTokens)]),
+        build(daemon, at_once=at_once, policies=policies, callers=[Middleware(OnlyTokens, shown=SHOWN)]),
         http=protocol_for(None),
         log_level="warning",
         access_log=False,

@@ -10,7 +10,6 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from assayd_client.errors import ClientError
-from assayd_cluster.gate import SHOWN
 from assayd_compat.bodies import answer, executor_of, token_of
 
 OPEN = frozenset({"/healthz"})
@@ -24,8 +23,10 @@ CHALLENGE = {"WWW-Authenticate": 'Bearer realm="assayd"'}
 class OnlyTokens:
     """Refuses requests without a token that the gateway accepts, with 401, before their bodies are read."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, *, shown: str) -> None:
+        """`shown` is where a connection's state has what to call when it has sent a good token."""
         self._app = app
+        self._shown = shown
         self._good: OrderedDict[bytes, float] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,6 +61,6 @@ class OnlyTokens:
             self._good.move_to_end(digest)
             if len(self._good) > MOST_GOOD:
                 self._good.popitem(last=False)
-        if (shown := request.scope.get("state", {}).get(SHOWN)) is not None:
+        if (shown := request.scope.get("state", {}).get(self._shown)) is not None:
             shown(is_operator=False)
         return "", 200

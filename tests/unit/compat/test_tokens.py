@@ -37,7 +37,7 @@ def executor() -> GatewaysExecutor:
 
 @pytest_asyncio.fixture
 async def http(executor: GatewaysExecutor) -> AsyncIterator[httpx.AsyncClient]:
-    app = build("/nowhere.sock", callers=[Middleware(OnlyTokens)])
+    app = build("/nowhere.sock", callers=[Middleware(OnlyTokens, shown="shown")])
     serve_by(app, executor, Room())  # type: ignore[arg-type]  # it has what the service uses
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://judge") as client:
         yield client
