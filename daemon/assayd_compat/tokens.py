@@ -1,4 +1,4 @@
-"""What callers on other machines need: a gateway's token with each request, which the gateway judges."""
+"""Demands a token of callers on other machines; the gateway judges it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assayd_client.errors import ClientError
 from assayd_compat.bodies import answer, executor_of, token_of
 
 OPEN = frozenset({"/healthz"})
-"""What is answered to anybody, so that a load balancer can ask."""
+"""Paths that need no token, so that a load balancer can ask."""
 GOOD_S = 60.0
 """How long a good token lets new connections stay; the gateway judges each request anyway."""
 MOST_GOOD = 1024
