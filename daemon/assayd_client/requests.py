@@ -20,6 +20,8 @@ BATCH_S = 300.0
 """How long the end of a batch may take to be taken in."""
 SILENCE_S = 60.0
 """How long an event stream may be silent, heartbeats included, before it counts as lost."""
+READ_S = 60.0
+"""How long reading many reports may take."""
 GARBAGE_S = 3600.0
 """How long a removal of many attempts may take."""
 
@@ -380,6 +382,24 @@ def check_policy(name: str, content: bytes) -> ClientRequest[documents.PolicyChe
         reads=lambda: documents.PolicyCheckDocument,
         content=(content,),
         headers={"Content-Type": "text/plain; charset=utf-8"},
+    )
+
+
+def try_policy(
+    policy: str, *, profile: str | None = None, run: bool = False, **wanted: object
+) -> ClientRequest[StreamEvent]:
+    """Judge stored submissions under a profile; `wanted` are `since`, `batch`, `labels` and `kind`."""
+    document = _set(policy=policy, profile=profile, run=run, **wanted)
+    return ClientRequest(method="POST", path=path("policies", "try"), document=document)
+
+
+def suggest_policy(
+    policy: str | None = None, **wanted: object
+) -> ClientRequest[documents.SuggestionDocument]:
+    """Return what a profile lacks for code that was refused; `wanted` as for `try_policy`."""
+    document = _set(policy=policy, **wanted)
+    return _post(
+        lambda: documents.SuggestionDocument, "policies", "suggest", document=document, wait_s=READ_S
     )
 
 
