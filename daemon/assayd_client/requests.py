@@ -385,19 +385,32 @@ def check_policy(name: str, content: bytes) -> ClientRequest[documents.PolicyChe
     )
 
 
-def try_policy(
-    policy: str, *, profile: str | None = None, run: bool = False, **wanted: object
+def try_policy(  # noqa: PLR0913  (one parameter per field of the API)
+    policy: str,
+    *,
+    profile: str | None = None,
+    run: bool = False,
+    since: str | None = None,
+    batch: str | None = None,
+    labels: Sequence[str] = (),
+    kind: str | None = None,
 ) -> ClientRequest[StreamEvent]:
-    """Judge stored submissions under a profile; `wanted` are `since`, `batch`, `labels` and `kind`."""
+    """Judge stored submissions under a profile, or under the text of one; the last event has the result."""
+    wanted = _set(since=since, batch=batch, labels=list(labels), kind=kind)
     document = _set(policy=policy, profile=profile, run=run, **wanted)
     return ClientRequest(method="POST", path=path("policies", "try"), document=document)
 
 
 def suggest_policy(
-    policy: str | None = None, **wanted: object
+    policy: str | None = None,
+    *,
+    since: str | None = None,
+    batch: str | None = None,
+    labels: Sequence[str] = (),
+    kind: str | None = None,
 ) -> ClientRequest[documents.SuggestionDocument]:
-    """Return what a profile lacks for code that was refused; `wanted` as for `try_policy`."""
-    document = _set(policy=policy, **wanted)
+    """Return the additions to a profile that would have let refused code through."""
+    document = _set(policy=policy, since=since, batch=batch, labels=list(labels), kind=kind)
     return _post(
         lambda: documents.SuggestionDocument, "policies", "suggest", document=document, wait_s=READ_S
     )

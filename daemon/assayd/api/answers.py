@@ -122,10 +122,16 @@ POLICY_CHECK: Responses = {
 }
 TRIAL: Responses = {
     **events("Events `progress` and `finished`, each with the trial until then"),
+    408: described(ErrorDocument, "The body does not come"),
+    409: described(ErrorDocument, "Nodes judge attempts: ask the daemon of one"),
+    413: described(ErrorDocument, "Body too large"),
     429: described(ErrorDocument, "A trial of the caller is under way"),
 }
 SUGGESTION: Responses = {
     200: described(SuggestionDocument, "The additions"),
+    408: described(ErrorDocument, "The body does not come"),
+    409: described(ErrorDocument, "Nodes judge attempts: ask the daemon of one"),
+    413: described(ErrorDocument, "Body too large"),
     429: described(ErrorDocument, "A trial of the caller is under way"),
 }
 POLICY_LIST: Responses = {200: described(PolicyListDocument, "The profiles")}

@@ -94,7 +94,10 @@ def _table(name: str, keys: Mapping[str, set[str]]) -> list[str]:
     """Return the lines of a table of a profile file."""
     if name == "sql":
         return ["[sql.rules]", *(f'{json.dumps(rule)} = "warning"' for rule in sorted(keys["rules"]))]
-    stated = [f"{json.dumps(key)} = {json.dumps(sorted(names))}" for key, names in sorted(keys.items())]
+    stated = [
+        f"{key if key.isidentifier() else json.dumps(key)} = {json.dumps(sorted(names))}"
+        for key, names in sorted(keys.items())
+    ]
     return [f"[{name}]", *(['mode = "allowlist"'] if name == "network" else []), *stated]
 
 
@@ -122,7 +125,7 @@ def _wanted(finding: Finding, policy: ExecutionPolicy) -> tuple[str, str, str | 
     if key == "sql.rules":
         return key, finding.rule, None if finding.rule in SQL_RULES else "no profile may set the rule"
     if key in _REASONS or not finding.subject:
-        return key, name, _REASONS.get(key, "the report doesn't name what was refused")
+        return key, name, _REASONS.get(key, "the report names no module, attribute or command")
     if key in {"imports.allowed", "imports.names"}:
         return key, name, _reason_for_import(key, name, policy)
     if key == "commands.builtins" and name in _BUILTINS:

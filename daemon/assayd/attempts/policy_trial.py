@@ -28,17 +28,17 @@ from assayd.store.jobs import DatabaseJobStore
 MOST_TRIED = 2000
 """Attempts of one trial; the newest ones are taken."""
 MOST_S = 600.0
-"""How long one trial may take; what was tried until then is its result."""
+"""How long one trial may take; after that it ends with its result so far."""
 PAGE = 100
 EXAMPLES = 3
 RUN_S = 120.0
-"""How long a full validation is waited for."""
+"""Longest wait for a full validation."""
 _JUDGED = frozenset({Verdict.VALIDATED, Verdict.FAILED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialExample:
-    """One attempt whose verdict would change, and what is said of it."""
+    """One attempt whose verdict would change, with the message."""
 
     attempt_id: str
     kind: str
@@ -202,7 +202,7 @@ class PolicyTrials:
         return True
 
     async def _submission(self, attempt: Attempt) -> Submission | None:
-        """Return what was submitted; None for one that this daemon can't read any more."""
+        """Return a submission; None if this daemon can no longer read it."""
         try:
             return await self.admission.read(await self.jobs.document(attempt.id))
         except AssaydError:

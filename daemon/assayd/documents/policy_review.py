@@ -103,7 +103,7 @@ class SuggestionDocument(BaseDocument):
 
     policy: str = Field(description="The profile that they are for.")
     seen: int = Field(description="Number of attempts that rules of a profile refused or reported.")
-    helped: int = Field(description="Number of them that need only what is suggested.")
+    helped: int = Field(description="Number of them that need only these additions.")
     toml: str = Field(description="A profile file with the additions.")
-    additions: list[AdditionDocument] = Field(description="What is suggested, the most frequent first.")
+    additions: list[AdditionDocument] = Field(description="Suggested names, the most frequent first.")
     withheld: list[AdditionDocument] = Field(description="What isn't suggested, and why.")

@@ -103,7 +103,7 @@ def _print_trial(trial: Document) -> None:
     print(
         f"{trial['policy']} ({trial['mode']}): {trial['tried']} of {trial['total']} attempts tried; "
         f"{trial['would_fail']} would fail, {trial['would_pass']} would pass, "
-        f"{trial['undecided']} need a run, {trial['left_out']} left out"
+        f"{trial['undecided']} need a run, {trial['left_out']} not tried"
     )
     for change in trial["changes"]:
         key = f" ({change['profile_key']})" if change["profile_key"] else ""
