@@ -43,7 +43,7 @@ log = structlog.get_logger()
 
 DRAIN_S = 30.0
 SWITCH_S = 0.0005
-"""How long a thread keeps the interpreter when others want it; those that flush and commit are waited for."""
+"""How long a thread keeps the interpreter when others want it; the event loop waits for the store's."""
 
 
 def run(settings: Settings, overrides: PartOverrides | None = None) -> int:
@@ -288,5 +288,11 @@ class Daemon:
             log.error("policies.reload_failed", problem=problem.message)
         else:
             log.info("policies.reloaded", names=list(self._parts.policies.names))
+            self._parts.audit.note(
+                "policies.reloaded",
+                actor={"daemon": self._parts.origin.daemon_id},
+                subject="policies",
+                policies=self._parts.policies.digests(),
+            )
         if published:
             self._notifier.ready()

@@ -41,7 +41,11 @@ def of_attempt(concluded: Concluded, signatory: Signatory) -> bytes:
         "attempt": {"id": attempt.id, "kind": attempt.kind, "run": max(attempt.run_number, 1)},
         "verdict": str(report.verdict),
         "cause": attempt.cause,
-        "policy": {"name": attempt.policy, "digest": {"sha256": report.policy_digest}},
+        "policy": {
+            "name": attempt.policy,
+            "digest": {"sha256": report.policy_digest},
+            "enforcement": str(report.enforcement),
+        },
         "sandbox": _sandbox(concluded.container, report),
         "limits": dict(report.effective_limits),
         "findings": {str(each): sum(f.severity is each for f in report.findings) for each in Severity},

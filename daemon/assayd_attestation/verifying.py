@@ -36,10 +36,14 @@ class MismatchError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a verdict must be: of this policy (a name or a digest), and no older than this."""
+    """What a verdict must be: of this policy (a name or a digest), and no older than this.
+
+    One whose profile only reported broken rules matches only if `reported` says so.
+    """
 
     policy: str | None = None
     max_age: timedelta | None = None
+    reported: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,8 +164,10 @@ def _check_verdict(opened: Opened) -> None:
 
 def _check_wanted(opened: Opened, wanted: Wanted, now: datetime) -> None:
     predicate = _predicate(opened)
+    policy = _mapping(predicate.get("policy"))
+    if policy.get("enforcement", "enforce") != "enforce" and not wanted.reported:
+        raise MismatchError("its profile only reported broken rules; --allow-reported accepts that")
     if wanted.policy is not None:
-        policy = _mapping(predicate.get("policy"))
         names = {policy.get("name"), _mapping(policy.get("digest")).get("sha256")}
         if wanted.policy not in names:
             raise MismatchError(f"it was judged by the policy {str(policy.get('name'))[:64]!r}")

@@ -442,6 +442,12 @@ def daemon() -> ClientRequest[documents.DaemonDocument]:
     return _get(lambda: documents.DaemonDocument, "daemon")
 
 
+def audit(*, since: str | None = None) -> ClientRequest[bytes]:
+    """Return the audit log as lines of JSON, oldest first; for operators."""
+    query = (("since", since),) if since is not None else ()
+    return ClientRequest(method="GET", path="/v1/audit", query=query, wait_s=GARBAGE_S)
+
+
 def collect_garbage(*, dry_run: bool = False) -> ClientRequest[documents.GarbageDocument]:
     """Remove what is too old or too much; for operators."""
     query = (("dry_run", "true"),) if dry_run else ()

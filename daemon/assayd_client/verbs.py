@@ -189,6 +189,7 @@ class Verbs:
     records = DocumentVerb(requests.records)
     doctor = DocumentVerb(requests.doctor)
     daemon = DocumentVerb(requests.daemon)
+    audit = Content(requests.audit)
     collect_garbage = DocumentVerb(requests.collect_garbage)
     metrics = Content(requests.metrics)
     create_token = DocumentVerb(requests.create_token)

@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 NODES = "/v1/nodes"
 OPEN = frozenset({"/healthz"})
-"""What is answered to anybody, so that a load balancer can ask."""
+"""Answered without a token, so that a load balancer can ask."""
 NOBODY = 2**32 - 1
 """Whose such a request is: neither a user's number nor a tenant's."""
 READING = frozenset({"GET", "HEAD"})
@@ -234,6 +234,7 @@ def _caller(record: TokenRecord) -> Caller:
         groups=frozenset(),
         remote=True,
         operator=record.may(TokenScope.OPERATE),
+        token=record.id,
     )
 
 

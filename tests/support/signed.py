@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from assayd.model.attempt import Attempt
+from assayd.model.policy import Enforcement
 from assayd.model.report import Report, Verdict
 from assayd.model.run import ContainerFacts
 from assayd.ports.attesting import ATTESTATION, Concluded
@@ -32,9 +32,11 @@ class FixedClock:
         return 0.0
 
 
-def concluded(verdict: Verdict = Verdict.VALIDATED, attempt: Attempt | None = None) -> Concluded:
+def concluded(
+    verdict: Verdict = Verdict.VALIDATED, enforcement: Enforcement = Enforcement.ENFORCE
+) -> Concluded:
     """Return a finished attempt with one source text."""
-    attempt = replace(attempt or Make().attempt(), verdict=verdict)
+    attempt = replace(Make().attempt(), verdict=verdict)
     report = Report(
         attempt_id=attempt.id,
         kind=attempt.kind,
@@ -42,6 +44,7 @@ def concluded(verdict: Verdict = Verdict.VALIDATED, attempt: Attempt | None = No
         stage_reached="complete",
         stages=(),
         policy_digest="ab" * 32,
+        enforcement=enforcement,
         image_digest="sha256:" + "cd" * 32,
         effective_limits={"network_mode": "blocked", "memory_mb": 256},
         validated_at=NOW,
@@ -80,7 +83,9 @@ class Signed:
         return (self.folder / ATTESTATION).read_bytes()
 
 
-async def signed_bundle(tmp_path: Path, verdict: Verdict = Verdict.VALIDATED) -> Signed:
+async def signed_bundle(
+    tmp_path: Path, verdict: Verdict = Verdict.VALIDATED, enforcement: Enforcement = Enforcement.ENFORCE
+) -> Signed:
     """Write a bundle that a new key has signed."""
     key, folder = tmp_path / "daemon.key", tmp_path / "bundle"
     keys.create(key)
@@ -88,7 +93,7 @@ async def signed_bundle(tmp_path: Path, verdict: Verdict = Verdict.VALIDATED) ->
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     (folder / "manifest.json").write_text("{}")
-    (folder / ATTESTATION).write_bytes(await attester(key).attest(concluded(verdict)))
+    (folder / ATTESTATION).write_bytes(await attester(key).attest(concluded(verdict, enforcement)))
     return Signed(folder, key)
 
 

@@ -35,12 +35,14 @@ class Caller:
     Attributes:
         remote: whether it is on another host, by a token; its uid is then its tenant's number.
         operator: whether its token says that it sees everything.
+        token: id of its token, if it is on another host.
     """
 
     peer: Peer
     groups: frozenset[int]
     remote: bool = False
     operator: bool = False
+    token: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +126,7 @@ class PeerHttpTools(BoundedHttpTools):
     """The bounded protocol, which knows its caller and keeps room for others."""
 
     access: SocketAccess | None = None
-    """Who is an operator; None: nobody is known to be."""
+    """Who is an operator; None: no caller is."""
     places: Places | None = None
     """Shared by all connections of one server; None where connections are counted elsewhere."""
     refused: Callable[[], None] | None = None

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 import structlog
 
@@ -43,7 +44,7 @@ REMOVED_S = 1.0
 """How long it takes to remove a container, about."""
 LARGE_AT_ONCE = 2
 OTHERS_SHARE = 8
-"""An eighth of what may be under way is for users who have nothing under way."""
+"""An eighth of the places is for users without an attempt under way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +146,12 @@ class Scheduler:
         counts = Counter(job.attempt.state for job in self._active.values())
         counts[State.QUEUED] += len(self._queue)
         return counts
+
+    def oldest(self) -> datetime | None:
+        """Return when the oldest attempt without a verdict was accepted; None if there is none."""
+        active = (job.attempt.created_at for job in self._active.values())
+        waiting = (order.attempt.created_at for order in self._queue.items())
+        return min((*active, *waiting), default=None)
 
     def under_way(self, query: Query) -> list[Attempt]:
         """List attempts in one of the states that only memory knows, newest first."""

@@ -188,6 +188,7 @@ class ReadinessSupervisor:
         if self.info is not None:
             metrics.engine_info.clear()
             metrics.engine_info.labels(self.info.name, self.info.version).set(1)
+        metrics.templates.set(self._engine.capabilities().quick)
         state = self._pool.state()
         counts = {
             "idle": len(state.idle),

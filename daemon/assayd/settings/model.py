@@ -432,7 +432,7 @@ class Settings(RootSettings):
         description="SQLAlchemy URL of the database; unset: SQLite in the state directory.",
         examples=["sqlite+aiosqlite:////var/lib/assayd/assayd.db"],
     )
-    concurrency: Count = Field(
+    concurrency: Annotated[Count, Field(le=1000)] = Field(
         default_factory=lambda: 4 * (os.cpu_count() or 1),
         description="Maximum simultaneous attempts; unset: four per processor.",
         examples=[8],

@@ -52,7 +52,7 @@ _NO_VERDICT = and_(_ITEM.error_code.is_(None), verdicts.c.attempt_id.is_(None))
 _BY_NAME = select(batches).where(batches.c.uid == bindparam("by_uid"), batches.c.name == bindparam("by_name"))
 _BY_ID = select(batches).where(_THIS)
 _LOCKED = _BY_ID.with_for_update()
-"""Nobody ends a batch while lines are added to it, or the other way around, wherever they do."""
+"""A batch isn't ended while lines are added to it, in any process."""
 _UNFINISHED_OF = select(func.count()).where(batches.c.uid == bindparam("by_uid"), _UNENDED)
 _GO_ON = update(batches).where(_THIS)
 _KNOWN = select(_ITEM.line, _ITEM.input_digest, _ITEM.submission, _ITEM.present).where(
@@ -273,6 +273,16 @@ class DatabaseBatchStore:
     async def unfinished(self) -> Sequence[Batch]:
         """Return every batch that is neither finished nor cancelled."""
         return [_read_batch(row) for row in await self._rows(select(batches).where(_UNENDED))]
+
+    async def backlog(self) -> int:
+        """Count the items of unfinished batches that have no verdict."""
+        unended = select(batches.c.id).where(_UNENDED)
+        statement = (
+            select(func.count())
+            .select_from(_JOINED)
+            .where(_ITEM.batch_id.in_(unended), _ITEM.present == 1, _NO_VERDICT)
+        )
+        return await self._access.read(lambda connection: int(connection.execute(statement).scalar_one()))
 
     async def expire(self, before: datetime, *, unless: frozenset[str]) -> None:
         """Forget batches that were opened before a time, have ended, and of whose attempts none is left.

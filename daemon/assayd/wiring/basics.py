@@ -93,6 +93,7 @@ class Basics:
     chains: ChainParts
     origin: ContainerOrigin
     copied_from: str | None
+    left_out: Mapping[str, str]
     metrics: Metrics
     hub: EventHub
     sender: Sender
@@ -101,4 +102,4 @@ class Basics:
 
 
 BuildExecution = Callable[[Basics, AsyncExitStack], Awaitable[Execution]]
-"""Builds where attempts run; what has a life of its own is entered into the stack."""
+"""Builds the place where attempts run; running parts are entered into the stack."""

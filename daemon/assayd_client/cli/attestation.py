@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -13,6 +12,7 @@ import typer
 
 from assayd.errors import RequestError
 from assayd_client.cli import exits
+from assayd_client.cli.ages import read_age
 
 if TYPE_CHECKING:
     from assayd_attestation.keys import PublicKey
@@ -21,19 +21,16 @@ if TYPE_CHECKING:
 keys_app = typer.Typer(help="Create and show the keys of signed verdicts.", no_args_is_help=True)
 
 NEEDS = "signed verdicts need the package {missing}; install it with: pip install cryptography"
-_AGE = re.compile(r"(\d{1,6})([smhd])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 KeyFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="The private key; FILE.pub has the public one.")
 ]
 
 
-def verify(
+def verify(  # noqa: PLR0913, PLR0917  (a parameter per option)
     path: Annotated[
         Path,
         typer.Argument(
             metavar="BUNDLE|FILE",
-            exists=True,
             help="A bundle (folder or .tar), a batch's attestation, or a code file.",
         ),
     ],
@@ -48,6 +45,10 @@ def verify(
     max_age: Annotated[
         str | None, typer.Option(metavar="AGE", help="Demand a verdict no older than this: 30m, 24h, 7d.")
     ] = None,
+    allow_reported: Annotated[
+        bool,
+        typer.Option("--allow-reported", help="Accept a profile that only reports broken rules."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the signed statement as JSON.")] = False,
 ) -> None:
     """Check a signed verdict offline.
@@ -55,10 +56,12 @@ def verify(
     The exit code is 0 if the code is validated, 1 if the attestation doesn't match, and 6 without one.
     """
     age = _age(max_age)
+    if not path.exists():
+        raise RequestError("usage", f"{path} doesn't exist")
     with _wing():
         from assayd_attestation import verifying
 
-        wanted = verifying.Wanted(policy=policy, max_age=age)
+        wanted = verifying.Wanted(policy=policy, max_age=age, reported=allow_reported)
         try:
             verified = verifying.verify(path, _public(key), attestation=attestation, wanted=wanted)
         except verifying.UnsignedError as error:
@@ -124,12 +127,10 @@ def _public(key: Path) -> tuple[PublicKey, ...]:
 
 
 def _age(text: str | None) -> timedelta | None:
-    if text is None:
-        return None
-    parts = _AGE.fullmatch(text)
-    if parts is None:
+    age = read_age(text) if text is not None else None
+    if text is not None and age is None:
         raise RequestError("usage", f"--max-age {text!r}: give a number with s, m, h or d, like 24h")
-    return timedelta(**{_UNITS[parts[2]]: int(parts[1])})
+    return age
 
 
 def _end(message: str, code: int) -> None:

@@ -20,7 +20,7 @@ Address = tuple[str, int]
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 """Of this network namespace; the second is missing where the kernel has no IPv6."""
 ESTABLISHED = "01"
-"""The one state that counts: sockets that nobody holds any more are listed as root's in the others."""
+"""The one state that counts: in the others, sockets without a process are listed as root's."""
 MAPPED = bytes(10) + b"\xff\xff"
 """Before an IPv4 address that a socket of IPv6 has connected to."""
 

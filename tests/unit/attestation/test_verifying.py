@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from assayd.model.policy import Enforcement
 from assayd.model.report import Verdict
 from assayd.ports.attesting import ATTESTATION
 from assayd_attestation import keys
@@ -99,6 +100,16 @@ async def test_failed_verdict_does_not_match(tmp_path: Path) -> None:
 
     with pytest.raises(MismatchError, match="the verdict is 'failed'"):
         verify(failed.folder, failed.keys)
+
+
+async def test_verdict_of_a_reporting_profile_matches_only_if_that_is_accepted(
+    tmp_path: Path,
+) -> None:
+    reported = await signed_bundle(tmp_path, enforcement=Enforcement.REPORT)
+
+    with pytest.raises(MismatchError, match="only reported broken rules"):
+        verify(reported.folder, reported.keys)
+    assert verify(reported.folder, reported.keys, wanted=Wanted(reported=True))
 
 
 def test_file_verifies_with_the_attestation_next_to_it(signed: Signed, tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ LINES = [
     "generate code words --input i.json --option a=b --policy p --max-attempts 3 --label k=v --webhook https://h",
     "generate code words --out o --yes --name n --json",
     "validate extractor a.py",
-    "verify bundle --key k.pub --attestation a.json --policy code --max-age 24h --json",
+    "audit --since 24h --verify --json",
+    "verify bundle --key k.pub --attestation a.json --policy code --max-age 24h --allow-reported --json",
     "validate extractor a.py b.py --sample-path /x --sample-path=/y --sample-paths - --sample-tree . --json",
     "validate --policy mine extractor --set a.b=1 --set a.c=x,y - --label k=v --label j=w",
     "validate code n.py --cases c.json --tests t.py --entry f --intent @words",
@@ -199,7 +200,8 @@ def test_validate_imports_no_large_library(socket: str, tmp_path: Path) -> None:
 
 
 def test_help_imports_no_large_library() -> None:
-    assert loaded("--help") == (0, set())
+    # Kinds of other packages may have commands, which their entry points tell: 7 ms of importlib.metadata.
+    assert loaded("--help") == (0, {"email", "importlib.metadata"})
 
 
 def test_line_imports_the_modules_of_no_other_command(socket: str) -> None:
