@@ -15,7 +15,7 @@ from assayd_console.daemon import ConsoleDaemon
 from assayd_console.rendering import page
 
 USUAL = "7d"
-"""How far back the page looks unless it is told otherwise."""
+"""How far back the page looks by default."""
 
 
 async def review_policy(request: Request) -> Response:
