@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from assayd_client import AsyncClient, Target
 from assayd_client.errors import ClientError
 from assayd_compat import fusion, judge0, piston
-from assayd_compat.bodies import BadRequest, answer, executor_of
+from assayd_compat.bodies import BadRequest, Held, Room, answer, executor_of
 from assayd_compat.executor import Executor
 
 AT_ONCE = 64
@@ -37,10 +37,11 @@ def build(
     async def running(app: Starlette) -> AsyncIterator[None]:
         async with AsyncClient(daemon) as client:
             executor = Executor(client, at_once=at_once, policies=policies)
-            serve_by(app, executor)
+            serve_by(app, executor, room)
             yield
             await executor.close()
 
+    room = Room()
     registry = CollectorRegistry()
     answers = Counter(
         "assayd_compat_requests",
@@ -61,15 +62,19 @@ def build(
             *judge0.ROUTES,
         ],
         lifespan=running,
-        middleware=[Middleware(Counted, answers=answers), Middleware(OnlyPrograms)],
+        middleware=[
+            Middleware(Counted, answers=answers),
+            Middleware(OnlyPrograms),
+            Middleware(Holding, room=room),
+        ],
         exception_handlers={BadRequest: refused, ClientError: failed, ClientDisconnect: gone},
     )
 
 
-def serve_by(app: Starlette, executor: Executor) -> None:
+def serve_by(app: Starlette, executor: Executor, room: Room) -> None:
     """Let an executor run the programs of a service."""
     app.state.executor = executor
-    app.state.submissions = judge0.Submissions()
+    app.state.submissions = judge0.Submissions(room)
 
 
 async def health(request: Request) -> Response:
@@ -125,6 +130,23 @@ def _refusal(scope: Scope) -> Response | None:
     if scope["method"] == "POST" and not headers.get("content-type", "").startswith("application/json"):
         return answer({"message": "requests must be of type application/json"}, 415)
     return None
+
+
+class Holding:
+    """Counts the bytes that a request holds, until it is answered."""
+
+    def __init__(self, app: ASGIApp, room: Room) -> None:
+        self._app = app
+        self._room = room
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        held = Held(self._room)
+        scope.setdefault("state", {})["held"] = held
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            held.release()
 
 
 class Counted:

@@ -14,6 +14,10 @@ from assayd_compat.executor import Executor
 
 BODY_BYTES = 16 * 2**20
 """The cap of a request's body, which is the daemon's own."""
+BODY_S = 60.0
+"""How long a body may take."""
+HELD_BYTES = 128 * 2**20
+"""What requests, files on their way back and programs that wait may hold together."""
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -27,6 +31,47 @@ class BadRequest(Exception):
         self.field = field
         self.message = message
         self.status = status
+
+
+class Room:
+    """The bytes that all requests together may still hold."""
+
+    def __init__(self, free: int = HELD_BYTES) -> None:
+        self.free = free
+
+    def take(self, size: int) -> None:
+        """Hold so many bytes more. Raises: BadRequest with 503, if there is no room."""
+        if size > self.free:
+            raise BadRequest("error", "the service holds too many requests; try again later", 503)
+        self.free -= size
+
+    def give_back(self, size: int) -> None:
+        """Hold so many bytes less."""
+        self.free += size
+
+
+class Held:
+    """What one request holds of the room."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._size = 0
+
+    def add(self, size: int) -> None:
+        """Hold so many bytes more, until the request is answered. Raises: BadRequest with 503."""
+        self._room.take(size)
+        self._size += size
+
+    def release(self) -> None:
+        """Hold nothing any more."""
+        self._room.give_back(self._size)
+        self._size = 0
+
+
+def held_by(request: Request) -> Held:
+    """Return what a request holds."""
+    found: Held = request.state.held
+    return found
 
 
 def executor_of(request: Request) -> Executor:
@@ -64,12 +109,17 @@ async def _hung_up(request: Request) -> None:
 
 
 async def read_bytes(request: Request) -> bytes:
-    """Read a body. Raises: BadRequest with 413, if it is over the cap."""
+    """Read a body. Raises: BadRequest with 413 (over the cap), 408 (too slow) or 503 (no room)."""
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > BODY_BYTES:
-            raise BadRequest("body", f"the body is larger than {BODY_BYTES} bytes", 413)
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for chunk in request.stream():
+                held_by(request).add(len(chunk))
+                body += chunk
+                if len(body) > BODY_BYTES:
+                    raise BadRequest("body", f"the body is larger than {BODY_BYTES} bytes", 413)
+    except TimeoutError as problem:
+        raise BadRequest("body", f"the body took longer than {BODY_S:.0f} s", 408) from problem
     return bytes(body)
 
 

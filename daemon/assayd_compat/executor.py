@@ -9,7 +9,7 @@ import asyncio
 import base64
 import copy
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -73,7 +73,12 @@ class Executor:
         return self._token
 
     async def run(
-        self, program: Program, *, attempt_id: str | None = None, begun: Callable[[], None] = lambda: None
+        self,
+        program: Program,
+        *,
+        attempt_id: str | None = None,
+        begun: Callable[[], None] = lambda: None,
+        hold: Callable[[int], None] = lambda size: None,
     ) -> Result:
         """Compile and run a program; if this is cancelled, its attempt is cancelled as well.
 
@@ -81,12 +86,16 @@ class Executor:
             program: what to run.
             attempt_id: the id of the run's attempt, a ULID.
             begun: called when the program no longer waits for a place.
+            hold: called with the size of the files that come back, before they are fetched.
 
-        Raises: ClientError, if the daemon refuses the program or does not answer.
+        Raises: ClientError, if the daemon refuses the program or does not answer; what `hold` raises.
         """
         async with self._places:
             begun()
-            return await self._run(program, attempt_id)
+            result = await self._run(program, attempt_id)
+            if result.run is None or result.run.end is End.OURS or not program.collect:
+                return result
+            return replace(result, files=await self._collected(program.collect, result.run, hold))
 
     async def reach(self) -> None:
         """Ask the daemon for a profile. Raises: ClientError, if it does not answer or refuses the caller."""
@@ -129,8 +138,7 @@ class Executor:
         attempt = await self._finished(execution(program, policy, limits, product), attempt_id)
         if is_not_python(attempt):
             attempt = await self._finished(interpretation(program, policy, limits), None)
-        run = ended(attempt)
-        return Result(compiled=compiled, run=run, files=await self._collected(program, run))
+        return Result(compiled=compiled, run=ended(attempt))
 
     async def _finished(self, submission: Json, attempt_id: str | None) -> Json:
         """Submit, and wait for the verdict; if this is cancelled, have the attempt cancelled."""
@@ -163,12 +171,13 @@ class Executor:
         asked.cancel()
         await asyncio.gather(asked, return_exceptions=True)
 
-    async def _collected(self, program: Program, run: Ended) -> Mapping[str, bytes]:
+    async def _collected(
+        self, paths: Sequence[str], run: Ended, hold: Callable[[int], None]
+    ) -> Mapping[str, bytes]:
         """Return those of the files asked for that the program left."""
-        if run.end is End.OURS:
-            return {}
-        names = [path for path in program.collect if FOLDER + path in run.artifacts]
-        return {path: await self.file(run.attempt_id, FOLDER + path) for path in names}
+        there = [path for path in paths if FOLDER + path in run.artifacts]
+        hold(sum(run.artifacts[FOLDER + path] for path in there))
+        return {path: await self.file(run.attempt_id, FOLDER + path) for path in there}
 
     async def _document(self, ask: ClientRequest[Any]) -> Json:
         """Send a request and return the answer as a JSON object."""

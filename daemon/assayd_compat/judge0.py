@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 from assayd.ids import Ulids
 from assayd_client.errors import ClientError
-from assayd_compat.bodies import BadRequest, answer, executor_of, parsed, read_bytes, unless_gone
+from assayd_compat.bodies import BadRequest, Room, answer, executor_of, parsed, read_bytes, unless_gone
 from assayd_compat.executor import Executor
 from assayd_compat.languages import BY_JUDGE0, Language
 from assayd_compat.program import End, Ended, Program, Result, ended
@@ -36,6 +36,10 @@ MOST_IN_BATCH = 20
 """Judge0's own limit."""
 KEPT = 10_000
 """Submissions that this process keeps in memory; the oldest go first."""
+KEPT_BYTES = 64 * 2**20
+"""The same, by the size of programs, inputs and outputs."""
+OVERHEAD_BYTES = 1024
+"""What a submission takes besides its texts."""
 DEFAULT_FIELDS = ("stdout", "time", "memory", "stderr", "token", "compile_output", "message", "status")
 TEXTS = ("source_code", "stdin", "expected_output", "stdout", "stderr", "compile_output", "message")
 STATUSES = {
@@ -116,6 +120,13 @@ class SubmissionRequest(BaseModel):
     compiler_options: str | None = None
     enable_network: bool | None = None
 
+    @property
+    def size(self) -> int:
+        """Return about how many bytes it takes."""
+        return (
+            len(self.source_code) + len(self.stdin or "") + len(self.expected_output or "") + OVERHEAD_BYTES
+        )
+
 
 class BatchRequest(BaseModel):
     """Several submissions; each is judged by itself."""
@@ -137,35 +148,59 @@ class Submitted:
     result: Result | None = None
     problem: str = ""
 
+    @property
+    def size(self) -> int:
+        """Return about how many bytes it takes, with its output."""
+        last = self.result and (self.result.run or self.result.compiled)
+        return self.asked.size + (len(last.stdout) + len(last.stderr) if last else 0)
+
     def begin(self) -> None:
         """Note that the program no longer waits for a place."""
         self.begun = True
 
 
 class Submissions:
-    """The newest `KEPT` submissions of this process by token, each with the task that runs it."""
+    """The submissions of this process by token: those under way, and the newest that have ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: Room) -> None:
+        self._room = room
         self._ids = Ulids()
-        self._known: OrderedDict[str, Submitted] = OrderedDict()
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[str, tuple[Submitted, asyncio.Task[None]]] = {}
+        self._ended: OrderedDict[str, Submitted] = OrderedDict()
+        self._bytes = 0
 
     def begin(
         self, executor: Executor, asked: SubmissionRequest, program: Program
     ) -> tuple[str, asyncio.Task[None]]:
-        """Start a submission; return its token and the task that ends with its result."""
+        """Start a submission; return its token and the task that ends with its result.
+
+        Raises: BadRequest with 503, if too many wait.
+        """
         token = self._ids.new()
-        submitted = self._known[token] = Submitted(asked=asked, caller=executor.caller)
-        while len(self._known) > KEPT:
-            self._known.popitem(last=False)
+        submitted = Submitted(asked=asked, caller=executor.caller)
+        size = submitted.size
+        self._room.take(size)
         task = asyncio.create_task(_run(executor, token, submitted, program))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._running[token] = submitted, task
+
+        def end(_: asyncio.Task[None]) -> None:
+            self._room.give_back(size)
+            self._keep(token)
+
+        task.add_done_callback(end)
         return token, task
+
+    def _keep(self, token: str) -> None:
+        """Keep a submission that has ended, and forget the oldest ones if they are too many."""
+        submitted = self._ended[token] = self._running.pop(token)[0]
+        self._bytes += submitted.size
+        while len(self._ended) > KEPT or (self._bytes > KEPT_BYTES and self._ended):
+            self._bytes -= self._ended.popitem(last=False)[1].size
 
     async def describe(self, executor: Executor, token: str) -> dict[str, Any] | None:
         """Return every field of a submission as it is now; None if the caller has none with that token."""
-        submitted = self._known.get(token)
+        running = self._running.get(token)
+        submitted = running[0] if running else self._ended.get(token)
         if submitted is not None and submitted.caller == executor.caller:
             return _described(
                 token, submitted.asked, submitted.result, submitted.problem, waits=not submitted.begun

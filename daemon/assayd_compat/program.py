@@ -53,7 +53,10 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How one process ended. Seconds and bytes; None if it was not measured or there is none."""
+    """How one process ended. Seconds and bytes; None if it was not measured or there is none.
+
+    `artifacts` has the names of its bundle's files, and their sizes.
+    """
 
     end: End
     attempt_id: str
@@ -65,7 +68,7 @@ class Ended:
     cpu_s: float | None = None
     memory_bytes: int | None = None
     message: str = ""
-    artifacts: Sequence[str] = ()
+    artifacts: Mapping[str, int] = field(default_factory=dict)
     created_at: str | None = None
     finished_at: str | None = None
 
@@ -178,7 +181,7 @@ def ended(attempt: Json) -> Ended:
         cpu_s=_seconds(execution_of["cpu_ms"]),
         memory_bytes=execution_of["peak_memory_bytes"],
         message="" if cause == "completed" else _first_message(attempt),
-        artifacts=tuple(artifact["name"] for artifact in attempt["artifacts"]),
+        artifacts={artifact["name"]: artifact["bytes"] for artifact in attempt["artifacts"]},
         **times,
     )
 

@@ -19,7 +19,7 @@ from assayd.findings import runs as run_findings
 from assayd.findings.retry_context import context_of, retry_context
 from assayd.findings.runs import cause_finding
 from assayd.kind import Cap, Kind, OnFail, Stage
-from assayd.model.finding import Finding, Rule
+from assayd.model.finding import Finding, Rule, has_errors
 from assayd.model.policy import SQL_RULES, ExecutionPolicy, SqlPolicy
 from assayd.model.prompting import Document, Passage, Proposal, RepairContext, Surrounding
 from assayd.model.report import CaseStatus, Judgement
@@ -330,7 +330,7 @@ def _check_commands(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequen
         nonlocal files
         if step.program is not Writer.BASH:
             return ()
-        if shell.parse_script(step.content):
+        if has_errors(shell.parse_script(step.content)):
             files = replace(files, written=("",))
             return ()  # the stage before explains a text that isn't bash
         checked = shell.check_script(step.content, policy.commands, network=policy.network, files=files)

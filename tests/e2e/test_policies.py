@@ -78,3 +78,77 @@ def test_commit_of_a_step_under_contained_is_refused(
     done = client.submit(bash("echo 1 > data/x", "contained"), wait_s=60)
     refused = daemon.assay("pipeline", "commit", done["id"], "--database", tmp_path / "x.db")
     assert "only reported" in refused.stderr, refused.stderr
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        'p=\'{ system("/usr/bin/rm data/x"); "/usr/bin/rm data/x" | getline }\'; q=$(echo "$p")\n'
+        'awk "$(cat data/p)" data/x || true',
+        'sed "$(cat data/s)" data/x || true',
+        'sed "$(cat data/w)" data/x || true',
+        "trap frob EXIT",
+    ],
+)
+def test_programs_that_rules_leave_to_the_run_can_neither_run_nor_write_outside(
+    client: PlainClient, script: str
+) -> None:
+    files = {
+        "data/x": "1\n",
+        "data/p": '{ system("/usr/bin/rm data/x"); print > "/usr/x" }',
+        "data/s": "1e /usr/bin/rm data/x",
+        "data/w": "w /usr/x",
+    }
+    check = "cat data/x; [ ! -e /usr/x ]"
+    steps = [{"name": str(n), "type": "bash", "content": text} for n, text in enumerate((script, check))]
+    done = client.submit({"kind": "pipeline", "payload": {"steps": steps, "files": files}}, wait_s=60)
+    cases = done["report"]["runtime_results"]["cases"]
+    assert (done["verdict"], cases[1]["stdout"]) == ("validated", "1\n")
+    assert all(f["severity"] == "warning" for f in done["report"]["findings"])
+
+
+def test_operator_in_a_variable_is_left_to_the_run(client: PlainClient) -> None:
+    done = client.submit(bash("set -- 6 '*' 7\necho $(( $1 $2 $3 ))", "pipeline"), wait_s=60)
+    assert done["report"]["runtime_results"]["cases"][0]["stdout"] == "42\n"
+
+
+def test_tmp_is_the_sandboxs_tmp_and_no_artifact(client: PlainClient) -> None:
+    script = "echo 1 > /tmp/x; cat tmp/x; f=$(mktemp); echo 2 > $f; cd /tmp; ls | wc -l; printenv TMPDIR"
+    done = client.submit(bash(script, "pipeline"), wait_s=60)
+    assert done["verdict"] == "validated"
+    assert done["report"]["runtime_results"]["cases"][0]["stdout"] == "1\n2\n/sandbox/tmp\n"
+    assert not any("tmp" in one["name"] for one in done["artifacts"])
+
+
+@pytest.mark.parametrize("place", ["'/tmp/x'", "__import__('tempfile').mktemp()"])
+def test_python_writes_below_tmp_in_each_mode(client: PlainClient, place: str) -> None:
+    code = f"import tempfile\np = {place}\nopen(p, 'w').write('1')\nresult: str = open(p).read()\n"
+    node = {"kind": "code", "payload": {"code": code, "inputs": {}}}
+    script = {"kind": "script", "payload": {"code": code}}
+    enforced = {**script, "policy": "default"}
+    done = [client.submit(one, wait_s=60) for one in (node, script, enforced)]
+    assert [one["verdict"] for one in done] == ["validated"] * 3, [one["report"]["findings"] for one in done]
+
+
+def test_other_folders_stay_read_only_and_the_hint_names_the_writable_one(client: PlainClient) -> None:
+    script = {"kind": "script", "payload": {"code": "open('/usr/x', 'w')"}}
+    [finding] = client.submit(script, wait_s=60)["report"]["findings"][-1:]
+    assert "below /tmp" in finding["suggestion"]
+
+
+def test_sql_has_the_functions_of_the_shell_and_readfile_stays_below_data(client: PlainClient) -> None:
+    sql = (
+        "CREATE TABLE IF NOT EXISTS t (a);\n"
+        "INSERT INTO t SELECT value FROM generate_series(1, 3);\n"
+        "SELECT count(*), 'b2' REGEXP '[0-9]', CAST(readfile('data/x') AS TEXT) FROM t;"
+    )
+    payload = {"steps": [{"name": "s", "type": "sql", "content": sql}], "files": {"data/x": "hello"}}
+    payload["database"] = {"schema_sql": "CREATE TABLE old (a);"}
+    done = client.submit({"kind": "pipeline", "payload": payload}, wait_s=60)
+    assert "3\t1\thello" in done["report"]["runtime_results"]["cases"][0]["stdout"]
+
+    outside = "SELECT readfile(p) FROM (SELECT '/etc/' || 'passwd' AS p)"
+    payload["steps"] = [{"name": "s", "type": "sql", "content": outside}]
+    done = client.submit({"kind": "pipeline", "payload": payload}, wait_s=60)
+    assert done["verdict"] == "failed"
+    assert "below data/ only" in done["report"]["findings"][-1]["message"]

@@ -158,17 +158,32 @@ def refuse_large_parts(
     """
     from assayd.kind import Cap
 
-    if validator.bounded is not None:
-        bounded = validator.bounded.items()
-        parts = [(part, cap) for path, cap in bounded for part in _parts(("payload", payload), path)]
-    else:
-        parts = [(part, Cap.SOURCE) for part in _leaves(("payload", payload))]
-    for (field, value), cap in parts:
+    for (field, value), cap in _capped_parts(validator, payload):
         if cap is Cap.INPUTS and body_bytes * MOST_GROWTH <= caps.inputs_bytes:
             continue
         excess = _excess(value, cap, getattr(caps, cap.value))
         if excess:
             raise RequestError("too_large", f"{field} {excess}", field=field)
+
+
+def source_texts(submission: Submission, validator: Kind) -> list[tuple[str, str]]:
+    """Return every source text of a submission with its place in the payload, as ``files.adapter.py``."""
+    from assayd.kind import Cap
+
+    payload = json.loads(submission.document)["payload"]
+    parts = _capped_parts(validator, payload)
+    texts = [(field, text) for (field, text), cap in parts if cap is Cap.SOURCE and isinstance(text, str)]
+    return [(field.removeprefix("payload."), text) for field, text in texts]
+
+
+def _capped_parts(validator: Kind, payload: Mapping[str, object]) -> list[tuple[Part, Cap]]:
+    """Return every part of a payload that has a cap, with it."""
+    from assayd.kind import Cap
+
+    if validator.bounded is None:
+        return [(part, Cap.SOURCE) for part in _leaves(("payload", payload))]
+    bounded = validator.bounded.items()
+    return [(part, cap) for path, cap in bounded for part in _parts(("payload", payload), path)]
 
 
 def _excess(value: object, cap: Cap, most: int) -> str:

@@ -185,6 +185,7 @@ class Incoming:
             value[:] = _bytes(content)
         elif tag == "o":
             fields = {key: self._form(item) for key, item in content if type(key) is str}
+            _refuse_hidden(type(value), fields)
             space = object.__getattribute__(value, "__dict__")
             space.clear()
             space.update(fields)
@@ -249,6 +250,16 @@ class Incoming:
         if tag in {"h", "m"}:
             return self._resolve(form)
         return _READERS[tag](form, self._form)
+
+
+def _refuse_hidden(kind: type, fields: Mapping[str, object]) -> None:
+    """Let no field of an instance take the place of a method of its class.
+
+    Raises: TransferError.
+    """
+    for name in type.__dict__["__dict__"].__get__(kind):
+        if name in fields and callable(fields[name]):
+            raise TransferError(f"a function in the place of {_name(kind)}.{name}")
 
 
 def _tag_of(value: object, classes: Classes) -> str:

@@ -24,7 +24,7 @@ from assayd.model.finding import Edit
 from assayd_pipeline.shell.parse.nodes import Node
 from assayd_pipeline.shell.parse.script import NamedPath, ParsedScript
 from assayd_pipeline.shell.parse.words import is_known, literal, values_of
-from assayd_pipeline.shell.rules.paths import SANDBOX, PathUse
+from assayd_pipeline.shell.rules.paths import SANDBOX, TEMPORARY, PathUse
 
 _FOLDERS = frozenset({"", "data", "tmp", "logs", "scripts"})
 _READERS = frozenset(
@@ -165,6 +165,8 @@ def _normal(path: str, folder: str) -> str:
     if path == "":
         return ""
     whole = posixpath.normpath(posixpath.join(SANDBOX, folder, path))
+    if whole == TEMPORARY or whole.startswith(f"{TEMPORARY}/"):
+        return whole.removeprefix("/")
     return whole.removeprefix(SANDBOX).removeprefix("/") if whole.startswith(SANDBOX) else whole
 
 

@@ -85,8 +85,11 @@ SHELL_COMMANDS: Mapping[str, str] = {
 }
 """Commands of the sqlite3 shell, and what to write instead; others are left out."""
 
-REACHING_OUT = frozenset({"edit", "fts3_tokenizer", "load_extension", "readfile", "writefile"})
+REACHING_OUT = frozenset({"edit", "fts3_tokenizer", "load_extension", "writefile"})
 """Functions that load code or touch files; most are in SQLite's own shell only."""
+
+PROVIDED = frozenset({"generate_series", "readfile"})
+"""Functions of the shell that steps have too; readfile reads below data/ only."""
 
 MADE = ("TABLE", "VIEW", "INDEX")
 """What a step may create."""
@@ -131,7 +134,8 @@ _RULES = (
     ("sql.update_without_where", "UPDATE without WHERE", "Bad: UPDATE t SET a = 1."),
     ("sql.delete_without_where", "DELETE without WHERE", "Bad: DELETE FROM t."),
     ("sql.function", "A function that reaches outside", "Bad: SELECT load_extension('x')."),
-    ("sql.shell", "What belongs to the sqlite3 shell", "Bad: .mode csv. Good: SELECT * FROM t."),
+    ("sql.dot_command", "A dot-command of the sqlite3 shell", "Bad: .mode csv. Good: SELECT * FROM t."),
+    ("sql.shell", "A function that only the sqlite3 shell has", "Bad: median(x). Good: avg(x)."),
     ("sql.parameter", "A place for a value that nothing fills", "Bad: WHERE id = ?. Good: WHERE id = 1."),
 )
 RULES = (

@@ -29,7 +29,12 @@ class ScriptedExecutor:
         return other
 
     async def run(
-        self, program: Program, *, attempt_id: str | None = None, begun: Callable[[], None] = lambda: None
+        self,
+        program: Program,
+        *,
+        attempt_id: str | None = None,
+        begun: Callable[[], None] = lambda: None,
+        hold: Callable[[int], None] = lambda size: None,
     ) -> Result:
         self.programs.append(program)
         await self.place.wait()

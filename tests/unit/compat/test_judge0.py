@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import asyncio
 import base64
+import json
 from typing import Any
 
 import httpx
@@ -8,6 +10,7 @@ import pytest
 
 from assayd_client.errors import NotReady
 from assayd_compat import judge0
+from assayd_compat.bodies import BadRequest, Room
 from assayd_compat.program import End, Result
 from support.fakes.scripted_executor import ScriptedExecutor, ran
 
@@ -223,3 +226,25 @@ async def test_configuration_has_the_limits_of_the_profile(http: httpx.AsyncClie
     found = (await http.get("/config_info")).json()
     assert (found["max_cpu_time_limit"], found["max_memory_limit"]) == (30.0, 512 * 1024)
     assert found["max_submission_batch_size"] == 20
+
+
+async def test_oldest_submissions_are_forgotten_when_they_hold_too_much(
+    http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judge0, "KEPT_BYTES", 3000)
+    first, second, third = [(await judged(http))["token"] for _ in range(3)]
+    found = [(await http.get(f"/submissions/{token}")).status_code for token in (first, second, third)]
+    assert found == [404, 200, 200]
+
+
+async def test_submission_is_refused_while_too_much_waits(executor: ScriptedExecutor) -> None:
+    submissions = judge0.Submissions(Room(2500))
+    asked, program = judge0._read(json.dumps(PROGRAM).encode(), encoded=False)
+    executor.place.clear()
+    tasks = [submissions.begin(executor, asked, program)[1] for _ in range(2)]  # type: ignore[arg-type]
+    with pytest.raises(BadRequest, match="holds too many requests") as caught:
+        submissions.begin(executor, asked, program)  # type: ignore[arg-type]
+    assert caught.value.status == 503
+    executor.place.set()
+    await asyncio.gather(*tasks)
+    assert submissions.begin(executor, asked, program)[0]  # type: ignore[arg-type]

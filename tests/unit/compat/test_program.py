@@ -32,7 +32,7 @@ def finished(ran: dict[str, object] = {}, **changed: object) -> dict[str, object
         "execution": {**execution_of, **ran},
         "report": report,
         "error": None,
-        "artifacts": [{"name": "files/a.txt"}],
+        "artifacts": [{"name": "files/a.txt", "bytes": 3}],
         **changed,
     }
 
@@ -86,7 +86,7 @@ def test_interpretation_hands_over_a_source_whatever_it_holds() -> None:
 def test_end_of_an_attempt_has_its_measures_in_seconds_and_bytes() -> None:
     end = ended(finished())
     assert (end.end, end.exit_code, end.wall_s, end.cpu_s) == (End.EXITED, 0, 0.05, 0.04)
-    assert (end.memory_bytes, end.artifacts, end.message) == (1024, ("files/a.txt",), "")
+    assert (end.memory_bytes, end.artifacts, end.message) == (1024, {"files/a.txt": 3}, "")
 
 
 @pytest.mark.parametrize(

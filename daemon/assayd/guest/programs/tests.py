@@ -58,7 +58,8 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
         record = _failed(problem, solution, texts)
     else:
         record = {"status": "returned" if solution.fault is None else "failed", "value": runner.value}
-    return {**record, "fault": solution.fault, "last_call": clean(solution.last_call()), "printed": printed()}
+    last_call = "" if record["status"] == "returned" else clean(solution.last_call())
+    return {**record, "fault": solution.fault, "last_call": last_call, "printed": printed()}
 
 
 def _swallow_output() -> Callable[[], str]:

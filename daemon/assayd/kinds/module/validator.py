@@ -37,7 +37,7 @@ from assayd.model.finding import Finding, Rule, has_errors, keyed
 from assayd.model.policy import AdapterContract, ExecutionPolicy
 from assayd.model.prompting import Briefing, Document, Passage, Proposal, RepairContext, Surrounding
 from assayd.model.report import CaseStatus, Judgement
-from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit, UnitResult
+from assayd.model.run import TEMPORARY, Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.model.text_limits import FINDINGS
 from assayd.static.python import imports as python_imports
 from assayd.static.python import inferred_names as python_meant
@@ -173,6 +173,7 @@ class Module(Kind[ModulePayload, PreparedModule]):
             units=tuple(_units(payload, contract, modules, limits)),
             network=policy.network,
             imports=replace(policy.imports, allowed=policy.imports.allowed | own),
+            folders=TEMPORARY,
             files={name: text.encode() for name, text in payload.files.items()},
             preload=_PRELOAD,
             needed=_PRELOAD,

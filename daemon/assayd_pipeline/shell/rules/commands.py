@@ -2,7 +2,8 @@
 
 frob x                  command.not_allowed
 rm x                    command.blocked
-r"m" x                  command.obscured
+r"m" x                  command.blocked      (the name is rm)
+/bin/c?t x              command.obscured
 $tool x                 command.dynamic
 /bin/cat x              command.path
 eval "$x"               builtin.not_allowed
@@ -91,8 +92,8 @@ def check_invocation(script: ParsedScript, call: Invocation) -> None:
         suggestion += "test a flag with [[ $flag == true ]]."
         script.error(call.word, "command.dynamic", message, suggestion)
     elif call.form is WordForm.OBSCURED:
-        message = f"The command's name is not written in one piece: {written}."
-        suggestion = "Write the command's name in plain text, without quotes or backslashes inside."
+        message = f"The command's name is a pattern: {written}."
+        suggestion = "Write the command's name literally, without `*`, `?`, brackets, braces or a tilde."
         script.error(call.word, "command.obscured", message, suggestion)
     elif call.path:
         _refuse_path(script, call)

@@ -4,10 +4,10 @@ awk '{ system("ls") }' f        awk.execute
 awk '{ print | "sort" }' f      awk.execute
 awk '@load "fork"' f            awk.load
 awk '{ print > "/etc/x" }' f    path.outside
-awk "{ print \$$n }" f          awk.dynamic     (n is unknown)
+awk "{ print \$$n }" f          awk.dynamic     (a warning, if n is unknown)
 awk '$1 > $min' f               awk.shell_variable   (a warning, if the shell has a variable min)
 awk '{ print "x }' f            awk.unreadable
-sed "$commands" f               sed.dynamic     (unknown)
+sed "$commands" f               sed.dynamic     (a warning, if it is unknown)
 sed 's/a/b' f                   sed.unreadable
 sed 's/a/ls/e' f                sed.execute
 sed "s/a/$b/" f                 sed.undecided   (a warning)
@@ -81,7 +81,7 @@ def _check_program(script: ParsedScript, node: Node, program: str, assigned: Seq
         message = "A part of the awk program is known only when it runs."
         suggestion = "Write the program in single quotes and hand values over with -v: "
         suggestion += "awk -v n=\"$n\" '{ print $n }' file."
-        script.error(node, "awk.dynamic", message, suggestion)
+        script.warn(node, "awk.dynamic", message, suggestion)
         return
     tokens = list(_tokens(program))
     if tokens and tokens[-1].kind == "broken":
@@ -240,7 +240,7 @@ def check_sed(script: ParsedScript, call: Invocation, parsed: Parsed) -> None:
         if source.value.startswith(ANY):
             message = "A command of the sed script is known only when it runs."
             suggestion = 'Write the commands in plain text; a value may stand inside s: sed "s/a/$b/".'
-            script.error(source.node, "sed.dynamic", message, suggestion)
+            script.warn(source.node, "sed.dynamic", message, suggestion)
         elif ANY in source.value:
             message = "A value inside the sed script is known only when it runs; "
             message += "a / or & in it changes the script."

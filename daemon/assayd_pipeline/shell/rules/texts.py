@@ -16,7 +16,7 @@ _ERRORS = (
         "Bad: rm data/x. Good: leave it; the directory is thrown away.",
     ),
     ("command.path", "A command that is named by a path", "Bad: /bin/cat x. Good: cat x."),
-    ("command.obscured", "A command's name that is not written in one piece", "Bad: c'a't x. Good: cat x."),
+    ("command.obscured", "A command's name that is a pattern", "Bad: /bin/c?t x. Good: cat x."),
     ("command.dynamic", "A command that is known only when it runs", "Bad: $tool x. Good: cat x."),
     ("command.coproc", "A process beside the script", "Bad: coproc cat. Good: producer | consumer."),
     ("builtin.not_allowed", "A builtin that is not allowed", 'Bad: eval "$x". Good: the command itself.'),
@@ -53,22 +53,22 @@ _ERRORS = (
         "Bad: awk '@load \"x\"'. Good: functions in it.",
     ),
     (
-        "awk.dynamic",
-        "An awk program that is known only then",
-        'Bad: awk "$x". Good: awk -v n="$x" \'{ print n }\'.',
-    ),
-    (
         "awk.unreadable",
         "An awk program that cannot be read",
         "Bad: awk '{ print \"x }'. Good: awk '{ print \"x\" }'.",
     ),
     ("sed.execute", "A sed script that runs a command", "Bad: sed 's/a/b/e'. Good: sed 's/a/b/'."),
-    ("sed.dynamic", "A sed script that is known only then", 'Bad: sed "$x". Good: sed "s/a/$x/".'),
     ("sed.unreadable", "A sed script that cannot be read", "Bad: sed 's/a/b'. Good: sed 's/a/b/'."),
     ("curl.no_network", "curl without an open host", "Bad: curl https://a.example. Good: files under data/."),
     ("curl.url", "An address that is not open", 'Bad: curl "$url". Good: curl "https://open.example/$path".'),
 )
 _WARNINGS = (
+    ("sed.dynamic", "A sed script that is known only then", 'Bad: sed "$x". Good: sed "s/a/$x/".'),
+    (
+        "awk.dynamic",
+        "An awk program that is known only then",
+        'Bad: awk "$x". Good: awk -v n="$x" \'{ print n }\'.',
+    ),
     (
         "awk.shell_variable",
         "A variable of the shell in an awk program in single quotes",
@@ -90,7 +90,6 @@ _WARNINGS = (
 )
 
 _KEYS = {
-    "awk.dynamic": "enforcement",
     "awk.execute": "enforcement",
     "awk.load": "enforcement",
     "builtin.not_allowed": "commands.builtins",
@@ -111,7 +110,6 @@ _KEYS = {
     "path.outside": "enforcement",
     "quote.locale": "enforcement",
     "redirect.network": "network.hosts",
-    "sed.dynamic": "enforcement",
     "sed.execute": "enforcement",
     "trap.dynamic": "enforcement",
     "variable.dynamic_name": "commands.protected",

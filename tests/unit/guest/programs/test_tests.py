@@ -77,6 +77,9 @@ CROSSING = {
         "def f(node):\n    node.next = Node(2)\n    return node.next\n",
         "n = Node(1)\ngot = f(n)\nassert type(got) is Node and got.value == 2 and n.next is got"),
     "module import": ("def f():\n    return 4\n", "from solution import f as g\nimport answer\nassert g() == answer.f() == 4"),
+    "class attributes": (
+        "class f:\n    limit = 1\n    _label = 'x'\n    def get(self):\n        return self.limit, self._label\n",
+        "f.limit = 5\nassert f().get() == (5, 'x') and f()._label == 'x' and f.limit == 5"),
     "keyword arguments": ("def f(a, *, b=2):\n    return a - b\n", "assert f(1) == -1 and f(a=5, b=1) == 4"),
 }  # fmt: skip
 NODE = "class Node:\n    def __init__(self, value):\n        self.value, self.next = value, None\n"
@@ -113,6 +116,7 @@ REFUSED = {
     "swallowed": "try:\n    Stack() == 3\nexcept Exception:\n    pass\nassert True",
     "untransferable argument": "import threading\nassert Stack(threading.Lock())",
     "copied": "import copy\nassert copy.copy(Stack())",
+    "inherited": "class Mine(Stack):\n    pass\nassert Mine().push(1)",
 }
 
 
@@ -153,6 +157,29 @@ def test_exception_that_ends_loops_in_silence_arrives_as_runtime_error(tmp_path:
     tests = "for got in map(f, [1]):\n    assert False\n"
     (seen,) = run_tests(tmp_path, prepared(code, tests)).values()
     assert seen.record["test"]["error_type"] == "RuntimeError"  # type: ignore[index]
+
+
+@pytest.mark.parametrize("base", ["StopIteration", "GeneratorExit", "KeyboardInterrupt"])
+def test_own_exception_ends_no_loop_of_the_tests(tmp_path: Path, base: str) -> None:
+    code = f"class Done({base}): pass\ndef f(x):\n    raise Done\n"
+    tests = "for got in map(f, [1]):\n    assert False\n"
+    (seen,) = run_tests(tmp_path, prepared(code, tests)).values()
+    assert seen.record["test"]["error_type"] == "RuntimeError"  # type: ignore[index]
+
+
+HIDING = {
+    "handle": "lambda: True",
+    "built-in": "callable",
+}
+
+
+@pytest.mark.parametrize("name", HIDING)
+def test_field_of_a_copy_hides_no_method_of_its_class(tmp_path: Path, name: str) -> None:
+    context = "class Tree:\n    def __init__(self):\n        self.left = None\n    def is_sorted(self, by=None):\n        return False\n"
+    code = f"def f():\n    tree = Tree()\n    tree.__dict__['is_sorted'] = {HIDING[name]}\n    return tree\n"
+    tests = "tree = f()\nassert tree.is_sorted(*([] if 'handle' in 'NAME' else [len]))".replace("NAME", name)
+    (seen,) = run_tests(tmp_path, prepared(code, tests, context=context)).values()
+    assert "in the place of Tree.is_sorted" in str(seen.record["fault"])
 
 
 def test_each_test_gets_a_fresh_solution(tmp_path: Path) -> None:
