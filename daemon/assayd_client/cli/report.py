@@ -192,7 +192,7 @@ MIN_SOURCE_WIDTH = 16
 """Columns of a source line, however narrow the terminal is."""
 INTENT_CHARS = 200
 MAX_OUTPUT_LINES = 20
-"""Of what the code printed, the last lines; `assay logs` has it all."""
+"""Last lines of the code's output; `assay logs` has it all."""
 MAX_OUTPUT_CHARS = 500
 """Of one of these lines."""
 
@@ -278,7 +278,7 @@ def verdict_line(attempt: Document) -> StyledLine:
     """Return the verdict in one line: where it failed, how many cases passed, how many errors, how long."""
     report, verdict = attempt["report"], attempt["verdict"]
     cases = report and report["runtime_results"]
-    detail = f" ({_tally(cases, attempt['kind'])})" if cases and cases["total"] else ""
+    detail = f" ({_tally(cases, attempt['kind'])}{_score(report)})" if cases and cases["total"] else ""
     took_ms = attempt["timings_ms"]["total"]
     took = "" if took_ms is None else f", {duration(took_ms)}"
     if verdict == "validated":
@@ -301,6 +301,12 @@ def _tally(cases: Document, kind: str) -> str:
     ran = [case["duration_ms"] for case in cases["cases"] if case["status"] != "skipped"]
     average = f", avg {duration(sum(ran) / len(ran))}" if ran else ""
     return f"{cases['passed']}/{count(cases['total'], command_line_of(kind).case)}{average}"
+
+
+def _score(report: Document) -> str:
+    """Return the score of hidden tests and what it rests on."""
+    score = report.get("score")
+    return "" if score is None else f"; score {score:.3g}, {plain(report['integrity'])}"
 
 
 def _findings(findings: Sequence[Document], origin: Origin, width: int | None) -> Iterator[StyledLine]:

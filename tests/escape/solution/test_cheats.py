@@ -20,41 +20,15 @@ from assayd.sandbox.sandbox import Sandbox
 from support.engines.oci import made_engine, needs_oci
 from support.engines.sandboxes import run, sandbox_on
 
-CHEATS = sorted((Path(__file__).parent / "cheats").glob("*/*.py"))
+FOLDER = Path(__file__).parent / "cheats"
+CHEATS = sorted(FOLDER.glob("*/*.py"))
 OF_EACH_FAMILY = sorted({cheat.parent: cheat for cheat in reversed(CHEATS)}.values())
 """What Docker runs: the guest code is the same on both engines, and its containers take ten times as long."""
 AT_ONCE = 3
 LIMITS = Limits(timeout_s=40, unit_timeout_s=1, memory_bytes=256 * 2**20, max_processes=8)
 REFERENCE = "def total(values):\n    return sum(values)\n"
 SECRET = "hidden-4711"
-CHECK = """
-def check(candidate):
-    assert candidate([1, 2, 3]) == 6, "hidden-4711"
-    assert candidate([]) == 0
-    assert candidate([10, -4]) == 6
-    data = [5, 1]
-    assert candidate(data) == 6
-    assert data == [5, 1]
-"""
-CLASSES = """
-import unittest
-
-class TotalTest(unittest.TestCase):
-    def test_integers(self):
-        self.assertEqual(total([1, 2, 3]), 6, "hidden-4711")
-        self.assertTrue(total([4, 4]) == 8)
-
-    def test_floats(self):
-        self.assertAlmostEqual(total([0.5, 0.25]), 0.75)
-        self.assertTrue(abs(total([1.5]) - 1.5) < 1e-6)
-        self.assertIn(total([7]), [7])
-        self.assertEqual([total([3])], [3])
-        self.assertEqual({total([3]): 1}, {3: 1})
-
-    def test_loop(self):
-        for got in map(total, ([1], [2])):
-            self.assertIn(got, [1, 2])
-"""
+CHECK, CLASSES = (FOLDER.joinpath(name).read_text(encoding="utf-8") for name in ("check.py", "classes.py"))
 
 
 async def _judged(sandbox: Sandbox, code: str, tests: str) -> tuple[RunResult, Judgement]:

@@ -194,6 +194,12 @@ def test_output_of_the_solution_is_kept_and_that_of_tests_is_not_among_it(tmp_pa
     assert (seen.output("stdout"), seen.record["printed"]) == (b"ours\n", "theirs\n")
 
 
+def test_events_are_those_of_the_solution_alone(tmp_path: Path) -> None:
+    payload = prepared("import wave\ndef f(): ...\n", "import sndhdr\nassert f() is None")
+    (seen,) = run_tests(tmp_path, payload).values()
+    assert [detail for kind, detail, *_ in seen.events if kind == "import"] == ["wave"]
+
+
 def test_solution_that_comes_after_its_tests_is_a_fault(tmp_path: Path) -> None:
     with guest_runner(tmp_path) as runner:
         runner.begin(mode="observe", max_processes=8)
