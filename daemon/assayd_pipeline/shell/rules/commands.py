@@ -116,7 +116,7 @@ def check_invocation(script: ParsedScript, call: Invocation) -> None:
             check_tool(script, call)  # it runs where the function is not made yet
     elif call.name in script.commands.blocked:
         message = f"The command {call.name} is blocked."
-        script.error(call.word, "command.blocked", message, _advice(script, call.name))
+        script.error(call.word, "command.blocked", message, _advice(script, call.name), subject=call.name)
     elif call.name in BUILTINS and (call.name in script.commands.builtins or not _is_tool(script, call)):
         _check_builtin(script, call)
     elif _is_tool(script, call):
@@ -129,19 +129,20 @@ def _refuse_unknown(script: ParsedScript, call: Invocation) -> None:
     message = f"The command {call.name} is not allowed."
     if (foreign := _foreign(script, call)) is not None:
         hint, edit = foreign
-        script.error(call.word, "command.not_allowed", message, hint, edit=edit)
+        script.error(call.word, "command.not_allowed", message, hint, edit=edit, subject=call.name)
         return
     counted = _COUNTED.fullmatch(call.name)
     if counted is not None:
         hint = f"Write arithmetic in parentheses: `(({call.name}))`."
         edit = script.replacing(call.word, f"(({call.name}))")
-        script.error(call.word, "command.not_allowed", message, hint, edit=edit)
+        script.error(call.word, "command.not_allowed", message, hint, edit=edit, subject=call.name)
         return
     meant = nearest(call.name, sorted(script.commands.allowed | script.commands.builtins | script.functions))
     other = _RENAMED.get(call.name) or (meant[0] if meant is not None and meant[1] else None)
     known = other in script.commands.allowed | script.commands.builtins | script.functions
     edit = script.replacing(call.word, other) if known and other is not None else None
-    script.error(call.word, "command.not_allowed", message, _advice(script, call.name), edit=edit)
+    advice = _advice(script, call.name)
+    script.error(call.word, "command.not_allowed", message, advice, edit=edit, subject=call.name)
 
 
 def _foreign(script: ParsedScript, call: Invocation) -> tuple[str, Edit | None] | None:
@@ -190,7 +191,7 @@ def _check_builtin(script: ParsedScript, call: Invocation) -> None:
     if call.name == "eval" and takes_options(script, call):
         return
     message = f"The builtin {call.name} may not be used."
-    script.error(call.word, "builtin.not_allowed", message, _advice(script, call.name))
+    script.error(call.word, "builtin.not_allowed", message, _advice(script, call.name), subject=call.name)
 
 
 def _refuse_path(script: ParsedScript, call: Invocation) -> None:
