@@ -44,7 +44,7 @@ COMMANDS: Mapping[str, str] = {
     "metrics": "upkeep:metrics",
     "node": "gateway:node_app",
     "nodes": "gateway:list_nodes",
-    "policy": "policy:policy_app",
+    "policy": "policy_review:policy_app",
     "repair": "repair:repair_app",
     "replay": "attempts:replay",
     "review": "generate:review",
