@@ -52,6 +52,8 @@ STATUS: Mapping[str, int] = {
     "generation.finished": 409,
     "library.not_validated": 409,
     "library.report_only": 409,
+    "policy.busy": 429,
+    "policy.elsewhere": 409,
     "repair.hint_unread": 422,
     "repair.finished": 409,
     "repair.no_fallback": 409,
@@ -68,7 +70,7 @@ STATUS: Mapping[str, int] = {
     "doctor.busy": 429,
     "not_ready": 503,
 }
-"""A RequestError that is not listed is 422; what is not the request's fault is 503 or 500."""
+"""A RequestError that is not listed is 422; an error of the daemon is 503 or 500."""
 RETRY_AFTER_S: Mapping[int, str] = {429: "1", 503: "5"}
 
 

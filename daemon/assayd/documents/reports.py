@@ -19,7 +19,7 @@ from assayd.model.submission import JsonValue
 
 SCHEMA_VERSION = 1
 RESULT_TEXT_BYTES = 4096
-"""A longer text of a result is left out: the result itself stands beside it."""
+"""A longer text of a result is omitted: the result itself is next to it."""
 
 
 class FindingDocument(BaseDocument):
@@ -38,6 +38,9 @@ class FindingDocument(BaseDocument):
     layer: Layer = Field(description="Found by reading or by running.")
     profile_key: str | None = Field(
         None, description="The profile's key that states the rule; null: it holds under every profile."
+    )
+    subject: str | None = Field(
+        None, description="The name that the profile refuses: a module, an attribute, a command, a host."
     )
 
 

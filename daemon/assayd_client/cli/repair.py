@@ -67,7 +67,9 @@ class _StartByDefault(TyperGroup):
 
 
 repair_app = typer.Typer(
-    cls=_StartByDefault, help="Repair failed attempts, and show what was tried.", no_args_is_help=True
+    cls=_StartByDefault,
+    help="Repair failed attempts, and show the fixes that were tried.",
+    no_args_is_help=True,
 )
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="Repair: id, unique beginning of the id, or `last`.")]
@@ -138,7 +140,12 @@ def show_step(
         step = client.repair_step(find_repair(client, repair_id), number)
     if as_json:
         print_json(step)
-        return
+    else:
+        print_step(step)
+
+
+def print_step(step: Document) -> None:
+    """Print the prompt of one answer of a provider, and the answer."""
     for title, text in (("system", "system"), ("user", "user"), (f"answer of {step['provider']}", "answer")):
         print(f"======== {printable(title)} ========\n{printable(step[text])}")
 

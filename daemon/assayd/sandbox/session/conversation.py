@@ -48,7 +48,7 @@ log = structlog.get_logger()
 MAX_DROPPED = 100
 
 LEAST_KEPT_BYTES = 2048
-"""What is kept of each stream of a unit when those before it have used up what an attempt may keep."""
+"""Bytes kept of each stream of a unit once earlier units have used up the attempt's share."""
 
 
 class Observer:
