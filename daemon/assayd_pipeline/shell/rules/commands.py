@@ -55,6 +55,18 @@ _INSTEAD = {
     "wget": "Use curl, where the policy opens hosts.",
     "sudo": "Leave sudo out and run the command itself.",
     "python": "Use awk; jq for JSON, a SQL step for tables.",
+    "elseif": "Write `elif`.",
+    "elsif": "Write `elif`.",
+    "endif": "Close an `if` with `fi`.",
+    "endfor": "Close a loop with `done`.",
+    "endwhile": "Close a loop with `done`.",
+    "end": "Close a loop with `done`, an `if` with `fi`.",
+    "foreach": "Write `for x in …; do`.",
+    "switch": 'Write `case "$x" in`.',
+    "try": "bash has no exceptions. Test the command: `if ! command; then`.",
+    "catch": "bash has no exceptions. Test the command: `if ! command; then`.",
+    "throw": "Write `echo … >&2; exit 1`.",
+    "function": "Write `name() {`.",
     "pip": "Nothing can be installed. Use awk, jq for JSON, or a SQL step.",
     "pip3": "Nothing can be installed. Use awk, jq for JSON, or a SQL step.",
     "npm": "Nothing can be installed. Use awk, jq for JSON, or a SQL step.",
@@ -143,6 +155,14 @@ def _foreign(script: ParsedScript, call: Invocation) -> tuple[str, Edit | None] 
         return f"The `|` ends the command. Quote the filter of jq: `{quoted}`.", script.line_edit(line, new)
     if call.name in _OPERATORS:
         return f"Write `{_OPERATORS[call.name]}`.", script.replacing(call.word, _OPERATORS[call.name])
+    empty = _EMPTY_ASSIGNMENT.search(text)
+    if call.call.nodes("Assigns") and empty is not None and text[empty.end() :].startswith(call.name):
+        new = text[: empty.end(1)] + text[empty.end() :]
+        return f"Remove the space after `{empty[1]}`: `{new.strip()}`.", script.line_edit(line, new)
+    walrus = _WALRUS.match(text)
+    if walrus is not None and walrus[2] == call.name:
+        new = f"{walrus[1]}{walrus[2]}={walrus[3]}"
+        return f"Assign with `=`, without spaces: `{new.strip()}`.", script.line_edit(line, new)
     typed = _TYPED.match(text)
     if call.name in _TYPES and typed is not None:
         new = f"{typed[1]}{typed[3]}={typed[4]}"
@@ -151,6 +171,8 @@ def _foreign(script: ParsedScript, call: Invocation) -> tuple[str, Edit | None] 
 
 
 _JQ_FILTER = re.compile(r"\bjq((?:\s+-{1,2}[\w-]+)*)\s+(\.[^\s'\"]*(?:\s*\|\s*[.\w][^\s|'\"]*)+)")
+_EMPTY_ASSIGNMENT = re.compile(r"(?<![\w$])(\w{1,100}=)[ \t]+")
+_WALRUS = re.compile(r"(\s*)(\w{1,100})\s*:=\s*([^;]+?)\s*;?\s*$")
 _OPERATORS = {"not": "!", "NOT": "!"}
 _TYPES = frozenset({"auto", "char", "const", "double", "final", "float", "int", "my", "str", "string", "var"})
 _TYPED = re.compile(r"(\s*)(\w+)\s+\$?(\w+)\s*=\s*([^;]+?)\s*;?\s*$")
