@@ -47,6 +47,7 @@ from assayd.guest import frames
 from assayd.kind import Kind, OnFail
 from assayd.kinds import registry as validators
 from assayd.model.finding import has_errors, with_bounded_edits
+from assayd.model.levels import with_levels
 from assayd.model.merge import status_of
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.prompting import Proposal, Taken
@@ -86,7 +87,7 @@ def run_stages(validator: Kind, payload: BaseModel, policy: ExecutionPolicy) -> 
             reports.append(StageReport(name=stage.name, status=StageStatus.SKIPPED))
             continue
         began = time.perf_counter()
-        findings = with_bounded_edits(stage.check(payload, policy))
+        findings = with_bounded_edits(with_levels(stage.check(payload, policy), policy.quality))
         took = time.perf_counter() - began
         reports.append(
             StageReport(name=stage.name, status=status_of(findings), duration_s=took, findings=findings)
