@@ -232,7 +232,7 @@ QUALITY_RULES = frozenset(
         "quality.all_none", "quality.constant", "quality.echo", "quality.empty_output", "quality.hard_coded",
         "quality.key", "quality.no_assertion", "quality.no_rows", "quality.not_from_path", "quality.not_json",
         "quality.some_empty", "quality.swallowed", "quality.tautology", "quality.types_differ",
-        "quality.unnoticed_change", "quality.unread_input", "quality.untested_method",
+        "quality.unread_input", "quality.untested_method",
         "quality.unused_result", "quality.varying",
     }
 )  # fmt: skip
@@ -244,13 +244,12 @@ class QualityPolicy:
     """What is made of submissions that pass and are worth nothing, and how hard it is looked for.
 
     `severity` is for all quality rules, `rules` for single ones. With `generalization`, extractors also get
-    paths that are like the samples. `mutants` is how many changes are made to an adapter to try its tests.
+    paths that are like the samples.
     """
 
     severity: RuleLevel = RuleLevel.WARNING
     rules: tuple[tuple[str, RuleLevel], ...] = ()
     generalization: bool = True
-    mutants: int = 0
 
     def level(self, rule: str) -> RuleLevel:
         """Return what the profile makes of a quality rule."""

@@ -194,7 +194,6 @@ class QualityTable(_Table):
     severity: Literal["off", "warning", "error"] | None = None
     rules: dict[QualityRule, Literal["off", "warning", "error"]] = Field(default_factory=dict)
     generalization: bool | None = None
-    mutants: Annotated[int, Field(ge=0, le=20)] | None = None
 
 
 class ResourcesTable(_Table):

@@ -104,7 +104,7 @@ class _Job:
         `idle` are statements that changed no row: line, verb, table.
         """
         counts = {"statements": self._done, "rows": self._printer.rows, "changes": self._changes}
-        return {**counts, "idle": self._idle}
+        return {**counts, "idle": self._idle} if self._idle else {**counts}
 
     def check(self, connection: sqlite3.Connection) -> None:
         """See that the file is a sound database. Raises: sqlite3.Error, _Unfit."""

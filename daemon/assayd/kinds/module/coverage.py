@@ -1,13 +1,13 @@
 """Says what the tests don't run of the adapter. Source: docs/quality.md.
 
-a method of the contract that no test runs     quality.untested_method
+methods of the contract that no test runs      quality.untested_method
 how many lines of its functions they run       quality.coverage  (info)
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from assayd.findings.source_text import snippet
 from assayd.kinds.module.pytest_record import Coverage
@@ -29,16 +29,19 @@ RULES = (
 )
 _MOST_RANGES = 20
 
-Methods = Mapping[str, Sequence[int]]
+_SHARE = 0.25
+"""Methods that no test runs are worth a warning from this share of the adapter's lines on."""
+
+Methods = Mapping[str, Sequence[Sequence[int]]]
 
 
-def methods_of(tree: ast.Module) -> dict[str, list[int]]:
-    """Return the methods of all classes at the top of a file, each with the lines of its definitions."""
-    found: dict[str, list[int]] = {}
+def methods_of(tree: ast.Module) -> dict[str, list[list[int]]]:
+    """Return the methods of all classes at the top of a file, each with its first and last lines."""
+    found: dict[str, list[list[int]]] = {}
     for holder in tree.body:
         for node in holder.body if isinstance(holder, ast.ClassDef) else ():
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                found.setdefault(node.name, []).append(node.lineno)
+                found.setdefault(node.name, []).append([node.lineno, node.end_lineno or node.lineno])
     return found
 
 
@@ -49,33 +52,48 @@ def judge_coverage(
     if not found:
         return
     ran, known = _lines(found)
-    for method in contract:
-        # No test may have imported the file: then nothing of it is known, and nothing ran.
-        lines = [line for line in methods.get(method, ()) if not known or -line in known]
-        if lines and not any(-line in ran for line in lines):
-            yield Finding(
-                rule="quality.untested_method",
-                category="quality",
-                message=f"No test runs {method}().",
-                severity=Severity.WARNING,
-                layer=Layer.RUNTIME,
-                file=file,
-                line=lines[0],
-                snippet=snippet(text, lines[0]),
-                suggestion=f"Call {method}() in a test, and assert its result.",
-            )
-    if not known:
-        return
-    lines_known = sorted(line for line in known if line > 0)
-    missed = [line for line in lines_known if line not in ran]
-    yield Finding(
+    # No test may have imported the file: then nothing of it is known, and nothing ran.
+    idle = {name: methods[name] for name in contract if name in methods and not _ran(methods[name], ran)}
+    total = sorted(line for line in known if line > 0)
+    own = [line for line in total for first, last in _places(idle) if first <= line <= last]
+    if idle and len(own) >= _SHARE * len(total):
+        yield from (_untested(file, text, name, places[0][0]) for name, places in idle.items())
+    if total:
+        yield _figure(file, total, [line for line in total if line not in ran], list(idle))
+
+
+def _ran(places: Sequence[Sequence[int]], ran: Collection[int]) -> bool:
+    return any(-place[0] in ran for place in places)
+
+
+def _places(methods: Methods) -> Iterator[Sequence[int]]:
+    return (place for places in methods.values() for place in places)
+
+
+def _untested(file: str, text: str, method: str, line: int) -> Finding:
+    return Finding(
+        rule="quality.untested_method",
+        category="quality",
+        message=f"No test runs {method}().",
+        severity=Severity.WARNING,
+        layer=Layer.RUNTIME,
+        file=file,
+        line=line,
+        snippet=snippet(text, line),
+        suggestion=f"Call {method}() in a test, and assert its result.",
+    )
+
+
+def _figure(file: str, total: Sequence[int], missed: Sequence[int], idle: Sequence[str]) -> Finding:
+    methods = f"; methods that no test runs: {', '.join(idle)}" if idle else ""
+    return Finding(
         rule="quality.coverage",
         category="quality",
-        message=f"The tests run {len(lines_known) - len(missed)} of {len(lines_known)} lines in functions.",
+        message=f"The tests run {len(total) - len(missed)} of {len(total)} lines in functions.",
         severity=Severity.INFO,
         layer=Layer.RUNTIME,
         file=file,
-        context=f"lines that no test runs: {_ranges(missed)}" if missed else None,
+        context=f"lines that no test runs: {_ranges(missed)}{methods}" if missed else None,
     )
 
 
