@@ -12,6 +12,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+RUNS := $(VENV)/.runs
 ENGINE_SH := deploy/dev/engine.sh
 OCI_SH := deploy/dev/oci.sh
 # engine.sh's variable looks like a setting and is none; the daemon refuses settings that do not exist.
@@ -35,29 +36,29 @@ unexport PYTHONDONTWRITEBYTECODE
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 HERE := ASSAYD_SOCKET=.run/assayd.sock ASSAYD_STATE_DIR=.run/state
 
-.PHONY: help setup cluster cluster-stop test-cluster engine namespaces browser postgres broker object-storage images images-oci run serve test test-fast test-system soak day check docs bench bench-repair bench-slips bench-hints bench-generate requirements client deb man samples stop clean
+.PHONY: help setup cluster cluster-stop test-cluster engine namespaces browser postgres broker object-storage runtime shellcheck images crun images-oci run serve test test-fast test-system soak day check docs bench bench-repair bench-slips bench-hints bench-generate requirements client deb man samples stop clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(CHOSEN_IMAGES) ## start the daemon, validate the examples, show their reports, end the daemon
-	@$(WITH_ENGINE) $(IN_PLACE) $(BIN)/python examples/run.py
+run: ## set up, validate the examples, say how they went, end the daemon (ENGINE=oci takes half the time, as root)
+	@VENV=$(VENV) $(PYTHON) examples/run.py $(or $(ENGINE),docker)
 
-serve: $(CHOSEN_IMAGES) ## run the daemon in the foreground on .run/assayd.sock
+serve: $(CHOSEN_IMAGES) shellcheck ## run the daemon in the foreground on .run/assayd.sock
 	@$(WITH_ENGINE) export $(HERE) ASSAYD_LOG__FORMAT=console; exec $(IN_PLACE) $(BIN)/assayd
 
-test: $(TESTED_IMAGES) namespaces browser postgres broker ## all tests that need a container engine at most
+test: setup $(TESTED_IMAGES) namespaces browser postgres broker ## all tests that need a container engine at most
 	@$(WITH_DOCKER) $(OCI_SH) run $(BIN)/pytest -m "not system and not cluster" -n 2 --dist loadgroup
 
-test-system: $(TESTED_IMAGES) namespaces browser postgres broker ## the slow tests, and those that need root or systemd; installs podman and systemd-container
+test-system: setup $(TESTED_IMAGES) namespaces browser postgres broker ## the slow tests, and those that need root or systemd; installs podman and systemd-container
 	@deploy/dev/packages.sh tmux
 	@deploy/dev/tools.sh .run/cache/tools
 	@$(WITH_DOCKER) $(OCI_SH) run $(BIN)/pytest -m system
 
-soak: images ## attempts by the minute while containers, engine and daemon are killed; MINUTES=10
+soak: setup images ## attempts by the minute while containers, engine and daemon are killed; MINUTES=10
 	@$(WITH_DOCKER) $(BIN)/python tests/soak.py --minutes $(or $(MINUTES),10)
 
-day: images ## long batches while daemon and engine go away; writes docs/operating/under-load.md
+day: setup images ## long batches while daemon and engine go away; writes docs/operating/under-load.md
 	@$(WITH_DOCKER) $(BIN)/python tests/day.py day
 	@$(WITH_DOCKER) $(BIN)/python tests/day.py lines
 
@@ -75,21 +76,21 @@ check: setup ## format, lint, types, import directions, unit tests, documentatio
 docs: setup ## serve the documentation site on 127.0.0.1:8000; `make check` builds it
 	@mkdir -p .run/docs/pages && $(SITE) serve
 
-bench: images images-oci ## measure both engines, as root; write bench/results and docs/performance.md (QUICK=1: at most ten minutes)
+bench: setup images images-oci ## measure both engines, as root; write bench/results and docs/performance.md (QUICK=1: at most ten minutes)
 	@-command -v bwrap >/dev/null || deploy/dev/packages.sh bubblewrap
 	@$(WITH_DOCKER) export ASSAYD_ENGINE__IMAGES_DIR="$(CURDIR)/.run/images"; $(OCI_SH) run $(BIN)/python -m bench.run $(if $(QUICK),--quick)
 	@$(BIN)/python -m bench.chart
 
-bench-slips: images ## put slips of the hand into submissions that are right; writes bench/results/slips.json
+bench-slips: setup images ## put slips of the hand into submissions that are right; writes bench/results/slips.json
 	@$(WITH_ENGINE) $(BIN)/python -m bench.slips.run $(MOST)
 
-bench-hints: $(CHOSEN_IMAGES) ## measure hints for bash, SQL, adapters and Fifth, and findings about worthless passes
+bench-hints: setup $(CHOSEN_IMAGES) ## measure hints for bash, SQL, adapters and Fifth, and findings about worthless passes
 	@$(WITH_ENGINE) $(IN_PLACE) $(BIN)/python -m bench.slips.measure --real
 
-bench-repair: images ## have 60 broken submissions repaired, by `rules` or PROVIDERS="name …"; writes bench/results/repair.json
+bench-repair: setup images ## have 60 broken submissions repaired, by `rules` or PROVIDERS="name …"; writes bench/results/repair.json
 	@$(WITH_DOCKER) $(BIN)/python -m bench.repair.run $(PROVIDERS)
 
-bench-generate: $(CHOSEN_IMAGES) ## have 62 requests in words answered by scripted providers, and by a model of your settings (PROVIDER=name); writes bench/results/generate.json
+bench-generate: setup $(CHOSEN_IMAGES) ## have 62 requests in words answered by scripted providers, and by a model of your settings (PROVIDER=name); writes bench/results/generate.json
 	@$(WITH_ENGINE) $(IN_PLACE) $(BIN)/python -m bench.generate.run $(PROVIDER)
 
 cluster: setup ## run a cluster in the foreground: RabbitMQ, PostgreSQL, GATEWAYS=1 gateways, the first on .run/cluster/gateway.sock, NODES=2 nodes
@@ -98,16 +99,25 @@ cluster: setup ## run a cluster in the foreground: RabbitMQ, PostgreSQL, GATEWAY
 cluster-stop: ## end that cluster, and whatever it has left
 	@$(PYTHON) deploy/dev/cluster/run.py stop
 
-test-cluster: images-oci namespaces browser postgres broker object-storage ## faults of a cluster, rolling upgrades, and the tests of the daemon against a gateway; as root, about 25 minutes
+test-cluster: setup images-oci namespaces browser postgres broker object-storage ## faults of a cluster, rolling upgrades, and the tests of the daemon against a gateway; as root, about 25 minutes
 	@$(OCI_SH) run $(BIN)/pytest -m cluster
 	@TESTS_BEHIND=gateway $(OCI_SH) run $(BIN)/pytest -m engine tests/e2e
 
 setup: $(READY) ## the virtual environment, every package checked against its hash
 
 $(READY): requirements/dev.txt requirements/generator.txt pyproject.toml deploy/dev/venv.sh
-	@deploy/dev/venv.sh $(PYTHON) $(VENV)
-	@command -v shellcheck >/dev/null || deploy/dev/packages.sh shellcheck || echo "setup: hints for bash are shorter without shellcheck" >&2
+	@deploy/dev/venv.sh $(PYTHON) $(VENV) dev
+	@$(MAKE) shellcheck
+	@touch $(RUNS) $@
+
+runtime: $(RUNS)
+
+$(RUNS): requirements/run.txt requirements/build.txt pyproject.toml deploy/dev/venv.sh
+	@deploy/dev/venv.sh $(PYTHON) $(VENV) run
 	@touch $@
+
+shellcheck:
+	@command -v shellcheck >/dev/null || deploy/dev/packages.sh shellcheck || echo "setup: hints for bash are shorter without shellcheck" >&2
 
 engine: ## a container engine: the one that answers, else a private one below .run/engine
 	@$(ENGINE_SH) start
@@ -127,11 +137,13 @@ object-storage: ## two servers that speak S3, for tests of bundles: fetched as l
 browser: ## what tests of the console look at it with: installed as root on Debian, else named
 	@deploy/dev/browser.sh
 
-images: setup engine ## build the images and load those that the engine does not have
+images: runtime engine ## build the images and load those that the engine does not have
 	@$(WITH_DOCKER) ASSAYD_ENGINE__KIND=docker $(BIN)/assay images build --cache .run/cache/images $(IMAGES)
 
-images-oci: setup ## install crun where it is missing, and unpack the images below .run/images
+crun:
 	@$(OCI_SH) install
+
+images-oci: runtime crun ## install crun where it is missing, and unpack the images below .run/images
 	@$(WITH_OCI) $(BIN)/assay images build --cache .run/cache/images $(IMAGES)
 
 LOCK := $(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --generate-hashes --no-header \
@@ -141,6 +153,7 @@ requirements: setup ## lock the packages of pyproject.toml anew: those of a chec
 	@$(LOCK) --constraint requirements/dev.txt -o requirements/run.txt pyproject.toml
 	@for extra in anthropic cluster gemini lsp mcp openai; do \
 		$(LOCK) --extra $$extra --constraint requirements/dev.txt -o requirements/$$extra.txt pyproject.toml; done
+	@$(LOCK) --constraint requirements/dev.txt -o requirements/build.txt requirements/build.in
 	@$(LOCK) -o requirements/generator.txt requirements/generator.in
 	@$(LOCK) -o requirements/moto.txt requirements/moto.in
 	@$(LOCK) -o requirements/agents.txt requirements/agents.in

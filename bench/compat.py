@@ -2,10 +2,13 @@
 
 usage: python -m bench.compat CHECKOUT [--url URL] [TEST…]
 
+Start the service with `assay compat --policy python=loopback`, which has requests and TCP on loopback.
+
 CHECKOUT is a clone of bytedance/SandboxFusion; nothing of it is in this repository. Its tests post to an ASGI
 application; here that application forwards each request to a running `assay compat` (default:
 http://127.0.0.1:8080). TEST names modules of `sandbox/tests/runners` without `test_` (default: those of the
-languages that images of this project have). Exit code: pytest's.
+languages that images of this project have). Prints how many tests passed, were refused and failed;
+exit code 1 if one failed.
 """
 
 from __future__ import annotations
@@ -15,9 +18,20 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from pathlib import Path
+from xml.etree import ElementTree
 
-TESTS = ("python", "bash", "nodejs", "cpp", "pytest", "jupyter", "isolation")
+TESTS = ("python", "bash", "nodejs", "cpp", "go", "rust", "java", "pytest", "jupyter", "isolation")
+REFUSED = {
+    "test_python_fetch_files": "writes to /mnt: only the work directory can be written to",
+    "test_isolation_network_external_access": "asks a server on the internet: containers have no network",
+    "test_nodejs_lodash_dep": "imports lodash: the image has no npm packages",
+    "test_jupyter_plot": "imports matplotlib: the image has the standard library",
+    "test_java_external_jar": "imports javatuples: the image has the standard library",
+}
+"""Tests that can't pass on purpose, and why."""
 RUNNERS = "from .types import *\nCODE_RUNNERS = {}\nrun_jupyter = None\n"
 SERVER = """
 import httpx
@@ -50,8 +64,27 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         lay_out(asked.checkout, Path(folder), asked.url)
         files = [f"sandbox/tests/runners/test_{name}.py" for name in asked.tests]
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", *files]
-        return subprocess.run(command, cwd=folder, check=False).returncode
+        options = ["-q", "-p", "no:cacheprovider", "-W", "ignore", "--junit-xml=results.xml"]
+        subprocess.run([sys.executable, "-m", "pytest", *options, *files], cwd=folder, check=False)
+        return report(ElementTree.parse(Path(folder, "results.xml")).iter("testcase"))
+
+
+def report(tests: Iterable[ElementTree.Element]) -> int:
+    """Print the table; return 1 if a test failed that isn't refused on purpose."""
+    rows: dict[str, Counter[str]] = defaultdict(Counter)
+    for test in tests:
+        name = test.get("name", "")
+        failed = test.find("failure") is not None or test.find("error") is not None
+        module = test.get("classname", "").rpartition("test_")[2]
+        rows[module]["refused" if failed and name in REFUSED else "failed" if failed else "passed"] += 1
+        if failed:
+            print(f"{name}: {REFUSED.get(name, 'FAILED')}")
+    total = sum(rows.values(), Counter())
+    for module, counts in (*rows.items(), ("all", total)):
+        print(
+            f"{module:<10} " + "  ".join(f"{counts[end]:>3} {end}" for end in ("passed", "refused", "failed"))
+        )
+    return 1 if total["failed"] or not total["passed"] else 0
 
 
 def lay_out(checkout: Path, folder: Path, url: str) -> None:

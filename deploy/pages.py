@@ -37,6 +37,7 @@ EXITS = (
     (exits.TROUBLE, "An internal error: the code wasn't judged."),
     (exits.UNREACHABLE, "The daemon doesn't answer."),
     (exits.CANCELLED, "The attempt was cancelled."),
+    (exits.UNSIGNED, "`assay verify` found no attestation."),
     (exits.INTERRUPTED, "Interrupted by the keyboard, with nothing to cancel."),
     (exits.READER_GONE, "The reader of the output is gone, as after `| head`."),
 )

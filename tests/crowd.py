@@ -158,6 +158,16 @@ def ask(path: str, method: str, target: str, body: bytes = b"") -> tuple[int, by
     return int(answer.split(b" ", 2)[1]), answer.partition(b"\r\n\r\n")[2]
 
 
+def wait_until_idle(path: str) -> None:
+    """Wait until nothing that a crowd left behind is queued or runs: quiet means that nobody else works."""
+    while True:
+        lines = ask(path, "GET", "/metrics")[1].splitlines()
+        under_way = [line for line in lines if line.startswith(b"assayd_attempts_under_way{")]
+        if under_way and all(line.endswith(b" 0.0") for line in under_way):
+            return
+        time.sleep(0.2)
+
+
 @dataclass
 class Seen:
     """What another user saw."""
@@ -282,6 +292,7 @@ def measure(daemon: DaemonProcess, how: argparse.Namespace) -> int:
     quiet, busy, memory = Seen(), Seen(), [memory_mb(pid)]
     used = Counter[bool]()
     for _ in range(how.rounds):
+        wait_until_idle(path)
         with other_user():
             for _ in range(QUIET):
                 quiet.look(path, pid)

@@ -57,11 +57,9 @@ def _run(chosen: argparse.Namespace) -> int:
         print(f"{settings.state_dir} {whose}")
         return 0
     if chosen.check_config:
-        from assayd.kinds import registry as validators
-        from assayd.wiring.profiles import load_profiles
+        from assayd.wiring.checking import check_settings
 
-        validators.load(settings.validators)
-        load_profiles(settings)
+        check_settings(settings)
         print("settings and policies are fine")
         return 0
     from assayd.daemon import run

@@ -11,6 +11,7 @@ import errno
 import fcntl
 import gc
 import os
+import shlex
 import signal
 import socket
 import stat
@@ -96,12 +97,21 @@ async def _main(settings: Settings, overrides: PartOverrides) -> None:
                 if metrics is not None:
                     log.info("metrics.listening", address="{}:{}".format(*metrics.getsockname()))
                     served.append((ApiServer(api.metrics), metrics))
-                await Daemon(parts, notifier).serve(*served)
+                await Daemon(parts, notifier, greeting=greeting(settings)).serve(*served)
         finally:
             server_socket.close()
             if not passed_by_systemd():
                 settings.socket.unlink(missing_ok=True)
     log.info("daemon.stopped")
+
+
+def greeting(settings: Settings) -> str:
+    """Return what a person who started the daemon can type next; empty if the log is for a program."""
+    if settings.log.format != "console":
+        return ""
+    client = Path(sys.argv[0]).absolute().with_name("assay")
+    socket_path = shlex.quote(str(settings.socket.absolute()))
+    return f"assayd serves. In another terminal: export ASSAY_SOCKET={socket_path}; {client} doctor"
 
 
 @contextmanager
@@ -143,7 +153,13 @@ class Daemon:
     """All parts, and the order in which they stop."""
 
     def __init__(
-        self, parts: Assembly, notifier: Notifier, *, recovers: bool = True, drain_s: float = DRAIN_S
+        self,
+        parts: Assembly,
+        notifier: Notifier,
+        *,
+        recovers: bool = True,
+        drain_s: float = DRAIN_S,
+        greeting: str = "",
     ) -> None:
         """Join the parts.
 
@@ -152,7 +168,9 @@ class Daemon:
             notifier: what tells the service manager.
             recovers: whether what is unfinished at the start is this process's to go on with.
             drain_s: how long what is under way has at the stop, before it is left.
+            greeting: printed to standard error once the daemon is ready; empty for no messages to a person.
         """
+        self._greeting = greeting
         self._parts = parts
         self._notifier = notifier
         self._recovers = recovers
@@ -175,7 +193,7 @@ class Daemon:
             saying = tasks.create_task(self._say_ready(), name="say-ready")
             looking = tasks.create_task(self._parts.acceptance.keep_looking(), name="acceptance")
             await self._stop.wait()
-            log.info("daemon.stopping")
+            self.tell_stop()
             self._parts.acceptance.stop()
             self._notifier.stopping()
             preparing.cancel()
@@ -187,6 +205,14 @@ class Daemon:
             await asyncio.wait(serving)
             for task in (sweeping, removing, saying, looking):
                 task.cancel()
+
+    def tell_stop(self) -> None:
+        """Log the stop, and tell a person at a terminal what it waits for."""
+        active = self._parts.scheduler.active
+        log.info("daemon.stopping", under_way=active, drain_s=self._drain_s)
+        if self._greeting and active:
+            waits = f"assayd waits up to {self._drain_s:.0f} s for {active} running attempts"
+            print(f"{waits}; a second Ctrl-C leaves them to the next start", file=sys.stderr, flush=True)
 
     async def _say_ready(self) -> None:
         """Notify the service manager that the daemon serves.
@@ -225,6 +251,8 @@ class Daemon:
             daemon_id=origin.daemon_id,
             generation=origin.generation,
         )
+        if self._greeting:
+            print(self._greeting, file=sys.stderr, flush=True)
         await self._parts.readiness.keep_ready()
 
     async def _drain(self) -> None:
@@ -260,5 +288,11 @@ class Daemon:
             log.error("policies.reload_failed", problem=problem.message)
         else:
             log.info("policies.reloaded", names=list(self._parts.policies.names))
+            self._parts.audit.note(
+                "policies.reloaded",
+                actor={"daemon": self._parts.origin.daemon_id},
+                subject="policies",
+                policies=self._parts.policies.digests(),
+            )
         if published:
             self._notifier.ready()

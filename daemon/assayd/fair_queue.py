@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Container
+from collections.abc import AsyncIterator, Container, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -70,6 +70,11 @@ class FairQueue(Generic[T]):
             for user, flows in self._users.items()
         )
         return copy.clear()
+
+    def items(self) -> Iterator[T]:
+        """Return everything, in no order; it goes on waiting."""
+        flows = (items for user in self._users.values() for items in user.values())
+        return (item for items in flows for item in items.values())
 
     def remove(self, key: str) -> T:
         """Take an item out of its turn. Raises: KeyError when it does not wait."""

@@ -55,8 +55,20 @@ class Metrics:
     def _attempts(self) -> None:
         self.accepted = self._counter("attempts_accepted", "Attempts that were accepted.", "kind")
         self.attempts = self._counter("attempts", "Attempts that ended.", "kind", "verdict", "cause")
+        self.attempts_reported = self._counter(
+            "attempts_reported",
+            "Attempts under report-only policies, by whether enforcement would fail them.",
+            "kind",
+            "would_fail",
+        )
         self.under_way = self._gauge("attempts_under_way", "Attempts without a verdict.", "state")
         self.queue_depth = self._gauge("queue_depth", "Attempts that wait.")
+        self.batch_items_waiting = self._gauge(
+            "batch_items_waiting", "Items of unfinished batches without a verdict."
+        )
+        self.oldest_attempt = self._gauge(
+            "oldest_attempt_seconds", "Age of the oldest attempt without a verdict; 0 if there is none."
+        )
         self.queue_bytes = self._gauge("queue_bytes", "Submissions held in memory.")
         self.attempt_duration = self._histogram(
             "attempt_duration_seconds", "Time of an attempt, by part of its way.", "stage"
@@ -75,6 +87,9 @@ class Metrics:
         self.webhook_tries = self._counter(
             "webhook_tries", "Tries to deliver a webhook message, by result.", "outcome"
         )
+        self.webhook_messages = self._gauge(
+            "webhook_messages_waiting", "Webhook messages whose tries have failed so far."
+        )
         self.repairs = self._counter("repairs", "Repairs that ended.", "kind", "provider", "outcome")
         self.repair_fixes = self._counter(
             "repair_fixes", "Fixes given, by place and verdict.", "kind", "provider", "number", "verdict"
@@ -88,6 +103,7 @@ class Metrics:
 
     def _containers(self) -> None:
         self.engine_info = self._gauge("engine_info", "The engine that is used.", "kind", "version")
+        self.templates = self._gauge("templates", "1 while containers are cloned from templates.")
         self.leases = self._counter("leases", "Containers handed out.", "start")
         self.containers = self._gauge("containers", "Containers that exist.", "state")
         self.idle_containers = self._gauge("idle_containers", "Containers that wait.", "pool_key", "image")
@@ -107,6 +123,12 @@ class Metrics:
 
     def _surroundings(self) -> None:
         self.requests = self._counter("requests", "Requests answered.", "method", "route", "status")
+        self.connections = self._gauge("connections", "Connections to the socket that are open.")
+        self.workers_lost = self._counter(
+            "analysis_workers_lost", "Analysis workers that a submission ended or that took too long."
+        )
+        self.bundle_bytes = self._gauge("bundle_bytes", "Size of all bundles.")
+        self.bundles_removed = self._counter("bundles_removed", "Bundles that retention has removed.")
         self.refused_connections = self._counter(
             "refused_connections", "Connections to the socket turned away: too many of one user or of all."
         )

@@ -143,9 +143,28 @@ def key_lines(text: str) -> dict[Key, int]:
     return lines
 
 
+PLAIN_WORDS = (
+    (r"^Input should be a valid integer.*", "must be an integer"),
+    (r"^Input should be a valid number.*", "must be a number"),
+    (r"^Input should be a valid boolean.*", "must be true or false"),
+    (r"^Input should be a valid string.*", "must be a string"),
+    (r"^Input should be a valid (?:tuple|list|set|frozenset).*", "must be a list"),
+    (r"^Input should be a valid dictionary.*", "must be a table"),
+    (r"^Input should be greater than or equal to", "must be at least"),
+    (r"^Input should be less than or equal to", "must be at most"),
+    (r"^Input should be (greater|less) than", r"must be \1 than"),
+    (r"^Input should be", "must be"),
+)
+"""Beginnings of pydantic's messages, each with our words for it."""
+
+
 def sentence(message: str) -> str:
     """Word pydantic's message so that it can follow the name of what it is about."""
     message = message.removeprefix("Value error, ")
+    for found, words in PLAIN_WORDS:
+        message, count = re.subn(found, words, message)
+        if count:
+            break
     return message[:1].lower() + message[1:]
 
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from assayd.aio import task_group
 from assayd.analysis.analyst import WorkerDied
 from assayd.documents import canonical, timestamp
-from assayd.documents.misfits import place_of
+from assayd.documents.misfits import message_of, place_of
 from assayd.errors import ProviderError, RequestError
 from assayd.kind import Kind
 from assayd.metrics import Metrics
@@ -572,5 +572,5 @@ def _check_context(model: type[BaseModel], context: Mapping[str, object]) -> Non
         field = place_of(("context", *first["loc"]))
         unknown = first["type"] == "extra_forbidden"
         known = f"; there are {', '.join(sorted(model.model_fields))}" if unknown else ""
-        message = f"{field}: {first['msg'].removeprefix('Value error, ')}{known}"
+        message = f"{field}: {message_of(first)}{known}"
         raise RequestError("invalid", message, field=field) from error

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar, cast
 
 from assayd_client.address import Address, ServerChoice, SocketChoice
@@ -110,9 +111,14 @@ def require_socket(address: Address) -> None:
     except PermissionError as error:  # its folder may not be entered
         raise lost(address, error) from error
     if not exists:
-        raise _unreachable(
-            address, "the socket doesn't exist", "start it with `assayd`, or name its socket with --socket"
-        )
+        remedy = f"start it with `{start_command()}`, or name its socket with --socket"
+        raise _unreachable(address, "the socket doesn't exist", remedy)
+
+
+def start_command(package: Path = Path(__file__).parent) -> str:
+    """Return the command that starts a daemon: in a checkout, a target of its Makefile."""
+    root = package.parents[1]
+    return "make serve" if (root / "Makefile").is_file() and (root / "examples").is_dir() else "assayd"
 
 
 def lost(address: Address, error: Exception) -> DaemonUnreachable:
@@ -121,7 +127,7 @@ def lost(address: Address, error: Exception) -> DaemonUnreachable:
         return _server_lost(address, error)
     if not os.access(address.path, os.W_OK):
         return _unreachable(address, "you aren't allowed to open it", "join the group that owns it")
-    return _unreachable(address, _why(error), "look at its log, or start it with `assayd`")
+    return _unreachable(address, _why(error), f"look at its log, or start it with `{start_command()}`")
 
 
 def _server_lost(server: ServerChoice, error: Exception) -> DaemonUnreachable:

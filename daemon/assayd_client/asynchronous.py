@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
 import anyio
-from anyio.abc import ByteStream
+from anyio.abc import ByteStream, UNIXSocketStream
 
 from assayd_client.address import Address, ServerChoice, Target, find_daemon
 from assayd_client.answers import EventReader, LineReader, StreamEvent, read_as, require_socket
-from assayd_client.exchange import CONNECT_S, PIECE_BYTES, Exchange, translating
+from assayd_client.exchange import CONNECT_S, PIECE_BYTES, Exchange, connect, translating
 from assayd_client.requests import SILENCE_S, ClientRequest
 from assayd_client.verbs import Verbs
 
@@ -117,9 +119,25 @@ async def _connected(address: Address) -> AsyncIterator[ByteStream]:
         await anyio.aclose_forcefully(connection)
 
 
+async def _connect_unix(path: Path) -> ByteStream:
+    """Connect at once, or in a thread while too many wait at the socket: a loop can't wait for that."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.setblocking(False)
+    try:
+        connection.connect(str(path))
+    except BlockingIOError:
+        connection.close()
+        connection = await anyio.to_thread.run_sync(connect, path, abandon_on_cancel=True)
+        connection.setblocking(False)
+    except BaseException:
+        connection.close()
+        raise
+    return await UNIXSocketStream.from_socket(connection)
+
+
 async def _connect(address: Address) -> ByteStream:
     if not isinstance(address, ServerChoice):
-        return await anyio.connect_unix(address.path)
+        return await _connect_unix(address.path)
     from assayd_client.secure import tls_context
 
     return await anyio.connect_tcp(

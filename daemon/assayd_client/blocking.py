@@ -104,13 +104,13 @@ class PlainClient(BlockingClient):
 
 @contextmanager
 def _connected(address: Address, silence_s: float | None) -> Iterator[socket.socket]:
+    from assayd_client.exchange import CONNECT_S, connect
+
     if not isinstance(address, ServerChoice):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        with connect(address.path) as connection:
             connection.settimeout(silence_s)
-            connection.connect(str(address.path))
             yield connection
         return
-    from assayd_client.exchange import CONNECT_S
     from assayd_client.secure import tls_context
 
     context = tls_context(address)

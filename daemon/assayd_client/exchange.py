@@ -7,8 +7,11 @@ less than keeping one.
 
 from __future__ import annotations
 
+import socket
+import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import h11
@@ -102,6 +105,29 @@ class Exchange:
 
     def _bytes_of(self, event: h11.Event) -> bytes:
         return self._state.send(event) or b""
+
+
+def connect(path: Path, wait_s: float = CONNECT_S) -> socket.socket:
+    """Return a connection to a socket; the kernel waits up to `wait_s` while too many wait there already.
+
+    A non-blocking socket, and one with a timeout of Python's, fails at once in that case. Raises: OSError.
+    """
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        _limit(connection, wait_s)
+        connection.connect(str(path))
+        _limit(connection, 0)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _limit(connection: socket.socket, seconds: float) -> None:
+    """Bound the time that the kernel waits for the other side; 0 is no bound."""
+    whole = int(seconds)
+    bound = struct.pack("ll", whole, int((seconds - whole) * 1e6))
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, bound)
 
 
 @contextmanager

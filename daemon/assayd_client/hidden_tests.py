@@ -66,11 +66,14 @@ def read_problem(task: Mapping[str, Any]) -> Problem:
 
 
 def _entry_point(tests: str | Sequence[str]) -> str:
-    """Return the function that the first assertion calls, other than a builtin; MBPP does not name it."""
+    """Return the function that the first assertion calls, a builtin's name only if there is no other.
+
+    MBPP doesn't name the function of a task, and one of its tasks asks for a function `sum`.
+    """
     try:
         tree = ast.parse(tests if isinstance(tests, str) else "\n".join(tests[:1]))
     except (SyntaxError, ValueError):
         return ""
     calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
-    names = (called.id for called in calls if isinstance(called, ast.Name))
-    return next((name for name in names if not hasattr(builtins, name)), "")
+    names = [called.id for called in calls if isinstance(called, ast.Name)]
+    return next((name for name in names if not hasattr(builtins, name)), names[0] if names else "")

@@ -189,6 +189,11 @@ def batch_results(name: str) -> ClientRequest[documents.BatchResultDocument]:
     return _get(lambda: documents.BatchResultDocument, "batches", name, "results", wait_s=BATCH_S)
 
 
+def batch_attestation(name: str) -> ClientRequest[bytes]:
+    """Return the signed statement of a finished batch. Raises: ClientError ``batch.unfinished``."""
+    return ClientRequest(method="GET", path=path("batches", name, "attestation"))
+
+
 def batch_events(name: str) -> ClientRequest[StreamEvent]:
     """Follow a batch up to `finished`; every event has all counts."""
     return _follow(path("batches", name, "events"), None)
@@ -402,6 +407,12 @@ def doctor() -> ClientRequest[documents.ExaminationDocument]:
 def daemon() -> ClientRequest[documents.DaemonDocument]:
     """Return who the daemon is and where its state lies; for operators."""
     return _get(lambda: documents.DaemonDocument, "daemon")
+
+
+def audit(*, since: str | None = None) -> ClientRequest[bytes]:
+    """Return the audit log as lines of JSON, oldest first; for operators."""
+    query = (("since", since),) if since is not None else ()
+    return ClientRequest(method="GET", path="/v1/audit", query=query, wait_s=GARBAGE_S)
 
 
 def collect_garbage(*, dry_run: bool = False) -> ClientRequest[documents.GarbageDocument]:

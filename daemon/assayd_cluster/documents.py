@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, FailFast, Field
 
 from assayd.model.attempt import State
+from assayd.model.policy import Enforcement
 from assayd.model.report import StageStatus, Verdict
 from assayd.model.run import Cause
 
@@ -232,6 +233,8 @@ class JudgedAttempt(_Document):
     warm: bool | None
     cause: Cause | None
     rules: list[str] = Field(max_length=MOST_RULES)
+    enforcement: Enforcement | None = None
+    approvable: bool = True
     error: RunFailure | None
 
 

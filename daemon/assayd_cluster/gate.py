@@ -234,6 +234,7 @@ def _caller(record: TokenRecord) -> Caller:
         groups=frozenset(),
         remote=True,
         operator=record.may(TokenScope.OPERATE),
+        token=record.id,
     )
 
 

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, generate_latest
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from assayd_client import AsyncClient, Target
 from assayd_client.errors import ClientError
 from assayd_compat import fusion, judge0, piston
-from assayd_compat.bodies import BadRequest, answer, executor_of
+from assayd_compat.bodies import BadRequest, Held, Room, answer, executor_of
 from assayd_compat.executor import Executor
 
 AT_ONCE = 64
@@ -36,9 +36,12 @@ def build(
     @asynccontextmanager
     async def running(app: Starlette) -> AsyncIterator[None]:
         async with AsyncClient(daemon) as client:
-            serve_by(app, Executor(client, at_once=at_once, policies=policies))
+            executor = Executor(client, at_once=at_once, policies=policies)
+            serve_by(app, executor, room)
             yield
+            await executor.close()
 
+    room = Room()
     registry = CollectorRegistry()
     answers = Counter(
         "assayd_compat_requests",
@@ -59,15 +62,19 @@ def build(
             *judge0.ROUTES,
         ],
         lifespan=running,
-        middleware=[Middleware(Counted, answers=answers), Middleware(OnlyPrograms)],
-        exception_handlers={BadRequest: refused, ClientError: failed},
+        middleware=[
+            Middleware(Counted, answers=answers),
+            Middleware(OnlyPrograms),
+            Middleware(Holding, room=room),
+        ],
+        exception_handlers={BadRequest: refused, ClientError: failed, ClientDisconnect: gone},
     )
 
 
-def serve_by(app: Starlette, executor: Executor) -> None:
+def serve_by(app: Starlette, executor: Executor, room: Room) -> None:
     """Let an executor run the programs of a service."""
     app.state.executor = executor
-    app.state.submissions = judge0.Submissions(executor)
+    app.state.submissions = judge0.Submissions(room)
 
 
 async def health(request: Request) -> Response:
@@ -96,6 +103,11 @@ async def failed(request: Request, problem: Exception) -> Response:
     return answer({"error": problem.message}, 503 if problem.retryable or not problem.status else 500)
 
 
+async def gone(request: Request, problem: Exception) -> Response:
+    """Answer nobody: the client has hung up. The status is the one that logs usually have for that."""
+    return Response(status_code=499)
+
+
 class OnlyPrograms:
     """Refuses what a web page can make a browser send: a page must not run programs as the browser's user.
 
@@ -118,6 +130,23 @@ def _refusal(scope: Scope) -> Response | None:
     if scope["method"] == "POST" and not headers.get("content-type", "").startswith("application/json"):
         return answer({"message": "requests must be of type application/json"}, 415)
     return None
+
+
+class Holding:
+    """Counts the bytes that a request holds, until it is answered."""
+
+    def __init__(self, app: ASGIApp, room: Room) -> None:
+        self._app = app
+        self._room = room
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        held = Held(self._room)
+        scope.setdefault("state", {})["held"] = held
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            held.release()
 
 
 class Counted:

@@ -1,19 +1,26 @@
-"""What the interfaces share: reading a body within its cap, and answering in JSON."""
+"""What the interfaces share: reading a body within its cap, who asks, hanging up, and answering in JSON."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from assayd_compat.executor import Executor
 
 BODY_BYTES = 16 * 2**20
 """The cap of a request's body, which is the daemon's own."""
+BODY_S = 60.0
+"""How long a body may take."""
+HELD_BYTES = 128 * 2**20
+"""What requests, files on their way back and programs that wait may hold together."""
 
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
 
 class BadRequest(Exception):
@@ -26,19 +33,93 @@ class BadRequest(Exception):
         self.status = status
 
 
-def executor_of(request: Request) -> Executor:
-    """Return what runs programs."""
-    found: Executor = request.app.state.executor
+class Room:
+    """The bytes that all requests together may still hold."""
+
+    def __init__(self, free: int = HELD_BYTES) -> None:
+        self.free = free
+
+    def take(self, size: int) -> None:
+        """Hold so many bytes more. Raises: BadRequest with 503, if there is no room."""
+        if size > self.free:
+            raise BadRequest("error", "the service holds too many requests; try again later", 503)
+        self.free -= size
+
+    def give_back(self, size: int) -> None:
+        """Hold so many bytes less."""
+        self.free += size
+
+
+class Held:
+    """What one request holds of the room."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._size = 0
+
+    def add(self, size: int) -> None:
+        """Hold so many bytes more, until the request is answered. Raises: BadRequest with 503."""
+        self._room.take(size)
+        self._size += size
+
+    def release(self) -> None:
+        """Hold nothing any more."""
+        self._room.give_back(self._size)
+        self._size = 0
+
+
+def held_by(request: Request) -> Held:
+    """Return what a request holds."""
+    found: Held = request.state.held
     return found
 
 
+def executor_of(request: Request) -> Executor:
+    """Return what runs programs, for the caller of a request."""
+    found: Executor = request.app.state.executor
+    return found.of_caller(token_of(request))
+
+
+def token_of(request: Request) -> str | None:
+    """Return the token that a request has: as a bearer, or in Judge0's own header."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return (token.strip() if scheme.lower() == "bearer" else "") or request.headers.get("x-auth-token")
+
+
+async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of `work`, or cancel it when the client hangs up.
+
+    Raises: ClientDisconnect.
+    """
+    task, gone = asyncio.create_task(work), asyncio.create_task(_hung_up(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return task.result()
+    finally:
+        task.cancel()
+        gone.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)
+
+
+async def _hung_up(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
 async def read_bytes(request: Request) -> bytes:
-    """Read a body. Raises: BadRequest with 413, if it is over the cap."""
+    """Read a body. Raises: BadRequest with 413 (over the cap), 408 (too slow) or 503 (no room)."""
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > BODY_BYTES:
-            raise BadRequest("body", f"the body is larger than {BODY_BYTES} bytes", 413)
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for chunk in request.stream():
+                held_by(request).add(len(chunk))
+                body += chunk
+                if len(body) > BODY_BYTES:
+                    raise BadRequest("body", f"the body is larger than {BODY_BYTES} bytes", 413)
+    except TimeoutError as problem:
+        raise BadRequest("body", f"the body took longer than {BODY_S:.0f} s", 408) from problem
     return bytes(body)
 
 

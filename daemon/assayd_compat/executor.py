@@ -7,13 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Mapping
-from typing import Any
+import copy
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
 
+from assayd.ids import Ulids
 from assayd_client import AsyncClient
-from assayd_client.errors import NotFound
+from assayd_client.address import ServerChoice
+from assayd_client.errors import ClientError, NotFound
 from assayd_client.requests import ClientRequest
+from assayd_client.requests import artifact as artifact_request
 from assayd_client.requests import attempt as attempt_request
+from assayd_client.requests import cancel as cancel_request
 from assayd_client.requests import policy as policy_request
 from assayd_client.requests import submit as submit_request
 from assayd_compat.program import (
@@ -26,12 +33,17 @@ from assayd_compat.program import (
     ended,
     execution,
     interpretation,
+    is_not_python,
 )
 
 WAIT_S = 600.0
 """The longest wait for one answer of the daemon; a queue may take longer, so the wait is repeated."""
 FOLDER = "files/"
 """Where a bundle has the files that a program left."""
+
+
+CANCEL_PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Pauses between attempts to cancel a submission that perhaps has not reached the daemon yet."""
 
 
 class Executor:
@@ -43,18 +55,51 @@ class Executor:
         self._places = asyncio.Semaphore(at_once)
         self._policies = policies
         self._limits: dict[str, Json] = {}
+        self._ids = Ulids()
+        self._cancelling: set[asyncio.Task[None]] = set()
+        self._token: str | None = None
 
-    async def run(self, program: Program, *, attempt_id: str | None = None) -> Result:
-        """Compile and run a program. `attempt_id`, a ULID, is that of the run's attempt.
+    def of_caller(self, token: str | None) -> Self:
+        """Return this executor with a caller's own token, which a gateway checks; a socket needs none."""
+        if token is None or not isinstance(self._client.address, ServerChoice):
+            return self
+        other = copy.copy(self)
+        other._token = token
+        return other
 
-        Raises: ClientError, if the daemon refuses it or does not answer.
+    @property
+    def caller(self) -> str | None:
+        """Return the token of the caller; None for the service's own user."""
+        return self._token
+
+    async def run(
+        self,
+        program: Program,
+        *,
+        attempt_id: str | None = None,
+        begun: Callable[[], None] = lambda: None,
+        hold: Callable[[int], None] = lambda size: None,
+    ) -> Result:
+        """Compile and run a program; if this is cancelled, its attempt is cancelled as well.
+
+        Args:
+            program: what to run.
+            attempt_id: the id of the run's attempt, a ULID.
+            begun: called when the program no longer waits for a place.
+            hold: called with the size of the files that come back, before they are fetched.
+
+        Raises: ClientError, if the daemon refuses the program or does not answer; what `hold` raises.
         """
         async with self._places:
-            return await self._run(program, attempt_id)
+            begun()
+            result = await self._run(program, attempt_id)
+            if result.run is None or result.run.end is End.OURS or not program.collect:
+                return result
+            return replace(result, files=await self._collected(program.collect, result.run, hold))
 
     async def reach(self) -> None:
-        """Ask the daemon for its identity. Raises: ClientError, if it does not answer."""
-        await self._client.daemon()
+        """Ask the daemon for a profile. Raises: ClientError, if it does not answer or refuses the caller."""
+        await self._document(policy_request("script"))
 
     async def limits(self, policy: str) -> Json:
         """Return the limits of a profile: `timeout_s`, `unit_timeout_s`, `memory_mb`.
@@ -74,7 +119,11 @@ class Executor:
 
     async def file(self, attempt_id: str, name: str) -> bytes:
         """Return one file of an attempt's bundle."""
-        return await self._client.artifact(attempt_id, name)
+        return await self._client.send_for_content(self._as_caller(artifact_request(attempt_id, name)))
+
+    async def close(self) -> None:
+        """Wait until the attempts of clients that hung up are cancelled."""
+        await asyncio.gather(*self._cancelling, return_exceptions=True)
 
     async def _run(self, program: Program, attempt_id: str | None) -> Result:
         policy = self._policies.get(program.language.name, program.language.policy)
@@ -87,29 +136,55 @@ class Executor:
             written = await self.file(compiled.attempt_id, FOLDER + program.language.product)
             product = {"base64": base64.b64encode(written).decode()}
         attempt = await self._finished(execution(program, policy, limits, product), attempt_id)
-        if (
-            attempt["execution"] is None and attempt["verdict"] == "failed"
-        ):  # not valid Python, say the checks
+        if is_not_python(attempt):
             attempt = await self._finished(interpretation(program, policy, limits), None)
-        run = ended(attempt)
-        return Result(compiled=compiled, run=run, files=await self._collected(program, run))
+        return Result(compiled=compiled, run=ended(attempt))
 
     async def _finished(self, submission: Json, attempt_id: str | None) -> Json:
-        """Submit, and wait for the verdict."""
-        found = await self._document(submit_request(submission, wait_s=WAIT_S, attempt_id=attempt_id))
+        """Submit, and wait for the verdict; if this is cancelled, have the attempt cancelled."""
+        identity = attempt_id or self._ids.new()
+        asked = asyncio.create_task(self._verdict(submission, identity))
+        try:
+            return await asyncio.shield(asked)
+        except asyncio.CancelledError:
+            task = asyncio.create_task(self._cancel(identity, asked))
+            self._cancelling.add(task)
+            task.add_done_callback(self._cancelling.discard)
+            raise
+
+    async def _verdict(self, submission: Json, identity: str) -> Json:
+        found = await self._document(submit_request(submission, wait_s=WAIT_S, attempt_id=identity))
         while found["verdict"] is None:
-            found = await self._document(attempt_request(found["id"], wait_s=WAIT_S))
+            found = await self._document(attempt_request(identity, wait_s=WAIT_S))
         return found
 
-    async def _collected(self, program: Program, run: Ended) -> Mapping[str, bytes]:
+    async def _cancel(self, identity: str, asked: asyncio.Task[Json]) -> None:
+        """Cancel an attempt whose verdict nobody waits for; `asked` submits it, perhaps only now."""
+        for pause_s in CANCEL_PAUSES_S:
+            try:
+                await self._document(cancel_request(identity))
+                break
+            except NotFound:
+                await asyncio.wait({asked}, timeout=pause_s)
+            except ClientError:  # it has ended, or the daemon has
+                break
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
+
+    async def _collected(
+        self, paths: Sequence[str], run: Ended, hold: Callable[[int], None]
+    ) -> Mapping[str, bytes]:
         """Return those of the files asked for that the program left."""
-        if run.end is End.OURS:
-            return {}
-        names = [path for path in program.collect if FOLDER + path in run.artifacts]
-        return {path: await self.file(run.attempt_id, FOLDER + path) for path in names}
+        there = [path for path in paths if FOLDER + path in run.artifacts]
+        hold(sum(run.artifacts[FOLDER + path] for path in there))
+        return {path: await self.file(run.attempt_id, FOLDER + path) for path in there}
 
     async def _document(self, ask: ClientRequest[Any]) -> Json:
         """Send a request and return the answer as a JSON object."""
-        answer = await self._client.send(ask)
-        document: Json = answer if isinstance(answer, Mapping) else answer.model_dump(mode="json")
+        document: Json = json.loads(await self._client.send_for_content(self._as_caller(ask)))
         return document
+
+    def _as_caller(self, ask: ClientRequest[Any]) -> ClientRequest[Any]:
+        if self._token is None:
+            return ask
+        return replace(ask, headers={**ask.headers, "Authorization": f"Bearer {self._token}"})

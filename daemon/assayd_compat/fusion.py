@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from assayd_client.errors import ClientError
 from assayd_compat import cells
-from assayd_compat.bodies import BadRequest, answer, executor_of, read_body
+from assayd_compat.bodies import BadRequest, answer, executor_of, held_by, read_body, unless_gone
 from assayd_compat.languages import BY_NAME, Language
 from assayd_compat.program import End, Ended, Program, Result
 
@@ -59,7 +59,7 @@ async def run_code(request: Request) -> Response:
         return answer(_sandbox_error(UNKNOWN_LANGUAGE.format(name=asked.language, known=", ".join(BY_NAME))))
     program = _program(asked, language)
     try:
-        result = await executor_of(request).run(program)
+        result = await unless_gone(request, executor_of(request).run(program, hold=held_by(request).add))
     except ClientError as problem:
         return answer(_sandbox_error(problem.message))
     return answer(_code_answer(result))
@@ -78,7 +78,7 @@ async def run_jupyter(request: Request) -> Response:
         collect=(*asked.fetch_files, cells.OUTPUT),
     )
     try:
-        result = await executor_of(request).run(program)
+        result = await unless_gone(request, executor_of(request).run(program, hold=held_by(request).add))
     except ClientError as problem:
         return answer({**_sandbox_error(problem.message), "driver": None, "cells": []})
     ran = cells.read(result.files.get(cells.OUTPUT))

@@ -25,16 +25,21 @@ from starlette.routing import Route
 
 from assayd.ids import Ulids
 from assayd_client.errors import ClientError
-from assayd_compat.bodies import BadRequest, answer, parsed, read_bytes
+from assayd_compat.bodies import BadRequest, Room, answer, executor_of, parsed, read_bytes, unless_gone
 from assayd_compat.executor import Executor
 from assayd_compat.languages import BY_JUDGE0, Language
 from assayd_compat.program import End, Ended, Program, Result, ended
 
 CLIENT = "judge0"
+VERSION = "1.13.1"
 MOST_IN_BATCH = 20
 """Judge0's own limit."""
 KEPT = 10_000
 """Submissions that this process keeps in memory; the oldest go first."""
+KEPT_BYTES = 64 * 2**20
+"""The same, by the size of programs, inputs and outputs."""
+OVERHEAD_BYTES = 1024
+"""What a submission takes besides its texts."""
 DEFAULT_FIELDS = ("stdout", "time", "memory", "stderr", "token", "compile_output", "message", "status")
 TEXTS = ("source_code", "stdin", "expected_output", "stdout", "stderr", "compile_output", "message")
 STATUSES = {
@@ -65,6 +70,40 @@ FIELDS = frozenset(
 )  # fmt: skip
 
 
+CONFIG = {
+    "maintenance_mode": False,
+    "enable_wait_result": True,
+    "enable_compiler_options": False,
+    "allowed_languages_for_compile_options": [],
+    "enable_command_line_arguments": True,
+    "enable_submission_delete": False,
+    "enable_callbacks": False,
+    "callbacks_max_tries": 0,
+    "callbacks_timeout": 0,
+    "enable_additional_files": False,
+    "enable_batched_submissions": True,
+    "max_submission_batch_size": MOST_IN_BATCH,
+    "max_queue_size": KEPT,
+    "cpu_extra_time": 0,
+    "max_cpu_extra_time": 0,
+    "enable_per_process_and_thread_time_limit": False,
+    "allow_enable_per_process_and_thread_time_limit": False,
+    "enable_per_process_and_thread_memory_limit": False,
+    "allow_enable_per_process_and_thread_memory_limit": False,
+    "max_file_size": 32768,
+    "max_max_file_size": 32768,
+    "max_extract_size": 0,
+    "number_of_runs": 1,
+    "max_number_of_runs": 1,
+    "redirect_stderr_to_stdout": False,
+    "enable_network": False,
+    "allow_enable_network": False,
+    "submission_cache_duration": 0,
+    "use_docs_as_homepage": False,
+}
+"""What `GET /config_info` says for every profile. Sizes are kilobytes, times seconds."""
+
+
 class SubmissionRequest(BaseModel):
     """A program and what it is expected to print. Times are seconds, memory is kilobytes."""
 
@@ -81,6 +120,13 @@ class SubmissionRequest(BaseModel):
     compiler_options: str | None = None
     enable_network: bool | None = None
 
+    @property
+    def size(self) -> int:
+        """Return about how many bytes it takes."""
+        return (
+            len(self.source_code) + len(self.stdin or "") + len(self.expected_output or "") + OVERHEAD_BYTES
+        )
+
 
 class BatchRequest(BaseModel):
     """Several submissions; each is judged by itself."""
@@ -90,49 +136,90 @@ class BatchRequest(BaseModel):
 
 @dataclass(slots=True, kw_only=True)
 class Submitted:
-    """A submission that this process knows: its request, and the result once there is one."""
+    """A submission that this process knows: its request, and the result once there is one.
+
+    Attributes:
+        caller: the token of the caller who created it; None for the service's own user.
+    """
 
     asked: SubmissionRequest
+    caller: str | None
+    begun: bool = False
     result: Result | None = None
     problem: str = ""
 
+    @property
+    def size(self) -> int:
+        """Return about how many bytes it takes, with its output."""
+        last = self.result and (self.result.run or self.result.compiled)
+        return self.asked.size + (len(last.stdout) + len(last.stderr) if last else 0)
+
+    def begin(self) -> None:
+        """Note that the program no longer waits for a place."""
+        self.begun = True
+
 
 class Submissions:
-    """The newest `KEPT` submissions of this process by token, each with the task that runs it."""
+    """The submissions of this process by token: those under way, and the newest that have ended."""
 
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
+    def __init__(self, room: Room) -> None:
+        self._room = room
         self._ids = Ulids()
-        self._known: OrderedDict[str, Submitted] = OrderedDict()
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[str, tuple[Submitted, asyncio.Task[None]]] = {}
+        self._ended: OrderedDict[str, Submitted] = OrderedDict()
+        self._bytes = 0
 
-    def begin(self, asked: SubmissionRequest, program: Program) -> tuple[str, asyncio.Task[None]]:
-        """Start a submission; return its token and the task that ends with its result."""
+    def begin(
+        self, executor: Executor, asked: SubmissionRequest, program: Program
+    ) -> tuple[str, asyncio.Task[None]]:
+        """Start a submission; return its token and the task that ends with its result.
+
+        Raises: BadRequest with 503, if too many wait.
+        """
         token = self._ids.new()
-        submitted = self._known[token] = Submitted(asked=asked)
-        while len(self._known) > KEPT:
-            self._known.popitem(last=False)
-        task = asyncio.create_task(self._run(token, submitted, program))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        submitted = Submitted(asked=asked, caller=executor.caller)
+        size = submitted.size
+        self._room.take(size)
+        task = asyncio.create_task(_run(executor, token, submitted, program))
+        self._running[token] = submitted, task
+
+        def end(_: asyncio.Task[None]) -> None:
+            self._room.give_back(size)
+            self._keep(token)
+
+        task.add_done_callback(end)
         return token, task
 
-    async def describe(self, token: str) -> dict[str, Any] | None:
-        """Return every field of a submission as it is now; None if this user has none with that token."""
-        submitted = self._known.get(token)
-        if submitted is not None:
-            return _described(token, submitted.asked, submitted.result, submitted.problem)
-        attempt = await self._executor.attempt(token)
+    def _keep(self, token: str) -> None:
+        """Keep a submission that has ended, and forget the oldest ones if they are too many."""
+        submitted = self._ended[token] = self._running.pop(token)[0]
+        self._bytes += submitted.size
+        while len(self._ended) > KEPT or (self._bytes > KEPT_BYTES and self._ended):
+            self._bytes -= self._ended.popitem(last=False)[1].size
+
+    async def describe(self, executor: Executor, token: str) -> dict[str, Any] | None:
+        """Return every field of a submission as it is now; None if the caller has none with that token."""
+        running = self._running.get(token)
+        submitted = running[0] if running else self._ended.get(token)
+        if submitted is not None and submitted.caller == executor.caller:
+            return _described(
+                token, submitted.asked, submitted.result, submitted.problem, waits=not submitted.begun
+            )
+        attempt = await executor.attempt(token)
         if attempt is None or attempt["labels"].get("client") != CLIENT:
             return None
         result = None if attempt["verdict"] is None else Result(compiled=None, run=ended(attempt))
-        return _described(token, attempt["labels"], result, "")
+        return _described(token, attempt["labels"], result, "", waits=attempt["state"] == "queued")
 
-    async def _run(self, token: str, submitted: Submitted, program: Program) -> None:
-        try:
-            submitted.result = await self._executor.run(program, attempt_id=token)
-        except ClientError as problem:
-            submitted.problem = problem.message
+
+async def _run(executor: Executor, token: str, submitted: Submitted, program: Program) -> None:
+    try:
+        submitted.result = await executor.run(program, attempt_id=token, begun=submitted.begin)
+    except ClientError as problem:
+        submitted.problem = problem.message
+    except asyncio.CancelledError:
+        submitted.problem = "the client hung up"
+        raise
 
 
 async def languages(request: Request) -> Response:
@@ -155,6 +242,26 @@ async def statuses(request: Request) -> Response:
     return answer([{"id": number, "description": text} for number, text in STATUSES.items()])
 
 
+async def about(request: Request) -> Response:
+    """Say which version of Judge0 has this interface: clients choose the ids of languages by it."""
+    return answer({"version": VERSION, "homepage": "", "source_code": "", "maintainer": ""})
+
+
+async def config_info(request: Request) -> Response:
+    """Return the limits of the profile of Python programs, by Judge0's names."""
+    limits = await executor_of(request).limits(BY_JUDGE0[71].policy)
+    seconds, kilobytes = limits["unit_timeout_s"], limits["memory_mb"] * 1024
+    return answer(
+        CONFIG
+        | dict.fromkeys(("cpu_time_limit", "max_cpu_time_limit"), seconds)
+        | dict.fromkeys(("wall_time_limit", "max_wall_time_limit"), limits["timeout_s"])
+        | dict.fromkeys(("memory_limit", "max_memory_limit", "stack_limit", "max_stack_limit"), kilobytes)
+        | dict.fromkeys(
+            ("max_processes_and_or_threads", "max_max_processes_and_or_threads"), limits["max_processes"]
+        )
+    )
+
+
 async def create(request: Request) -> Response:
     """Submit one program; with ``wait=true``, answer with its result."""
     encoded = request.query_params.get("base64_encoded") == "true"
@@ -163,19 +270,23 @@ async def create(request: Request) -> Response:
         asked, program = _read(await read_bytes(request), encoded=encoded)
     except BadRequest as problem:
         return answer({problem.field: [problem.message]}, problem.status)
-    submissions = submissions_of(request)
-    token, task = submissions.begin(asked, program)
+    submissions, executor = submissions_of(request), executor_of(request)
+    token, task = submissions.begin(executor, asked, program)
     if request.query_params.get("wait") != "true":
         return answer({"token": token}, 201)
-    await asyncio.shield(task)
-    return answer(_selected(await submissions.describe(token) or {}, fields, encoded=encoded), 201)
+    await unless_gone(request, _end_of(task))
+    return answer(_selected(await submissions.describe(executor, token) or {}, fields, encoded=encoded), 201)
+
+
+async def _end_of(task: asyncio.Task[None]) -> None:
+    await task
 
 
 async def show(request: Request) -> Response:
     """Return one submission."""
     encoded = request.query_params.get("base64_encoded") == "true"
     fields = _fields(request)
-    found = await submissions_of(request).describe(request.path_params["token"])
+    found = await submissions_of(request).describe(executor_of(request), request.path_params["token"])
     if found is None:
         return answer({"error": "submission not found"}, 404)
     return answer(_selected(found, fields, encoded=encoded))
@@ -188,12 +299,12 @@ async def create_batch(request: Request) -> Response:
     if not 0 < len(given) <= MOST_IN_BATCH:
         message = f"a batch has 1 to {MOST_IN_BATCH} submissions, not {len(given)}"
         return answer({"error": message}, 400)
-    submissions = submissions_of(request)
+    submissions, executor = submissions_of(request), executor_of(request)
     answers: list[dict[str, object]] = []
     for each in given:
         try:
             asked, program = _read(json.dumps(each).encode(), encoded=encoded)
-            answers.append({"token": submissions.begin(asked, program)[0]})
+            answers.append({"token": submissions.begin(executor, asked, program)[0]})
         except BadRequest as problem:
             answers.append({problem.field: [problem.message]})
     return answer(answers, 201 if any("token" in each for each in answers) else 422)
@@ -206,7 +317,8 @@ async def show_batch(request: Request) -> Response:
     tokens = [token for token in request.query_params.get("tokens", "").split(",") if token]
     if not 0 < len(tokens) <= MOST_IN_BATCH:
         return answer({"error": f"name 1 to {MOST_IN_BATCH} tokens, not {len(tokens)}"}, 400)
-    found = [await submissions_of(request).describe(token) for token in tokens]
+    submissions, executor = submissions_of(request), executor_of(request)
+    found = [await submissions.describe(executor, token) for token in tokens]
     shown = [None if each is None else _selected(each, fields, encoded=encoded) for each in found]
     return answer({"submissions": shown})
 
@@ -215,6 +327,8 @@ ROUTES = (
     Route("/languages", languages, methods=["GET"]),
     Route("/languages/all", languages, methods=["GET"]),
     Route("/languages/{number:int}", language, methods=["GET"]),
+    Route("/about", about, methods=["GET"]),
+    Route("/config_info", config_info, methods=["GET"]),
     Route("/statuses", statuses, methods=["GET"]),
     Route("/submissions", create, methods=["POST"]),
     Route("/submissions/", create, methods=["POST"]),
@@ -286,12 +400,17 @@ def _decoded(name: str, text: str | None) -> str | None:
 
 
 def _described(
-    token: str, asked: SubmissionRequest | Mapping[str, str], result: Result | None, problem: str
+    token: str,
+    asked: SubmissionRequest | Mapping[str, str],
+    result: Result | None,
+    problem: str,
+    *,
+    waits: bool,
 ) -> dict[str, Any]:
     """Return every field of a submission; `asked` is its request, or only the labels of its attempt."""
     labels = _labels(asked) if isinstance(asked, SubmissionRequest) else asked
     last = None if result is None else result.run or result.compiled
-    status = _status(labels.get(EXPECTED_LABEL), result, problem)
+    status = QUEUED if waits and not problem else _status(labels.get(EXPECTED_LABEL), result, problem)
     broken = result is not None and result.run is None
     shown: dict[str, Any] = {
         "token": token,
@@ -310,6 +429,8 @@ def _measured(last: Ended, *, broken: bool) -> dict[str, Any]:
         "stdout": None if broken else last.stdout or None,
         "stderr": None if broken else last.stderr or None,
         "message": last.message or None,
+        "created_at": last.created_at,
+        "finished_at": last.finished_at,
         "exit_code": last.exit_code,
         "exit_signal": last.signal_number or None,
         "time": None if last.cpu_s is None else f"{last.cpu_s:.3f}",

@@ -42,6 +42,15 @@ class Language:
 LOADER = "/lib64/ld-linux-x86-64.so.2"
 """Runs a program that a compiler wrote: submitted files have no execute bit."""
 
+EXECUTABLE = (
+    "python3.11",
+    "-ISc",
+    "import os, sys; os.chmod('main', 0o700); os.execv('./main', ['./main', *sys.argv[1:]])",
+)
+"""Runs a program without a loader, which Go's compiler writes."""
+JVM = ("-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xmx384m", "-Xss64m")
+"""Options for Java programs: by default, the virtual machine chooses its heap by the memory of the host."""
+
 LANGUAGES = (
     Language(
         name="python",
@@ -102,6 +111,54 @@ LANGUAGES = (
         piston=("c", "gcc"),
         judge0=(48, 49, 50, 75, 103),
         judge0_name="C (GCC 12.2.0)",
+    ),
+    Language(
+        name="go",
+        policy="go",
+        version="1.19.8",
+        file="main.go",
+        run=EXECUTABLE,
+        compile=("go-compile", "main.go", "main"),
+        product="main",
+        piston=("go", "golang"),
+        judge0=(60, 95, 106, 107),
+        judge0_name="Go (1.19.8)",
+    ),
+    Language(
+        name="rust",
+        policy="rust",
+        version="1.63.0",
+        file="main.rs",
+        run=(LOADER, "./main"),
+        compile=(
+            *(
+                "rustc",
+                "--edition=2021",
+                "-C",
+                "opt-level=1",
+                "-C",
+                "debug-assertions=on",
+                "-C",
+                "strip=symbols",
+            ),
+            *("-o", "main", "main.rs"),
+        ),
+        product="main",
+        piston=("rust", "rs"),
+        judge0=(73, 108),
+        judge0_name="Rust (1.63.0)",
+    ),
+    Language(
+        name="java",
+        policy="java",
+        version="17.0.19",
+        file="Main.java",
+        run=("java", *JVM, "-ea", "-cp", "main.jar", "Main"),
+        compile=("java-compile", "main.jar", "Main.java"),
+        product="main.jar",
+        piston=("java",),
+        judge0=(62, 91),
+        judge0_name="Java (OpenJDK 17.0.19)",
     ),
 )
 

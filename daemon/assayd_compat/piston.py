@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from assayd_client.errors import ClientError
-from assayd_compat.bodies import BadRequest, answer, executor_of, read_body
+from assayd_compat.bodies import BadRequest, answer, executor_of, read_body, unless_gone
 from assayd_compat.languages import BY_PISTON, LANGUAGES, Language
 from assayd_compat.program import End, Ended, Program
 
@@ -27,9 +27,9 @@ STATUS = {End.TIMEOUT: "TO", End.OUTPUT_LIMIT: "OL", End.OURS: "XX", End.CANCELL
 class PistonFile(BaseModel):
     """A file; the first one is the program."""
 
-    name: str = ""
+    name: str | None = None
     content: str
-    encoding: Literal["utf8", "base64", "hex"] = "utf8"
+    encoding: Literal["utf8", "base64", "hex"] | None = None
 
 
 class ExecuteRequest(BaseModel):
@@ -38,8 +38,8 @@ class ExecuteRequest(BaseModel):
     language: str
     version: str
     files: list[PistonFile] = Field(min_length=1)
-    stdin: str = ""
-    args: list[str] = Field(default_factory=list)
+    stdin: str | None = None
+    args: list[str] | None = None
     compile_timeout: float | None = None
     run_timeout: float | None = None
     compile_memory_limit: float | None = None
@@ -68,7 +68,7 @@ async def execute(request: Request) -> Response:
         status = problem.status if problem.status != 422 else 400
         return answer({"message": f"{problem.field}: {problem.message}"}, status)
     try:
-        result = await executor_of(request).run(program)
+        result = await unless_gone(request, executor_of(request).run(program))
     except ClientError as problem:
         return answer({"message": problem.message}, 500 if problem.retryable or not problem.status else 400)
     stages = {"compile": _stage(result.compiled), "run": _stage(result.run or result.compiled)}
@@ -88,7 +88,7 @@ def _program(asked: ExecuteRequest) -> Program:
     if language is None or not _fits(language, asked.version):
         raise BadRequest("language", f"{asked.language}-{asked.version} runtime is unknown")
     main, *others = asked.files
-    if main.encoding != "utf8":
+    if main.encoding not in {None, "utf8"}:
         raise BadRequest("files[0].encoding", "the program must be utf8")
     times = [value / 1000 for value in (asked.run_timeout, asked.run_cpu_time) if value and value > 0]
     compile_ms = asked.compile_timeout or asked.compile_cpu_time
@@ -96,9 +96,9 @@ def _program(asked: ExecuteRequest) -> Program:
         language=language,
         source=main.content,
         client=CLIENT,
-        files={other.name: _content(number, other) for number, other in enumerate(others, start=1)},
-        arguments=asked.args,
-        stdin=asked.stdin,
+        files={other.name or "": _content(number, other) for number, other in enumerate(others, start=1)},
+        arguments=asked.args or (),
+        stdin=asked.stdin or "",
         timeout_s=min(times, default=None),
         compile_timeout_s=compile_ms / 1000 if compile_ms and compile_ms > 0 else None,
         memory_mb=_megabytes(asked.run_memory_limit),
@@ -115,7 +115,7 @@ def _content(number: int, file: PistonFile) -> object:
     """Return a file as a submission has it. Raises: BadRequest."""
     if not file.name:
         raise BadRequest(f"files[{number}].name", "a further file needs a name")
-    if file.encoding == "utf8":
+    if file.encoding in {None, "utf8"}:
         return file.content
     try:
         raw = (

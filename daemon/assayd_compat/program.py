@@ -53,7 +53,10 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How one process ended. Seconds and bytes; None if it was not measured or there is none."""
+    """How one process ended. Seconds and bytes; None if it was not measured or there is none.
+
+    `artifacts` has the names of its bundle's files, and their sizes.
+    """
 
     end: End
     attempt_id: str
@@ -65,7 +68,9 @@ class Ended:
     cpu_s: float | None = None
     memory_bytes: int | None = None
     message: str = ""
-    artifacts: Sequence[str] = ()
+    artifacts: Mapping[str, int] = field(default_factory=dict)
+    created_at: str | None = None
+    finished_at: str | None = None
 
     @property
     def succeeded(self) -> bool:
@@ -149,11 +154,15 @@ def _submission(program: Program, policy: str, payload: Json, timeout_s: float |
 def ended(attempt: Json) -> Ended:
     """Return how the program of a finished attempt ended."""
     execution_of, identity = attempt["execution"], attempt["id"]
+    times = {"created_at": attempt["created_at"], "finished_at": attempt["finished_at"]}
     if attempt["verdict"] == "cancelled":
-        return Ended(end=End.CANCELLED, attempt_id=identity, message="The run was cancelled.")
-    if execution_of is None or attempt["verdict"] == "error":
+        return Ended(end=End.CANCELLED, attempt_id=identity, message="The run was cancelled.", **times)
+    if attempt["verdict"] == "error" or (execution_of is None and _first_rule(attempt).startswith("path.")):
         message = (attempt["error"] or {}).get("message") or _first_message(attempt)
-        return Ended(end=End.OURS, attempt_id=identity, message=message or "The run was lost.")
+        return Ended(end=End.OURS, attempt_id=identity, message=message or "The run was lost.", **times)
+    if execution_of is None:  # refused by a rule of the profile, before it ran
+        refusal = _first_message(attempt)
+        return Ended(end=End.EXITED, attempt_id=identity, exit_code=1, stderr=f"{refusal}\n", **times)
     cause = execution_of["cause"]
     ends = {
         "timeout": End.TIMEOUT,
@@ -172,14 +181,19 @@ def ended(attempt: Json) -> Ended:
         cpu_s=_seconds(execution_of["cpu_ms"]),
         memory_bytes=execution_of["peak_memory_bytes"],
         message="" if cause == "completed" else _first_message(attempt),
-        artifacts=tuple(artifact["name"] for artifact in attempt["artifacts"]),
+        artifacts={artifact["name"]: artifact["bytes"] for artifact in attempt["artifacts"]},
+        **times,
     )
 
 
 def is_not_python(attempt: Json) -> bool:
     """Return whether an attempt was not run because its source is not valid Python."""
-    rules = attempt["rules"]
-    return attempt["execution"] is None and bool(rules) and rules[0].startswith(("source.", "syntax."))
+    return attempt["execution"] is None and _first_rule(attempt).startswith(("source.", "syntax."))
+
+
+def _first_rule(attempt: Json) -> str:
+    """Return the rule of the first finding; empty if there is none."""
+    return next(iter(attempt["rules"]), "")
 
 
 def _case_s(attempt: Json) -> float | None:

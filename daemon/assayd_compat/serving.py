@@ -7,6 +7,7 @@ process is at the other end of a loopback connection; a socket's mode keeps othe
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 from collections.abc import Sequence
@@ -23,7 +24,9 @@ from assayd_client.cli.own_user import OwnUserH11
 from assayd_compat.app import build
 from assayd_compat.languages import BY_NAME
 
-CONNECTIONS = 512
+CONNECTIONS = 2048
+DESCRIPTORS = 8192
+"""A connection has one, a program under way another one."""
 GRACE_S = 10
 """How long to wait for programs under way at the end."""
 
@@ -65,6 +68,7 @@ def serve(daemon: Target, where: str, *, at_once: int, policies: Sequence[str]) 
     Raises: RequestError ``usage``, for an address that can't be used or an unknown language.
     """
     place, chosen = read_listen(where), read_policies(policies)
+    _raise_descriptors()
     with listen(place) as listener:
         config = uvicorn.Config(
             build(daemon, at_once=at_once, policies=chosen),
@@ -150,6 +154,12 @@ def _answers(path: Path) -> bool:
         except ConnectionRefusedError:
             return False
     return True
+
+
+def _raise_descriptors() -> None:
+    """Let this process have as many descriptors as it needs, if its hard limit allows that many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(DESCRIPTORS, hard)), hard))
 
 
 def _end(_: int, __: FrameType | None) -> None:

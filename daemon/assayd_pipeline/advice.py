@@ -1,11 +1,8 @@
-r"""Says what to do about a step that failed, by what it wrote and by its text: more than its class can say.
+r"""Says what to do about a step that failed without a message, ran too long, or misses a file.
 
-    line 3: OUT: unbound variable               Give it a value before its use: OUT=data, …
-    line 2: [: -gt: unary operator expected     A variable is empty there: put it in double quotes, …
-    UNIQUE constraint failed: users.email       Two rows have the same value there: …
-    (status 1, and nothing written)             grep in line 2 ends with 1 when no line matches: …
+    (status 1, and nothing written)     grep in line 2 ends with 1 when no line matches: …
 
-Wrote nothing, and which command it was nobody knows: those that end with 1 as an answer are named.
+If a step wrote nothing, the commands that end with 1 as an answer are named. `messages.py` explains messages.
 """
 
 from __future__ import annotations
@@ -15,35 +12,6 @@ from collections.abc import Mapping, Sequence
 
 from assayd.did_you_mean import close_names
 
-_BY_TEXT = (
-    (
-        re.compile(r"(\w{1,100}): unbound variable$"),
-        'Give it a value before its use: {0}=tmp (or what it is to be), or a default: "${{{0}:-tmp}}".',
-    ),
-    (
-        re.compile(r"\[: (?:-\w\w: unary operator expected|too many arguments)|unary operator expected$"),
-        "A variable in the brackets is empty, or has blanks: put it in double quotes and give it a value, "
-        'as in [ "${{count:-0}}" -gt 0 ].',
-    ),
-    (
-        re.compile(r"UNIQUE constraint failed: \w{1,100}\.(\w{1,100})"),
-        "Two rows have the same {0}, or it is there already: take one of them (GROUP BY {0}), or write "
-        "INSERT OR IGNORE INTO.",
-    ),
-    (
-        re.compile(r"NOT NULL constraint failed: \w{1,100}\.(\w{1,100})"),
-        "A row has no {0}: leave such rows out (WHERE {0} IS NOT NULL), or give it a value with coalesce().",
-    ),
-    (
-        re.compile(r"do not have the same number of result columns"),
-        "Select the same number of columns on both sides: fill the shorter one with NULL.",
-    ),
-    (
-        re.compile(r": integer expression expected$"),
-        "The value is no whole number (a heading, blanks, a carriage return?): take the right column, and "
-        "skip the first line with tail -n +2.",
-    ),
-)
 _ANSWERS: Mapping[str, str] = {
     "grep": "ends with 1 when no line matches: write { grep … || true; } where that is fine",
     "egrep": "ends with 1 when no line matches: write { egrep … || true; } where that is fine",
@@ -62,14 +30,6 @@ _ANSWERING = re.compile(
 )
 _MOST_NAMED = 3
 _LOOPS = re.compile(r"(?:^|[;&|({]|\b(?:then|do|else)\b)\s*(while|until)\b")
-
-
-def advice_on(words: str) -> str | None:
-    """Return what helps against an error text, where more can be said than its class says."""
-    for pattern, advice in _BY_TEXT:
-        if (found := pattern.search(words)) is not None:
-            return advice.format(*found.groups())
-    return None
 
 
 def advice_on_silence(content: str) -> tuple[str, int | None]:

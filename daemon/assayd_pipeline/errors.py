@@ -193,6 +193,12 @@ _RULES = (
         r"\bcan only be used in a function$",
         r"\binvalid (field|byte|character|number of|line count|count at start)\b",
         r"\bhere-document at line \d+ delimited by end-of-file\b",
+        r"^jq: (?:error: .*(?:not defined|syntax error)|\d+ compile error)",
+        r"^sort: multi-character tab\b",
+        r"^cut: (?:you must specify|the delimiter must)",
+        r"^find: (?:paths must precede|missing argument|[^:]*-type\b)",
+        r"^tr: range-endpoints\b",
+        r"^awk: .*(?:syntax error|unexpected newline)",
     ),
     _rule(
         ErrorClass.DATA_VALIDATION,
@@ -205,6 +211,8 @@ _RULES = (
         r"\bnumeric argument required$",
         r"\bdivision by (zero|0)\b",
         r"\bvalue too great for base\b",
+        r"^jq: (?:parse )?error \(at |^jq: parse error\b",
+        r"\bexpression recursion level exceeded\b",
         r"\bbinary file .* matches\b",
     ),
     _rule(
@@ -236,6 +244,18 @@ def classify(text: str, *, program: ErrorSource, timed_out: bool = False) -> Cla
             if program in rule.programs and rule.pattern.search(seen):
                 return _classified(rule.error_class, seen)
     return _classified(ErrorClass.UNKNOWN, None)
+
+
+def last_line(text: str) -> str:
+    """Return the last line of an error text that isn't a usage message; an empty string for none."""
+    lines = [line.strip()[:_LINE_CHARS] for line in text.splitlines()[-_LINES:]]
+    told = [line for line in lines if line and not _USAGE.match(line)]
+    named = [line for line in told if _NAMED.match(line)]
+    return shorten((named or told or [""])[-1], MESSAGE_CHARS)
+
+
+_USAGE = re.compile(r"(?:[Tt]ry '|[Uu]sage: |jq: \d+ compile errors?$)")
+_NAMED = re.compile(r"[a-z][\w./-]{0,60}: ")
 
 
 def _classified(error_class: ErrorClass, line: str | None) -> Classified:

@@ -10,7 +10,6 @@ A step that ends with another exit code than 0 is put into a class by what it le
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -25,9 +24,10 @@ from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Cause, RunResult, UnitResult
 from assayd.model.submission import JsonValue
 from assayd.model.text_limits import shorten
-from assayd_pipeline.advice import advice_on, advice_on_exit, advice_on_silence, advice_on_time
-from assayd_pipeline.errors import ADVICE, ErrorClass, ErrorSource, classify
+from assayd_pipeline.advice import advice_on_exit, advice_on_silence, advice_on_time
+from assayd_pipeline.errors import ADVICE, ErrorClass, ErrorSource, classify, last_line
 from assayd_pipeline.from_files import SCHEMA_FILE
+from assayd_pipeline.messages import explain
 from assayd_pipeline.payload import Database
 from assayd_pipeline.sql.names import advice_on_names
 from assayd_pipeline.sql_record import Idle, SqlFailed, SqlRan, read_sql_record
@@ -59,8 +59,6 @@ RULES = (
     ),
 )
 """One per class of error, and those for what stands around the steps."""
-
-_AT_LINE = re.compile(r"^scripts/[^:]*: line (\d{1,6}): ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,16 +102,17 @@ def _judge_bash(step: StepText, unit: UnitResult) -> JudgedStep:
     tried = judge_exec(step.name, unit, program=BASH)
     if unit.outcome.cause is not Cause.EXITED_NONZERO or unit.results:
         return _ended_badly(step, unit, tried.case, tried.findings[0] if tried.findings else None)
-    seen = classify(unit.stderr.text(), program=step.program)
-    line = _AT_LINE.match(seen.line or "")
-    words = f"{seen.line or 'it failed'} (exit code {exit_code(unit)})"
-    at = int(line[1]) if line else None
-    advice = advice_on(seen.line or "")
-    if not unit.stderr.text().strip():
+    stderr = unit.stderr.text()
+    seen = classify(stderr, program=step.program)
+    said = seen.line or last_line(stderr)
+    words = f"{said or 'it failed'} (exit code {exit_code(unit)})"
+    told = explain(said, step.content)
+    advice, at, edit = told.hint, told.line, told.edit
+    if not stderr.strip():
         advice, at = advice_on_silence(step.content)
     finding = _finding(step, seen.error_class, words, line=at)
-    said = f"{advice or finding.suggestion}{advice_on_exit(step.content, exit_code(unit))}"
-    finding = replace(finding, suggestion=said)
+    hint = f"{advice or finding.suggestion}{advice_on_exit(step.content, exit_code(unit))}"
+    finding = replace(finding, suggestion=hint, edit=edit)
     case = replace(tried.case, error_type=seen.error_class, message=finding.message, line=finding.line)
     return JudgedStep(case=case, finding=finding)
 
@@ -142,7 +141,7 @@ def _sql_failed(step: StepText, record: SqlFailed, case: Case) -> JudgedStep:
         finding,
         column=record.column if finding.line is not None else None,
         suggestion=advice_on_names(record.message, record.names)
-        or advice_on(record.message)
+        or explain(record.message, step.content).hint
         or finding.suggestion,
     )
     failed = replace(

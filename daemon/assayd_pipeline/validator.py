@@ -19,7 +19,7 @@ from assayd.findings import runs as run_findings
 from assayd.findings.retry_context import context_of, headline_of, retry_context
 from assayd.findings.runs import cause_finding
 from assayd.kind import Cap, Kind, OnFail, Stage
-from assayd.model.finding import Finding, Rule
+from assayd.model.finding import Finding, Rule, has_errors
 from assayd.model.policy import SQL_RULES, ExecutionPolicy, SqlPolicy
 from assayd.model.prompting import Document, Passage, Proposal, RepairContext, Surrounding
 from assayd.model.report import CaseStatus, Judgement
@@ -28,13 +28,14 @@ from assayd.model.text_limits import FINDINGS, shorten
 from assayd.static import work_paths
 from assayd.static.work_files import content_of, head_of
 from assayd.static.work_paths import check_paths
-from assayd_pipeline import generating, shell, sql, sql_hints
+from assayd_pipeline import generating, ignored, shell, sql, sql_hints
 from assayd_pipeline import judging as pipeline_run
 from assayd_pipeline import worth as pipeline_worth
 from assayd_pipeline.advice import advice_on_path, steps_with_path
 from assayd_pipeline.errors import ErrorClass
 from assayd_pipeline.errors import ErrorSource as Writer
 from assayd_pipeline.generating import PipelineContext
+from assayd_pipeline.ignored import ignored_errors
 from assayd_pipeline.instructions import BOTH, instructions
 from assayd_pipeline.judging import BASH, StepText, judge_database, judge_outputs, judge_step
 from assayd_pipeline.payload import Database, PipelinePayload, Step
@@ -56,6 +57,8 @@ _ENVIRONMENT = {
     "TMPDIR": "/sandbox/tmp",
     "TZ": "UTC",
 }
+WHOLE_IMAGE = f"{TOOLS}:/usr/bin"
+"""PATH of a step under a profile that only reports: every program of the image."""
 _RESERVED = ("scripts", "logs", ".database", DATABASE_OUTPUT)
 
 _RULES = (
@@ -73,6 +76,7 @@ _RULES = (
     run_findings.LIMIT_RULE,
     exec_unit.NOT_EXECUTED_RULE,
     *pipeline_run.RULES,
+    ignored.RULE,
     *pipeline_worth.RULES,
 )
 
@@ -148,7 +152,7 @@ class Pipeline(Kind[PipelinePayload]):
 
     def plan(self, payload: PipelinePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan a unit per step, behind one that makes or checks the database."""
-        units = [_unit(number, step, policy.sql, limits) for number, step in enumerate(payload.steps, 1)]
+        units = [_unit(number, step, policy, limits) for number, step in enumerate(payload.steps, 1)]
         database = payload.database
         if database is not None:
             units.insert(0, _database_unit(database, policy.sql, limits))
@@ -176,7 +180,8 @@ class Pipeline(Kind[PipelinePayload]):
         if payload.database is not None:
             found += judge_database(payload.database, next(units, None))
         steps = list(step_texts(payload))
-        judged = [judge_step(text, next(units, None)) for text in steps]
+        ran = [(text, next(units, None)) for text in steps]
+        judged = [judge_step(text, unit) for text, unit in ran]
         known = getattr(payload, "refusals", ())
         found += [
             _with_refusal(_with_path(step.finding, payload, result), number, known)
@@ -184,12 +189,17 @@ class Pipeline(Kind[PipelinePayload]):
             if step.finding is not None
         ]
         cases = tuple(step.case for step in judged)
-        if not found:
+        for (text, unit), step in zip(ran, judged, strict=True):
+            if unit is not None and step.case.status is CaseStatus.PASSED:
+                found += ignored_errors(text, unit.stderr.text(), policy.commands.ignored_errors)
+        if not any(finding.is_error for finding in found):
             found += judge_outputs(result)
-        if not found and any(case.status is not CaseStatus.PASSED for case in cases):
+        if not any(finding.is_error for finding in found) and any(
+            case.status is not CaseStatus.PASSED for case in cases
+        ):
             cause = Cause.PROTOCOL_VIOLATION if result.outcome.completed else result.outcome.cause
             found.append(cause_finding(cause, "The run", "steps have no result"))
-        if not found:
+        if not has_errors(found):
             read = getattr(payload, "read", StepReads())
             found += judge_results(steps, read, [bool(case.stdout) for case in cases], result)
             for text, step in zip(steps, judged, strict=True):
@@ -326,11 +336,18 @@ def _explained(
 
 def _check_commands(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
     """``rm data/sales.csv`` -> command.blocked."""
+    files = shell.WorkFiles(submitted=frozenset(payload.files))
 
     def check(step: StepText) -> Sequence[Finding]:
-        if step.program is not Writer.BASH or shell.parse_script(step.content):
-            return ()  # a text that is not bash is told by the stage before
-        return shell.check_script(step.content, policy.commands, network=policy.network).findings
+        nonlocal files
+        if step.program is not Writer.BASH:
+            return ()
+        if has_errors(shell.parse_script(step.content)):
+            files = replace(files, written=("",))
+            return ()  # the stage before explains a text that isn't bash
+        checked = shell.check_script(step.content, policy.commands, network=policy.network, files=files)
+        files = replace(files, written=(*files.written, *checked.written))
+        return checked.findings
 
     return _of_steps(payload, check)
 
@@ -376,17 +393,17 @@ def _reserved(files: Mapping[str, object]) -> Iterator[Finding]:
             )
 
 
-def _unit(number: int, step: Step, policy: SqlPolicy, limits: Limits) -> Unit:
+def _unit(number: int, step: Step, policy: ExecutionPolicy, limits: Limits) -> Unit:
     stem = f"{number:02d}_{re.sub(r'[^a-z0-9]+', '_', step.name.lower()).strip('_')[:40] or 'step'}"
     script = f"scripts/{stem}.{'sh' if step.type == 'bash' else 'sql'}"
     if step.type == "bash":
         program = Program.EXEC
         arguments: Mapping[str, object] = {
             "argv": [BASH, "--noprofile", "--norc", script],
-            "env": _ENVIRONMENT,
+            "env": _ENVIRONMENT | ({"PATH": WHOLE_IMAGE} if policy.reports_only else {}),
         }
     else:
-        program, arguments = Program.SQL, _sql_arguments(step.content, "step", policy, limits)
+        program, arguments = Program.SQL, _sql_arguments(step.content, "step", policy.sql, limits)
     return Unit(
         name=step.name,
         program=program,

@@ -32,7 +32,15 @@ const id: string = submitted.data?.id ?? "none";
 const again = await assayd.GET("/v1/attempts/{id}", { params: { path: { id } } });
 const refused = await assayd.GET("/v1/attempts/{id}", { params: { path: { id: "nothing" } } });
 const code = refused.error?.error.code;
-console.log(JSON.stringify({ verdict: submitted.data?.verdict, same: again.data?.id === id, code }));
+const scored = await assayd.POST("/v1/attempts", {
+  body: {
+    kind: "solution",
+    payload: { code: "def f(): ...", entry_point: "f", tests: ["assert f() is None"] },
+  },
+});
+const score: number | null | undefined = scored.data?.report?.score;
+const verdict = submitted.data?.verdict;
+console.log(JSON.stringify({ verdict, same: again.data?.id === id, code, score: score ?? "none" }));
 process.exit(0);
 """
 WRONG = """
@@ -77,7 +85,12 @@ def test_program_is_typed_and_submits_under_node(package: Path, tmp_path: Path) 
         )
 
     assert done.stdout, done.stderr
-    assert json.loads(done.stdout) == {"verdict": "validated", "same": True, "code": "not_found"}
+    assert json.loads(done.stdout) == {
+        "verdict": "validated",
+        "same": True,
+        "code": "not_found",
+        "score": "none",
+    }
 
 
 def test_payload_that_the_kind_does_not_take_is_no_type(package: Path) -> None:

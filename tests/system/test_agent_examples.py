@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from support.daemons.chosen import new_daemon
 from support.daemons.compat import compat_on
-from support.daemons.daemon_fixtures import MakeDaemon
+from support.daemons.daemon_process import DaemonProcess
 
 pytestmark = pytest.mark.system
 
 ROOT = Path(__file__).resolve().parents[2]
-LOCK = ROOT / "requirements/agents.txt"
+LOCKS = (ROOT / "requirements/agents.txt", ROOT / "requirements/verl.txt")
 
 SMOLAGENTS = r"""
 from smolagents import CodeAgent, Model
@@ -46,7 +48,7 @@ from openai_tool import run_python
 class Scripted(Model):
     called = False
 
-    async def get_response(self, instructions, input, *rest, **more):
+    async def get_response(self, *rest, input, **more):
         if not self.called:
             self.called = True
             arguments = json.dumps({"code": "print(6 * 7)"})
@@ -81,18 +83,115 @@ print("ANSWER", right and [int(each.run_result.stdout) for each in found] == lis
 """
 
 
+PISTON = r"""
+import asyncio, sys
+import piston_rspy
+from ultra_piston import File, PistonClient
+from ultra_piston.errors import BadRequestError
+
+client = PistonClient(base_url=f"{sys.argv[1]}/api/v2/")
+known = [each.language for each in client.get_runtimes()]
+failing = "import sys; print(input()); sys.exit(3)"
+ran = client.post_execute(language="python", version="3.11.2", file=File(content=failing), stdin="hi").run
+try:
+    client.post_execute(language="cobol", version="*", file=File(content=""))
+    refused = False
+except BadRequestError:
+    refused = True
+
+
+async def other_client():
+    client = piston_rspy.Client.with_url(f"{sys.argv[1]}/api/v2")
+    file = piston_rspy.File(name="main.py", content="print(6 * 7)")
+    asked = piston_rspy.Executor().set_language("python").set_version("*").add_file(file)
+    return (await client.execute(asked)).run.stdout
+
+
+other = asyncio.run(other_client())
+print("ANSWER", "python" in known and refused and (ran.stdout, ran.code, other) == ("hi\n", 3, "42\n"))
+"""
+
+JUDGE0 = r"""
+import sys
+import judge0
+from judge0 import LanguageAlias, Status
+
+client = judge0.Client(sys.argv[1], {})
+
+
+def judge(source, language=LanguageAlias.PYTHON, **more):
+    return judge0.run(client=client, source_code=source, language=language, **more)
+
+
+double = judge("print(int(input()) * 2)", test_cases=[("1", "2"), ("2", "4"), ("3", "7")])
+found = [each.status for each in double]
+found += [judge(source, **more).status for source, more in (
+    ("import missing", {}),
+    ("while True: pass", {"cpu_time_limit": 0.2}),
+    ("import os; os.abort()", {}),
+    ("echo no; exit 3", {"language": LanguageAlias.BASH}),
+)]
+wanted = [3, 3, 4, 11, 5, 10, 11]
+print("ANSWER", found == [Status(number) for number in wanted])
+"""
+
+VERL = r"""
+import sys
+
+sys.path.insert(0, sys.argv[2])
+from sandbox_fusion import compute_score
+
+ADD = "a, b = map(int, input().split())\nprint(a {} b)"
+CASES = {"inputs": ["1 2", "5 5", "-1 1", "0 0"], "outputs": ["3", "10", "0", "0"]}
+CALL = {"inputs": ["[1, 2]\n3"], "outputs": ["[1, 2, 3]"], "fn_name": "appended"}
+SCORES = [
+    (ADD.format("+"), CASES, 1.0),
+    (ADD.format("-"), CASES, 0.25),
+    ("print(", CASES, 0.0),
+    ("while True: pass", CASES, 0.0),
+    ("class Solution:\n    def appended(self, items, item): return [*items, item]", CALL, 1.0),
+    ("def appended(items, item): return [item, *items]", CALL, 0.0),
+    ("def double(n): return 2 * n", {"assert_case": ["assert double(2) == 4", "assert double(2) == 5"]}, 0.5),
+]
+url = f"{sys.argv[1]}/run_code"
+answers = [(f"```python\n{code}\n```", cases) for code, cases, _ in SCORES]
+found = [compute_score(url, None, 256, answer, cases, timeout=3)[0] for answer, cases in answers]
+print("ANSWER", found == [score for _, _, score in SCORES])
+"""
+
+
 @pytest.fixture(scope="module")
 def python() -> Path:
     """Return an interpreter with the packages, in an environment that is made once."""
     home = ROOT / ".run/cache/agents"
     interpreter = home / "bin/python"
     ready = home / ".ready"
-    if not ready.exists() or ready.stat().st_mtime < LOCK.stat().st_mtime:
+    if not ready.exists() or ready.stat().st_mtime < max(lock.stat().st_mtime for lock in LOCKS):
         subprocess.run([sys.executable, "-m", "venv", "--clear", home], check=True, timeout=120)
-        install = [interpreter, "-m", "pip", "-qq", "install", "--no-deps", "--require-hashes", "-r", LOCK]
-        subprocess.run(install, check=True, timeout=900)
+        for lock in LOCKS:
+            install = [
+                interpreter,
+                "-m",
+                "pip",
+                "-qq",
+                "install",
+                "--no-deps",
+                "--require-hashes",
+                "-r",
+                lock,
+            ]
+            subprocess.run(install, check=True, timeout=900)
         ready.touch()
     return interpreter
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[DaemonProcess]:
+    """Return a daemon without a container engine; its containers come from templates."""
+    made = new_daemon("oci", settings={"POOL__DEFAULT_TARGET": "1", "ANALYSIS__WORKERS": "1"})
+    made.start()
+    yield made
+    made.dispose()
 
 
 @pytest.mark.parametrize(
@@ -100,19 +199,27 @@ def python() -> Path:
     [pytest.param(SMOLAGENTS, "21", id="smolagents"), pytest.param(OPENAI, "42", id="openai-agents")],
 )
 def test_agent_runs_its_code_in_containers(
-    make_daemon: MakeDaemon, python: Path, program: str, answer: str
+    daemon: DaemonProcess, python: Path, program: str, answer: str
 ) -> None:
-    daemon = make_daemon("oci")
-    daemon.start()
     places = os.pathsep.join([str(ROOT / "examples/agents"), str(ROOT / "daemon")])
     environ = {**os.environ, "ASSAY_SOCKET": str(daemon.socket), "PYTHONPATH": places}
     done = subprocess.run([python, "-c", program], env=environ, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == f"ANSWER {answer}"
 
 
-def test_client_of_sandbox_fusion_runs_unchanged(make_daemon: MakeDaemon, python: Path) -> None:
-    daemon = make_daemon("oci", settings={"POOL__DEFAULT_TARGET": "1"})
-    daemon.start()
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(FUSION, id="sandbox-fusion"),
+        pytest.param(PISTON, id="ultra-piston-and-piston-rspy"),
+        pytest.param(JUDGE0, id="judge0"),
+        pytest.param(VERL, id="verl"),
+    ],
+)
+def test_client_of_another_judge_runs_unchanged(daemon: DaemonProcess, python: Path, program: str) -> None:
+    rewards = next(python.parents[1].glob("lib/python3*/site-packages/verl")) / "utils/reward_score"
     with compat_on(daemon.socket, {}) as url:
-        done = subprocess.run([python, "-c", FUSION, url], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "ANSWER True"
+        done = subprocess.run(
+            [python, "-c", program, url, rewards], capture_output=True, text=True, check=False, timeout=300
+        )
+    assert done.stdout.splitlines()[-1:] == ["ANSWER True"], done.stderr

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from assayd.daemon import state_lock
+from assayd.daemon import Daemon, greeting, state_lock
 from assayd.errors import ConfigError
+from assayd.sd_notify import Notifier
+from assayd.settings import LogSettings, Settings
+from assayd.wiring import Assembly
 from support.daemons.daemon_fixtures import needs_root
 
 
@@ -54,3 +59,27 @@ def test_state_directory_in_use_may_be_free_later(tmp_path: Path) -> None:
     assert (taken.code, taken.retryable) == ("state.taken", True)
     with state_lock(tmp_path / "state"):
         pass
+
+
+def test_person_is_told_what_to_type_and_a_program_is_not(tmp_path: Path) -> None:
+    socket = tmp_path / "a b.sock"
+    shown = greeting(Settings(socket=socket, log=LogSettings(format="console")))
+    assert f"export ASSAY_SOCKET='{socket}'; " in shown
+    assert shown.endswith("/assay doctor")
+    assert greeting(Settings(socket=socket)) == ""
+
+
+@pytest.mark.parametrize(
+    ("shown", "under_way", "said"),
+    [
+        ("hello", 2, "assayd waits up to 30 s for 2 running attempts; a second Ctrl-C leaves them"),
+        ("hello", 0, ""),
+        ("", 2, ""),
+    ],
+)
+def test_interrupted_daemon_says_what_it_waits_for(
+    capsys: pytest.CaptureFixture[str], shown: str, under_way: int, said: str
+) -> None:
+    parts = cast("Assembly", SimpleNamespace(scheduler=SimpleNamespace(active=under_way)))
+    Daemon(parts, Notifier({}), greeting=shown).tell_stop()
+    assert capsys.readouterr().err.startswith(said) if said else capsys.readouterr().err == ""

@@ -197,3 +197,9 @@ async def test_slot_reserved_for_users_is_not_for_another_flow_of_one_that_has_s
         assert held == [(1, "a"), (2, "a")]
         go_on.set()
     assert held[2:] == [(1, "b")]
+
+
+def test_items_are_all_that_wait_and_go_on_waiting() -> None:
+    queue = filled((1, "", "a"), (1, "b", "c"), (2, "", "d"))
+    assert sorted(queue.items()) == ["a", "c", "d"]
+    assert len(queue) == 3

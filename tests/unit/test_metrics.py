@@ -29,6 +29,10 @@ def test_names_say_what_they_measure() -> None:
         "containers",
         "idle_containers",
         "attempts_under_way",
+        "batch_items_waiting",
+        "connections",
+        "templates",
+        "webhook_messages_waiting",
     }
     counts |= {"process_open_fds", "process_max_fds"}
     families = [family.name for family in Metrics().registry.collect()]

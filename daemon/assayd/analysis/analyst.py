@@ -128,7 +128,9 @@ class Analyst:
         enabled: Sequence[str] = (),
         *,
         tables: Mapping[str, Sequence[Path]] = NO_TABLES,
+        on_lost: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_lost = on_lost
         self._limits = limits
         self._enabled = tuple(enabled)
         self._tables = json.dumps(
@@ -227,6 +229,7 @@ class Analyst:
             async with asyncio.timeout(self._limits.wall_s):
                 return await work(worker)
         except (WorkerDied, TimeoutError, BrokenPipeError, ConnectionResetError) as problem:
+            self._on_lost()
             log.warning("analysis.worker_lost", kind=kind, problem=str(problem) or "timeout")
             lost, worker = worker, None
             await self._end(lost)

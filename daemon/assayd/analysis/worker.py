@@ -43,10 +43,12 @@ from assayd.analysis.messages import (
     WorkerAnswer,
     remember,
 )
+from assayd.documents.misfits import message_of
 from assayd.guest import frames
 from assayd.kind import Kind, OnFail
 from assayd.kinds import registry as validators
-from assayd.model.finding import has_errors, with_bounded_edits
+from assayd.model.enforcement import settle
+from assayd.model.finding import bounded, has_errors
 from assayd.model.levels import with_levels
 from assayd.model.merge import status_of
 from assayd.model.policy import ExecutionPolicy
@@ -87,7 +89,8 @@ def run_stages(validator: Kind, payload: BaseModel, policy: ExecutionPolicy) -> 
             reports.append(StageReport(name=stage.name, status=StageStatus.SKIPPED))
             continue
         began = time.perf_counter()
-        findings = with_bounded_edits(with_levels(stage.check(payload, policy), policy.quality))
+        leveled = with_levels(stage.check(payload, policy), policy.quality)
+        findings = bounded(settle(leveled, validator.rules, policy))
         took = time.perf_counter() - began
         reports.append(
             StageReport(name=stage.name, status=status_of(findings), duration_s=took, findings=findings)
@@ -130,7 +133,7 @@ def _told(problem: ValueError) -> str:
     if not isinstance(problem, ValidationError):
         return str(problem)[:_TOLD_CHARS]
     first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:_TOLD_CHARS]
+    return f"{'.'.join(map(str, first['loc']))}: {message_of(first)}"[:_TOLD_CHARS]
 
 
 def brief(validator: Kind, context: bytes, policy: ExecutionPolicy) -> Briefed:

@@ -102,6 +102,18 @@ RESULTS: Responses = {
         "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
     }
 }
+ATTESTATION: Responses = {
+    200: raw("application/json", "A DSSE envelope with an in-toto statement"),
+    404: described(ErrorDocument, "The batch is unknown, or nothing is signed"),
+    409: described(ErrorDocument, "Items have no verdict yet"),
+}
+AUDIT: Responses = {
+    200: {
+        "description": "A line per change: who, what, on what; `previous` is the SHA-256 of the line before.",
+        "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
+    },
+    403: described(ErrorDocument, "For operators"),
+}
 GARBAGE: Responses = {200: described(GarbageDocument, "Removed attempts and bundles, or a preview")}
 ARTIFACT_LIST: Responses = {200: described(ArtifactListDocument, "The files of the bundle")}
 ARTIFACT: Responses = {200: raw("application/octet-stream", "The file")}

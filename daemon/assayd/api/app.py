@@ -16,6 +16,7 @@ from assayd.api import batches as batch_routes
 from assayd.api import discovery, routes
 from assayd.api import library as library_routes
 from assayd.api import summary as summary_routes
+from assayd.api.auditing import Audited
 from assayd.api.call import ApiLimits, raw_json
 from assayd.api.errors import install_errors
 from assayd.api.fairness import Places
@@ -25,6 +26,7 @@ from assayd.api.large_answers import LargeAnswers
 from assayd.api.peer import PeerGate, SocketAccess, protocol_for
 from assayd.api.reference import name_operations, reference
 from assayd.api.requests import RequestIds
+from assayd.audit import AuditLog
 from assayd.batches.batches import DaemonBatches
 from assayd.byte_budget import ByteBudget
 from assayd.documents import compact
@@ -70,8 +72,9 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
     metrics: Metrics | None = None,
     routers: Sequence[APIRouter] = (),
     budget: ByteBudget | None = None,
+    audit: AuditLog | None = None,
 ) -> FastAPI:
-    """Create the application for a daemon; `routers` are those of its kinds."""
+    """Create the application for a daemon; `routers` are those of its kinds, `audit` notes changes."""
     app = Api(
         title="assayd",
         version=__version__,
@@ -88,6 +91,7 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
     app.state.limits = limits
     app.state.budget = budget or ByteBudget(USUAL_BYTES)
     app.state.kept = KeptAnswers()
+    app.state.audit = audit
     app.state.large = LargeAnswers(most_s=limits.body_s)
     app.state.examining = False
     app.state.examined = None
@@ -97,6 +101,8 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
     name_operations(app.router.routes)
     app.add_route("/openapi.json", _reference, include_in_schema=False)
     install_errors(app)
+    if audit is not None:
+        app.add_middleware(Audited, audit=audit)
     app.add_middleware(FewAtOnce)
     app.add_middleware(PeerGate, access=access)
     # The last one added is the first to be asked.
@@ -117,17 +123,17 @@ def server_config(
     app: ASGIApp,
     access: SocketAccess,
     *,
-    connections: int = 256,
+    places: Places | None = None,
     silence_s: float = 30.0,
     refused: Callable[[], None] | None = None,
 ) -> uvicorn.Config:
     """Return the server's settings; the daemon binds the socket and handles signals itself.
 
-    `refused` is called for each connection that finds no place.
+    `places` limits the connections (default: 256); `refused` is called for each that finds no place.
     """
     return uvicorn.Config(
         app,
-        http=protocol_for(Places(connections), access=access, silence_s=silence_s, refused=refused),
+        http=protocol_for(places or Places(256), access=access, silence_s=silence_s, refused=refused),
         ws="none",
         lifespan="off",
         log_config=None,

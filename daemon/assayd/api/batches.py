@@ -100,6 +100,13 @@ async def get_batch_results(call: CallDep, batch_id: Id) -> Response:
     return StreamingResponse(call.batches.results(batch.id), media_type="application/x-ndjson")
 
 
+@router.get("/{id}/attestation", responses=answers.ATTESTATION, response_class=Response)
+async def get_batch_attestation(call: CallDep, batch_id: Id) -> Response:
+    """Return the signed statement of a finished batch: a DSSE envelope with every item's verdict."""
+    batch = await call.batch(batch_id)
+    return call.answer_large(lambda: call.batches.attestation(batch))
+
+
 @router.post("/{id}/cancel", status_code=202, responses=answers.BATCH_CANCELLED)
 async def cancel_batch(call: CallDep, batch_id: Id) -> Response:
     """Start nothing more of a batch, and end what is under way."""

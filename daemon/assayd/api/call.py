@@ -19,7 +19,7 @@ from assayd.api.peer import Caller, SocketAccess
 from assayd.batches.batches import DaemonBatches
 from assayd.byte_budget import ByteBudget, Growing
 from assayd.documents import PayloadCaps, attempt_body, compact, read_json
-from assayd.documents.misfits import place_of, refuse_misfits
+from assayd.documents.misfits import message_of, place_of, refuse_misfits
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
 from assayd.model.batch import Batch
@@ -257,7 +257,7 @@ def _read_model(body: bytes, model: type[B]) -> B:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         field = place_of(first["loc"]) or None
-        raise RequestError("invalid", f"{field or 'the body'}: {first['msg']}", field=field) from error
+        raise RequestError("invalid", f"{field or 'the body'}: {message_of(first)}", field=field) from error
 
 
 def json_response(

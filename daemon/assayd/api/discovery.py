@@ -7,12 +7,16 @@ import time
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
-from starlette.responses import Response
+from pydantic import AwareDatetime
+from starlette.concurrency import iterate_in_threadpool
+from starlette.responses import Response, StreamingResponse
 
 from assayd.api import answers
 from assayd.api.call import Call, CallDep, json_response, raw_json, read_body
 from assayd.api.events import EventStream, of_all
+from assayd.audit import AuditLog
 from assayd.documents import compact
+from assayd.documents.base import timestamp
 from assayd.documents.discovery import (
     KindDocument,
     KindListDocument,
@@ -138,6 +142,21 @@ async def follow_all_attempts(
     """Follow all attempts that the caller may see, as server-sent events without end."""
     events = call.service.all_events(call.shown_uid, after=last_event_id)
     return EventStream(of_all(events), heartbeat_s=call.limits.heartbeat_s)
+
+
+@router.get("/v1/audit", tags=["operations"], responses=answers.AUDIT, response_class=Response)
+async def get_audit_log(
+    request: Request,
+    call: CallDep,
+    since: Annotated[AwareDatetime | None, Query(description="Only changes from this time on.")] = None,
+) -> Response:
+    """Return the audit log as lines of JSON, oldest first; for operators."""
+    call.require_operator()
+    audit: AuditLog | None = request.app.state.audit
+    if audit is None:
+        raise RequestError("not_found", "this process keeps no audit log")
+    lines = audit.read(timestamp(since) or "")
+    return StreamingResponse(iterate_in_threadpool(lines), media_type="application/x-ndjson")
 
 
 @router.post("/v1/gc", tags=["operations"], responses=answers.GARBAGE)

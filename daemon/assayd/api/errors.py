@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from assayd.documents import compact, error_document
+from assayd.documents.misfits import message_of
 from assayd.errors import AssaydError, EngineError, RequestError, StoreError
 
 STATUS: Mapping[str, int] = {
@@ -23,12 +24,14 @@ STATUS: Mapping[str, int] = {
     "peer.not_operator": 403,
     "not_found": 404,
     "artifact.missing": 404,
+    "attestation.off": 404,
     "method_not_allowed": 405,
     "too_slow": 408,
     "conflict": 409,
     "attempt.finished": 409,
     "attempt.unfinished": 409,
     "batch.finished": 409,
+    "batch.unfinished": 409,
     "batch.removed": 409,
     "too_large": 413,
     "invalid": 422,
@@ -48,6 +51,7 @@ STATUS: Mapping[str, int] = {
     "generation.running": 409,
     "generation.finished": 409,
     "library.not_validated": 409,
+    "library.report_only": 409,
     "repair.hint_unread": 422,
     "repair.finished": 409,
     "repair.no_fallback": 409,
@@ -127,7 +131,7 @@ async def _on_parameters(_: Request, error: Exception) -> Response:
     faults: Sequence[Mapping[str, object]] = error.errors()
     place = faults[0]["loc"]
     field = str(place[1]) if isinstance(place, tuple) and len(place) > 1 else None
-    return error_response(RequestError("invalid", f"{field}: {faults[0]['msg']}", field=field))
+    return error_response(RequestError("invalid", f"{field}: {message_of(faults[0])}", field=field))
 
 
 async def _on_unexpected(_: Request, error: Exception) -> Response:

@@ -35,12 +35,14 @@ class Caller:
     Attributes:
         remote: whether it is on another host, by a token; its uid is then its tenant's number.
         operator: whether its token says that it sees everything.
+        token: id of its token, if it is on another host.
     """
 
     peer: Peer
     groups: frozenset[int]
     remote: bool = False
     operator: bool = False
+    token: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,10 +29,17 @@ class Acceptance:
     Args:
         runs: whether attempts can be run, and why not.
         quota: knows the room for bundles.
+        image_problem: why nothing can be run in an image, by its name.
     """
 
-    def __init__(self, runs: Callable[[], tuple[bool, str]], quota: DiskQuota) -> None:
+    def __init__(
+        self,
+        runs: Callable[[], tuple[bool, str]],
+        quota: DiskQuota,
+        image_problem: Callable[[str], str] = lambda _: "",
+    ) -> None:
         self._runs = runs
+        self._image_problem = image_problem
         self._quota = quota
         self._disk_problem = ""
         self._told = ""
@@ -66,6 +73,11 @@ class Acceptance:
         accepts, reason = await self.look()
         if not accepts:
             raise RequestError("not_ready", reason, retryable=True)
+
+    def require_image(self, name: str) -> None:
+        """See that attempts can be run in an image. Raises: RequestError ``not_ready``."""
+        if problem := self._image_problem(name):
+            raise RequestError("not_ready", problem, retryable=True)
 
     async def keep_looking(self) -> NoReturn:
         """Look again and again, so that those who do not look see the disk as it is."""

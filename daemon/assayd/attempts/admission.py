@@ -111,6 +111,7 @@ class Admission:
         if origin.replay_of is None:
             await self.check_webhook(submission.webhook, origin.peer.uid)
         self.require_ready()
+        self._acceptance.require_image(policy.image or self._kinds[submission.kind].image)
         uid, size = origin.peer.uid, len(submission.document)
         # The document of a batch's line is on the disk already.
         await self._quota.require(uid, document_bytes=0 if origin.batch_id is not None else size)

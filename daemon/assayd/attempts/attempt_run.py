@@ -95,6 +95,7 @@ class Job:
 class Facts:
     """What operators see of an attempt beside its row; None where nothing ran, or it was not seen.
 
+    `would_fail` says of an attempt under report-only whether enforcement would fail it; None of others.
     `stages` are those that ran, with their time in seconds. `limit_shares` says of each limit how much of it
     was used, 1 for all.
     """
@@ -103,6 +104,7 @@ class Facts:
     errors: int = 0
     warnings: int = 0
     policy_digest: str | None = None
+    would_fail: bool | None = None
     image_digest: str | None = None
     exit_code: int | None = None
     signal: str | None = None

@@ -13,6 +13,7 @@ from assayd import __version__
 from assayd.attempts.attempt_run import Facts, Finished, Job
 from assayd.attempts.telemetry import facts_of
 from assayd.documents import canonical, execution_document, junit, limits_document, report_document
+from assayd.documents.submission import source_texts
 from assayd.errors import AssaydError
 from assayd.findings.retry_context import PASSED
 from assayd.model.attempt import Attempt, Failure
@@ -24,6 +25,7 @@ from assayd.model.policy import NetworkMode
 from assayd.model.report import Report, StageReport, StageStatus, Verdict
 from assayd.model.run import PolicyEvent, RunResult
 from assayd.ports.artifacts import ArtifactStore, BundleAttachments, no_attachments
+from assayd.ports.attesting import ATTESTATION, Attester, Concluded
 from assayd.ports.clock import Clock
 
 log = structlog.get_logger()
@@ -60,13 +62,23 @@ def is_large(result: RunResult) -> bool:
     return results + sum(len(output.content) for output in result.outputs) > LARGE_BYTES
 
 
+def _is_large(report: Report) -> bool:
+    """Return whether a report takes long to write: its findings stand in it three times."""
+    texts = sum(len(f.message) + len(f.context or "") + len(f.snippet or "") for f in report.findings)
+    return texts > LARGE_BYTES // 4
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conclusion:
-    """Merges reports and writes bundles. `attachments` returns further files of an attempt of a chain."""
+    """Merges reports, and writes bundles, signed if there is an `attester`.
+
+    `attachments` returns further files of an attempt of a chain.
+    """
 
     artifacts: ArtifactStore
     clock: Clock
     attachments: BundleAttachments = no_attachments
+    attester: Attester | None = None
 
     async def conclude(
         self,
@@ -84,14 +96,16 @@ class Conclusion:
             verdict=report.verdict,
             cause=ran.result.outcome.cause.value if ran else None,
             rules=report.rules[:MOST_RULES],
+            enforcement=job.policy.enforcement,
+            approvable=job.policy.approvable,
             error=failure,
         )
-        if ran is not None and is_large(ran.result):
+        if _is_large(report) or (ran is not None and is_large(ran.result)):
             result = await asyncio.to_thread(_serialized, job, report, ran)
         else:
             result = _serialized(job, report, ran)
         await self._attach(attempt, result)
-        attempt = await self._write(attempt, result, ran)
+        attempt = await self._write(attempt, result, ran, report, job)
         misses = tuple(f.rule for f in report.findings if f.is_error and _is_miss(f, job))
         return Finished(
             attempt=attempt,
@@ -117,7 +131,7 @@ class Conclusion:
         written = canonical(report_document(report))
         files = _files(attempt, document, written, NOTHING)
         result = SerializedResult(report=written, execution=NOTHING, files=files)
-        return await self._write(ended, result, None)
+        return await self._write(ended, result, None, report)
 
     async def _attach(self, attempt: Attempt, result: SerializedResult) -> None:
         """Add what the bundle of an attempt of a chain has beside its own; that is a copy."""
@@ -128,8 +142,18 @@ class Conclusion:
         except AssaydError as trouble:
             log.error("bundle.not_attached", attempt_id=attempt.id, code=trouble.code)
 
-    async def _write(self, attempt: Attempt, result: SerializedResult, ran: Ran | None) -> Attempt:
+    async def _write(
+        self,
+        attempt: Attempt,
+        result: SerializedResult,
+        ran: Ran | None,
+        report: Report,
+        job: Job | None = None,
+    ) -> Attempt:
         try:
+            if self.attester is not None:
+                concluded = _concluded(attempt, result, ran, report, job)
+                result.files[ATTESTATION] = await self.attester.attest(concluded)
             written = await self.artifacts.write(_bundle(attempt, result.files, ran))
         except AssaydError as trouble:
             log.error(
@@ -138,6 +162,18 @@ class Conclusion:
             # Without its record a pass is not a pass.
             return failed_by(Failure(code=trouble.code, message=trouble.message), attempt)
         return replace(attempt, bundle=written.location, artifacts=written.artifacts)
+
+
+def _concluded(
+    attempt: Attempt, result: SerializedResult, ran: Ran | None, report: Report, job: Job | None
+) -> Concluded:
+    return Concluded(
+        attempt=attempt,
+        report=report,
+        container=ran.result.container if ran is not None else None,
+        files=dict(result.files),
+        sources=source_texts(job.submission, job.validator) if job is not None else (),
+    )
 
 
 def _is_miss(finding: Finding, job: Job) -> bool:
@@ -167,6 +203,7 @@ def _report(
         clamped=job.policy.clamped,
         input_digest=job.submission.input_digest,
         policy_digest=job.policy.digest,
+        enforcement=job.policy.enforcement,
         validated_at=now,
     )
     report = replace(merge_report(blank, stages, ran, failure), refused_imports=_refused_imports(ran))

@@ -51,6 +51,10 @@ class Readiness(Protocol):
         """Remove what was left behind, again and again."""
         ...
 
+    def image_problem(self, name: str) -> str:
+        """Return why nothing can be run in an image; empty if nothing is known against it."""
+        ...
+
     async def image_digest(self, name: str) -> str:
         """Return which image stands behind a name at present. Raises: EngineError."""
         ...

@@ -29,8 +29,15 @@ def policies_row(problem: str) -> HealthRow:
     return HealthRow(check="policies", status=Health.WARN, detail=detail, remedy=remedy)
 
 
-def wings_row(missing: Mapping[str, str]) -> HealthRow:
-    """Return whether all packages are installed; `missing` has those that aren't, by purpose."""
+def kinds_row(missing: Mapping[str, str], left_out: Mapping[str, str]) -> HealthRow:
+    """Return whether all kinds can be used.
+
+    `missing`: packages that aren't installed, by purpose. `left_out`: policies that no file defines, by kind.
+    """
+    if left_out:
+        detail = "; ".join(f"{kind} isn't served: no policy {policy}" for kind, policy in left_out.items())
+        remedy = "put the policy's file into a folder of `policy_folders`, then restart the daemon"
+        return HealthRow(check="kinds", status=Health.FAIL, detail=detail, remedy=remedy)
     if not missing:
         return HealthRow(check="kinds", status=Health.OK, detail="all are installed")
     detail = "not installed: " + ", ".join(f"{kind} ({package})" for kind, package in missing.items())

@@ -26,6 +26,7 @@ from assayd.fair_queue import FairSemaphore
 from assayd.findings.network_errors import with_network_words
 from assayd.kind import Kind
 from assayd.model.attempt import MAX_RUNS, Failure, State
+from assayd.model.enforcement import settle
 from assayd.model.levels import with_levels
 from assayd.model.merge import CANCELLED, Ran
 from assayd.model.policy import ExecutionPolicy, NetworkMode
@@ -223,7 +224,7 @@ class LocalExecution:
             judgement = job.validator.judge(*arguments)
         found = judgement.stage_findings.items()
         leveled = {stage: with_levels(findings, job.policy.quality) for stage, findings in found}
-        judgement = replace(judgement, stage_findings=leveled)
+        judgement = _settled(job, replace(judgement, stage_findings=leveled))
         if job.policy.network.mode is NetworkMode.ALLOWLIST:
             judgement = with_network_words(judgement, result)
         return Ran(result=result, judgement=await self.add_hints(job.validator, judgement))
@@ -238,7 +239,17 @@ def _leave_abandoned(job: Job, ran: Ran | None, failure: Failure | None) -> None
 
 def _plan(job: Job, checked: Checked) -> RunSpec | None:
     """Decide what is to run; nothing when a static stage failed."""
-    return None if checked.failed else job.validator.plan(checked.payload, job.policy, job.limits)
+    policy = job.policy.at_run_time()
+    return None if checked.failed else job.validator.plan(checked.payload, policy, job.limits)
+
+
+def _settled(job: Job, judgement: Judgement) -> Judgement:
+    """Return a judgement in which findings that the profile states are reported, if it only reports."""
+    found = {
+        stage: settle(findings, job.validator.rules, job.policy)
+        for stage, findings in judgement.stage_findings.items()
+    }
+    return replace(judgement, stage_findings=found)
 
 
 def _lost(ran: Ran | None) -> Failure | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -104,7 +104,9 @@ class Retention:
         uploads: Uploads,
         *,
         leads: Leads = leads_alone,
+        removed: Callable[[int], None] = lambda _: None,
     ) -> None:
+        self._removed = removed
         self._jobs = jobs
         self._batches = batches
         self._artifacts = artifacts
@@ -238,6 +240,7 @@ class Retention:
                 for location in (first, first + SECOND_RUN):
                     await self._artifacts.remove(location)
         ids = [attempt.id for attempt in going.attempts]
+        self._removed(sum(attempt.bundle is not None for attempt in going.attempts))
         await self._jobs.strip(ids)
         if not going.bundles_only:
             # Asked again: somebody may have begun to send to one of their batches meanwhile.

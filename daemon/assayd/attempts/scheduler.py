@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 import structlog
 
@@ -145,6 +146,12 @@ class Scheduler:
         counts = Counter(job.attempt.state for job in self._active.values())
         counts[State.QUEUED] += len(self._queue)
         return counts
+
+    def oldest(self) -> datetime | None:
+        """Return when the oldest attempt without a verdict was accepted; None if there is none."""
+        active = (job.attempt.created_at for job in self._active.values())
+        waiting = (order.attempt.created_at for order in self._queue.items())
+        return min((*active, *waiting), default=None)
 
     def under_way(self, query: Query) -> list[Attempt]:
         """List attempts in one of the states that only memory knows, newest first."""

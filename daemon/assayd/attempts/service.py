@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import structlog
 
@@ -21,9 +22,9 @@ from assayd.attempts.execution import Elsewhere, Readiness
 from assayd.attempts.health_rows import (
     helpers_row,
     identity_row,
+    kinds_row,
     policies_row,
     static_misses_row,
-    wings_row,
 )
 from assayd.attempts.retention import Retention
 from assayd.attempts.scheduler import Scheduler
@@ -92,6 +93,7 @@ class DaemonService:
         caps: limits that no policy sets.
         facts: who this daemon is.
         examine_webhooks: returns the health of webhooks.
+        left_out: the default policies that no file defines, by the kinds that need them.
         copied_from: the id of the daemon whose state directory this is a copy of, else None.
         elsewhere: attempts of other processes; None without any.
     """
@@ -117,6 +119,7 @@ class DaemonService:
         facts: DaemonFacts,
         examine_webhooks: Callable[[], Awaitable[Sequence[HealthRow]]],
         copied_from: str | None = None,
+        left_out: Mapping[str, str] = MappingProxyType({}),
         elsewhere: Elsewhere | None = None,
     ) -> None:
         self.kinds = kinds
@@ -137,6 +140,7 @@ class DaemonService:
         self._facts = facts
         self._examine_webhooks = examine_webhooks
         self._copied_from = copied_from
+        self._left_out = left_out
         self._others = elsewhere
         self._recent: dict[str, Documents] = {}
         self._recent_bytes = 0
@@ -342,7 +346,7 @@ class DaemonService:
         rows += [
             identity_row(self._copied_from),
             policies_row(self._policies.reload_problem),
-            wings_row({**missing_wings(), **missing_chains()}),
+            kinds_row({**missing_wings(), **missing_chains()}, self._left_out),
             helpers_row(self._missing_helpers()),
             static_misses_row(self._scheduler.static_misses),
             *await self._examine_webhooks(),
@@ -390,8 +394,8 @@ class DaemonService:
         check = f"kind {validator.name}"
         if complaints:
             return HealthRow(check=check, status=Health.FAIL, detail="; ".join(complaints))
-        of = f"{len(samples)} of its {len(validator.samples)} samples"
-        return HealthRow(check=check, status=Health.OK, detail=f"{of} get the verdicts that they must")
+        detail = f"all {len(samples)} samples tried got the expected verdict"
+        return HealthRow(check=check, status=Health.OK, detail=detail)
 
     async def _try(
         self, selftest: SelfTest, validator: Kind, sample: Sample, places: asyncio.Semaphore

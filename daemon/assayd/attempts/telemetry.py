@@ -13,7 +13,9 @@ from pathlib import Path
 from assayd.attempts.attempt_run import Facts, Finished
 from assayd.documents.base import milliseconds
 from assayd.metrics import Metrics, labelled
+from assayd.model.enforcement import would_fail
 from assayd.model.finding import Severity
+from assayd.model.policy import Enforcement
 from assayd.model.report import Report, StageStatus
 from assayd.model.run import Limits, RunResult, UnitResult
 
@@ -34,6 +36,7 @@ def facts_of(report: Report, result: RunResult | None, limits: Limits) -> Facts:
         errors=sum(finding.severity is Severity.ERROR for finding in report.findings),
         warnings=sum(finding.severity is Severity.WARNING for finding in report.findings),
         policy_digest=report.policy_digest,
+        would_fail=would_fail(report.findings) if report.enforcement is Enforcement.REPORT else None,
         image_digest=report.image_digest,
         stages=tuple(
             (stage.name, stage.duration_s)
@@ -116,6 +119,8 @@ def count_attempt(metrics: Metrics, finished: Finished) -> None:
     attempt, facts, kind = finished.attempt, finished.facts, finished.attempt.kind
     verdict = attempt.verdict.value if attempt.verdict else "none"
     labelled(metrics.attempts, kind, verdict, attempt.cause or "none").inc()
+    if facts.would_fail is not None:
+        labelled(metrics.attempts_reported, kind, "yes" if facts.would_fail else "no").inc()
     for rule in finished.static_misses:
         labelled(metrics.static_misses, kind, rule).inc()
     if attempt.warm is not None:

@@ -31,6 +31,7 @@ from assayd.model.batch import (
     Waiting,
 )
 from assayd.model.submission import Peer
+from assayd.ports.attesting import Attester
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.driving import ALONE, Driven, Driving, Leads, leads_alone
 from assayd.store.batches import DatabaseBatchStore
@@ -77,6 +78,7 @@ class DaemonBatches:
         limits: how many batches, attempts and lines.
         driving: which process feeds a batch.
         leads: whether this process ends uploads that broke off; of several on one database, one does.
+        attester: signs what batches came to; None: nothing is signed.
     """
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
@@ -95,6 +97,7 @@ class DaemonBatches:
         limits: BatchLimits,
         driving: Driving = ALONE,
         leads: Leads = leads_alone,
+        attester: Attester | None = None,
     ) -> None:
         self._store = store
         self._jobs = jobs
@@ -109,6 +112,7 @@ class DaemonBatches:
         self._limits = limits
         self._driving = driving
         self.leads = leads
+        self._attester = attester
         self._feeders: dict[str, Feeder] = {}
         self._stopping = asyncio.Event()
         self._tasks: asyncio.TaskGroup
@@ -318,6 +322,23 @@ class DaemonBatches:
     def results(self, batch_id: str) -> AsyncGenerator[bytes, None]:
         """Return every item with its attempt and report, as lines of JSON, in line order."""
         return results(batch_id, self._store, self._jobs, self._documents)
+
+    async def attestation(self, batch: Batch) -> bytes:
+        """Return the signed statement of a finished batch and all its items.
+
+        Raises:
+            RequestError: ``attestation.off``, ``batch.unfinished``.
+            AssaydError: ``attestation.failed``.
+        """
+        if self._attester is None:
+            raise RequestError("attestation.off", "this daemon signs nothing; set attestation.key")
+        if batch.state is not BatchState.FINISHED:
+            message = f"the batch {batch.name} has items without a verdict; wait until it is finished"
+            raise RequestError("batch.unfinished", message)
+        items: list[Item] = []
+        while page := await self._store.items(batch.id, after=items[-1].line if items else 0, limit=1000):
+            items += page
+        return await self._attester.attest_batch(batch, items)
 
     async def follow(self, batch_id: str) -> AsyncGenerator[Progress, None]:
         """Return how far a batch is each time that something changed, up to its end."""

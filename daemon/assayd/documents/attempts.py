@@ -12,6 +12,7 @@ from assayd.documents.replay import ReplayDiffDocument
 from assayd.documents.reports import ReportDocument
 from assayd.documents.strict_json import compact, with_texts
 from assayd.model.attempt import Artifact, Attempt, Failure, State
+from assayd.model.policy import Enforcement
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 
@@ -54,6 +55,12 @@ class AttemptDocument(BaseDocument):
     )
     cause: str | None = Field(description="How its run ended; null if nothing ran.")
     rules: list[str] = Field(description="The rules of its errors, each once; the first 50.")
+    enforcement: Enforcement | None = Field(
+        None, description="Whether its profile enforced or only reported its rules; null until finished."
+    )
+    approvable: bool = Field(
+        True, description="False: made under report-only, and the profile lacks `approve_reported`."
+    )
     report: ReportDocument | None = Field(description="The report of a finished attempt; omitted in lists.")
     execution: ExecutionDocument | None = Field(description="Record of the run; null if nothing ran.")
     replay_diff: ReplayDiffDocument | None = Field(

@@ -27,6 +27,11 @@ def place_of(parts: Sequence[object]) -> str:
     return ".".join(str(part)[:MOST_PLACE_CHARS] for part in parts)[:MOST_PLACE_CHARS]
 
 
+def message_of(fault: Mapping[str, Any]) -> str:
+    """Return the message of an error of pydantic, without its prefix for errors that our validators raise."""
+    return str(fault["msg"]).removeprefix("Value error, ")
+
+
 def refuse_misfits(model: type[BaseModel], value: object, within: str = "") -> None:
     """See that not very much of a value misfits a model; the model finds the rest.
 

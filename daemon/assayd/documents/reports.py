@@ -12,7 +12,7 @@ from assayd.documents.base import BaseDocument, Timestamp, milliseconds
 from assayd.documents.result_preview import preview_of
 from assayd.documents.strict_json import canonical, compact
 from assayd.model.finding import Finding, FixHint, Layer, Severity
-from assayd.model.policy import Clamp, NetworkPolicy
+from assayd.model.policy import Clamp, Enforcement, NetworkPolicy
 from assayd.model.report import Case, CaseStatus, Report, StageReport, StageStatus, StaticResult
 from assayd.model.run import Cause, Limits, PolicyEvent
 from assayd.model.submission import JsonValue
@@ -36,6 +36,9 @@ class FindingDocument(BaseDocument):
     snippet: str | None = Field(description="The source line or lines.")
     suggestion: str | None = Field(description="Suggested fix.")
     layer: Layer = Field(description="Found by reading or by running.")
+    profile_key: str | None = Field(
+        None, description="The profile's key that states the rule; null: it holds under every profile."
+    )
 
 
 class StageDocument(BaseDocument):
@@ -116,6 +119,9 @@ class ReportDocument(BaseDocument):
     clamped: list[Clamp] = Field(description="Values of the profile that were clamped.")
     input_digest: str = Field(description="SHA-256 of kind and payload.")
     policy_digest: str = Field(description="SHA-256 of the effective policy.")
+    enforcement: Enforcement = Field(
+        Enforcement.ENFORCE, description="`report`: rules of the profile are warnings."
+    )
     image_digest: str | None = Field(description="Digest of the image; null if nothing ran.")
     validated_at: Timestamp | None = Field(description="When the verdict was reached.")
 

@@ -195,7 +195,7 @@ def _weight(value: object) -> int:
                 waiting.extend(each.values())  # type: ignore[attr-defined]
         elif isinstance(each, list | tuple):
             weight += len(each)
-            if weight < _PIECE:
+            if weight < _PIECE and not _SCALARS.issuperset(map(type, each)):
                 waiting.extend(each)
         elif (members := members_of(each)) is not None:
             waiting.append(members)

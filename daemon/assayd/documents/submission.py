@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from assayd import did_you_mean
-from assayd.documents.misfits import MOST_PLACE_CHARS, place_of, refuse_misfits
+from assayd.documents.misfits import MOST_PLACE_CHARS, message_of, place_of, refuse_misfits
 from assayd.documents.strict_json import canonical, digest, read_json
 from assayd.errors import RequestError
 from assayd.model.submission import JsonValue, RepairWish, Submission
@@ -129,6 +129,9 @@ class SubmissionBody(BaseModel):
 MAX_SOURCE_BYTES = 2**20
 """The size of one source text; analysis is bounded by it."""
 
+MOST_GROWTH = 4
+"""How many times longer JSON can get in its canonical form: each `1e15,` becomes 3.8 times as long."""
+
 _NAME_CHARS = 200
 """Characters of a name that an error message shows."""
 
@@ -146,22 +149,41 @@ class PayloadCaps:
     steps: int = 100
 
 
-def refuse_large_parts(validator: Kind, payload: Mapping[str, object], caps: PayloadCaps) -> None:
-    """See that no part of a payload is over its cap.
+def refuse_large_parts(
+    validator: Kind, payload: Mapping[str, object], caps: PayloadCaps, *, body_bytes: int
+) -> None:
+    """See that no part of a payload of a body of so many bytes is over its cap.
 
     Raises: RequestError ``too_large``, with the part's path.
     """
     from assayd.kind import Cap
 
-    if validator.bounded is not None:
-        bounded = validator.bounded.items()
-        parts = [(part, cap) for path, cap in bounded for part in _parts(("payload", payload), path)]
-    else:
-        parts = [(part, Cap.SOURCE) for part in _leaves(("payload", payload))]
-    for (field, value), cap in parts:
+    for (field, value), cap in _capped_parts(validator, payload):
+        if cap is Cap.INPUTS and body_bytes * MOST_GROWTH <= caps.inputs_bytes:
+            continue
         excess = _excess(value, cap, getattr(caps, cap.value))
         if excess:
             raise RequestError("too_large", f"{field} {excess}", field=field)
+
+
+def source_texts(submission: Submission, validator: Kind) -> list[tuple[str, str]]:
+    """Return every source text of a submission with its place in the payload, as ``files.adapter.py``."""
+    from assayd.kind import Cap
+
+    payload = json.loads(submission.document)["payload"]
+    parts = _capped_parts(validator, payload)
+    texts = [(field, text) for (field, text), cap in parts if cap is Cap.SOURCE and isinstance(text, str)]
+    return [(field.removeprefix("payload."), text) for field, text in texts]
+
+
+def _capped_parts(validator: Kind, payload: Mapping[str, object]) -> list[tuple[Part, Cap]]:
+    """Return every part of a payload that has a cap, with it."""
+    from assayd.kind import Cap
+
+    if validator.bounded is None:
+        return [(part, Cap.SOURCE) for part in _leaves(("payload", payload))]
+    bounded = validator.bounded.items()
+    return [(part, cap) for path, cap in bounded for part in _parts(("payload", payload), path)]
 
 
 def _excess(value: object, cap: Cap, most: int) -> str:
@@ -171,12 +193,17 @@ def _excess(value: object, cap: Cap, most: int) -> str:
     match cap:
         case Cap.SOURCE:
             large = isinstance(value, str) and (len(value) > most or len(value.encode()) > most)
-            return f"is larger than {most} bytes" if large else ""
+            return f"is larger than {_size(most)}" if large else ""
         case Cap.INPUTS:
-            return f"is larger than {most} bytes" if len(canonical(value)) > most else ""
+            return f"is larger than {_size(most)}" if len(canonical(value)) > most else ""
         case Cap.SAMPLE_PATHS | Cap.STEPS:
             return f"has more than {most} entries" if isinstance(value, list) and len(value) > most else ""
     assert_never(cap)
+
+
+def _size(count: int) -> str:
+    """Write a number of bytes in MiB where that is an integer."""
+    return f"{count >> 20} MiB" if count and count % 2**20 == 0 else f"{count} bytes"
 
 
 def _parts(whole: Part, path: str) -> list[Part]:
@@ -229,7 +256,7 @@ def read_submission(body: bytes, kinds: Mapping[str, Kind], *, caps: PayloadCaps
         raise RequestError("malformed", "a submission is a JSON object")
     envelope = _read_envelope(raw)
     validator = _find_kind(envelope.kind, kinds)
-    refuse_large_parts(validator, envelope.payload, caps)
+    refuse_large_parts(validator, envelope.payload, caps, body_bytes=len(body))
     refuse_misfits(validator.payload, envelope.payload, "payload.")
     payload_text = canonical(envelope.payload)
     policy = envelope.policy or validator.default_policy
@@ -320,12 +347,12 @@ def _refuse(error: ValidationError, model: type[BaseModel], *, prefix: tuple[str
     first, *others = error.errors(include_url=False, include_context=False, include_input=False)
     field = place_of((*prefix, *first["loc"])) or None
     more = f" (and {len(others)} more)" if others else ""
-    said = first["msg"]
+    fault = message_of(first)
     if first["type"] == "extra_forbidden":
         *within, name = first["loc"]
         close = did_you_mean.hint(str(name)[:MOST_PLACE_CHARS], _fields(model, within))
-        said = f"there is no such field{close}"
-    raise RequestError("invalid", f"{field or 'the submission'}: {said}{more}", field=field) from error
+        fault = f"there is no such field{close}"
+    raise RequestError("invalid", f"{field or 'the submission'}: {fault}{more}", field=field) from error
 
 
 def _fields(model: type[BaseModel], within: Sequence[object]) -> list[str]:

@@ -157,6 +157,8 @@ _BY_TEXT: tuple[tuple[str, re.Pattern[str], str], ...] = (
      "The string has data after the first value. If each line is a value, use json.loads(line)."),
     ("JSONDecodeError", re.compile(r"^Expecting value: line 1 column 1"),
      "The string is empty or isn't JSON. Check the data that is read."),
+    ("OSError", re.compile(r"Read-only file system"),
+     "Only the work directory is writable. Write to a relative path, or below /tmp."),
     ("OSError", re.compile(r"No such file"),
      "The file doesn't exist: only submitted files do. Submit it, or correct the path."),
     ("FileNotFoundError", re.compile(r""), "The file doesn't exist. Pass the data as an input."),

@@ -69,9 +69,9 @@ CAUSE_RULES = tuple(
     for cause, (words, hint) in _CAUSES.items()
 )
 POLICY_RULES = (
-    Rule(id="policy.import", title="An import refused at run time"),
-    Rule(id="policy.network", title="A network access refused at run time"),
-    Rule(id="policy.operation", title="An operation refused at run time"),
+    Rule(id="policy.import", title="An import refused at run time", profile_key="imports.allowed"),
+    Rule(id="policy.network", title="A network access refused at run time", profile_key="network.hosts"),
+    Rule(id="policy.operation", title="An operation refused at run time", profile_key="enforcement"),
 )
 LIMIT_RULE = Rule(
     id="sandbox.limit_met", title="A limit was reached, with a complete result", severity=Severity.WARNING

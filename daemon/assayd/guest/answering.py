@@ -28,7 +28,7 @@ MODULE = "solution"
 CODE, CONTEXT = "solution.py", "context.py"
 _MOST_NAMES = 500
 _MOST_BASES = 20
-_NOT_RAISED = (StopIteration, StopAsyncIteration, GeneratorExit, KeyboardInterrupt)
+NOT_RAISED = (StopIteration, StopAsyncIteration, GeneratorExit, KeyboardInterrupt)
 """Would end a loop, a generator or the whole run of the tests in silence, so they arrive as RuntimeError."""
 _STOPPING = frozenset({"__next__", "send", "throw"})
 
@@ -134,7 +134,7 @@ def _callback(peer: Peer, number: int, _: str, names: list[str]) -> Callable[...
 def _explain(problem: BaseException, operation: str, name: str, texts: Texts) -> Raised:
     """Describe an exception by its nearest built-in type; the text is shown, and runs nowhere."""
     kind = type(problem)
-    silent = issubclass(kind, _NOT_RAISED) and not (
+    silent = issubclass(kind, NOT_RAISED) and not (
         kind is StopIteration and (operation in _STOPPING or name in _STOPPING)
     )
     base: type[BaseException] = next(one for one in _mro(kind) if private.NAMES.get(one.__name__) is one)

@@ -42,7 +42,7 @@ _PAIRED = "tests"
 _BROKEN = 70
 """Exit status when our own part of the child fails; its traceback is then on standard error."""
 _FAILED = 1
-_EXITS: Mapping[object, int] = {"returned": 0, "not_executed": 127}
+_EXITS: Mapping[object, int] = {"returned": 0, "skipped": 0, "not_executed": 127}
 """Exit status by the status of a record; 127 is what a shell gives for a program that it cannot start."""
 _MOST_KILLABLE = b"1000"
 CONFINED = b"c"

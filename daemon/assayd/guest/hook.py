@@ -55,6 +55,7 @@ _LOOPBACK = frozenset({"", "localhost", "127.0.0.1", "::1"})
 _DEVICES = frozenset(
     {"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/stdin", "/dev/stdout", "/dev/stderr"}
 )
+_TEMPORARY = "/tmp/"  # noqa: S108 - a link of the image into the work directory
 _SHARED_MEMORY = "/dev/shm/"  # noqa: S108 - where multiprocessing keeps its locks
 _READ_BY_ANYONE = ("/usr/share/zoneinfo/", "/etc/localtime")
 """Time zones; the library that reads them is written in C, so it looks like its caller."""
@@ -177,7 +178,7 @@ class AuditHook:
         if event == "sqlite3.connect" and path in {"", ":memory:"}:
             return None
         full = _resolve(path)
-        if full in _DEVICES or f"{full}/".startswith(self._places.work):
+        if full in _DEVICES or f"{full}/".startswith((self._places.work, _TEMPORARY)):
             return None
         reads = event == "open" and type(arguments[2]) is int and arguments[2] & O_ACCMODE == O_RDONLY
         if reads and full.startswith(_READ_BY_ANYONE):

@@ -69,14 +69,15 @@ class Processes:
                 yield ended
 
     def none_left(self) -> bool:
-        """Return whether nothing is left, neither running nor unreaped."""
-        if self._spared:
-            return not self._running()
+        """Return whether nothing is left, neither running nor unreaped; what is spared doesn't count."""
+        # In this order: a process that ends between the two looks is found by the second.
+        if self._spared and self._running():
+            return False
         try:
-            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return True
-        return False
+        return bool(self._spared) and ended is None
 
     def tasks(self) -> Iterator[KernelTask]:
         """Return what the kernel tells of the tasks of all descendants."""

@@ -34,6 +34,7 @@ class Reports:
         self.malformed: str | None = None
         self.events_dropped = 0
         self.overflow = False
+        self.passes_events = True
         self._unit = unit
         self._cap = result_bytes
         self._decoder = Decoder()
@@ -86,6 +87,8 @@ class Reports:
             yield {"type": "result", "unit": self._unit, "index": index, "last": last}, body
 
     def _take_event(self, event: Header) -> Iterator[tuple[Header, bytes]]:
+        if not self.passes_events:
+            return
         room = _EVENTS_FOR_ALLOWED if event["allowed"] else MAX_EVENTS
         if self._events >= room:
             self.events_dropped += 1

@@ -77,7 +77,11 @@ class UnitStreams:
                 self._send_output(name, "tail", tail)
 
     def watch_events(self, pipe: int, result_bytes: int) -> None:
-        """Pass on the policy events that come over another pipe, and nothing else of it."""
+        """Pass on the policy events of another pipe, a solution's, and nothing else of it.
+
+        Those of its tests are dropped: they would show what the tests import.
+        """
+        self.reports.passes_events = False
         reports = SolutionReports(self._unit, result_bytes)
 
         def take(content: bytes) -> None:

@@ -111,9 +111,17 @@ class Outgoing:
                 for key, item in (OrderedDict if tag == "od" else dict).items(value)
             ]
             factory = getattr(value, "default_factory", None) if tag == "dd" else None
-            return [tag, pairs, None if factory is None else _factory_name(factory)]
+            return [tag, pairs, None if factory is None else self._factory(factory)]
         items: Iterable[object] = base.__dict__["__iter__"](value)
         return [tag, [self.form(item) for item in items]]
+
+    def _factory(self, factory: object) -> Form:
+        """Return the name of a built-in factory, or a handle of a function that stays where it is."""
+        name = next((name for name, kind in _FACTORIES.items() if kind is factory), None)
+        found = name if name is not None else self._refer(factory)
+        if found is None:
+            raise TransferError("a defaultdict with such a factory can't be transferred")
+        return found
 
     def _number(self, value: object) -> int:
         number = self._at.setdefault(id(value), len(self.objects))
@@ -177,6 +185,7 @@ class Incoming:
             value[:] = _bytes(content)
         elif tag == "o":
             fields = {key: self._form(item) for key, item in content if type(key) is str}
+            _refuse_hidden(type(value), fields)
             space = object.__getattribute__(value, "__dict__")
             space.clear()
             space.update(fields)
@@ -217,7 +226,10 @@ class Incoming:
         if tag == "o":
             return object.__new__(self._classes[node[1]])
         if tag == "dd":
-            return defaultdict(None if node[2] is None else _FACTORIES[node[2]])
+            factory = node[2]
+            if type(factory) is list:
+                return defaultdict(self._resolve(factory))  # type: ignore[call-overload]  # checks it itself
+            return defaultdict(None if factory is None else _FACTORIES[factory])
         if tag == "dc":
             from collections import Counter
 
@@ -240,6 +252,16 @@ class Incoming:
         return _READERS[tag](form, self._form)
 
 
+def _refuse_hidden(kind: type, fields: Mapping[str, object]) -> None:
+    """Let no field of an instance take the place of a method of its class.
+
+    Raises: TransferError.
+    """
+    for name in type.__dict__["__dict__"].__get__(kind):
+        if name in fields and callable(fields[name]):
+            raise TransferError(f"a function in the place of {_name(kind)}.{name}")
+
+
 def _tag_of(value: object, classes: Classes) -> str:
     kind = type(value)
     if kind in classes.values():
@@ -249,13 +271,6 @@ def _tag_of(value: object, classes: Classes) -> str:
 
 def _base_of(kind: type) -> tuple[type, str]:
     return next((base, tag) for base, tag in ((list, "l"), (dict, "d"), (set, "s")) if issubclass(kind, base))
-
-
-def _factory_name(factory: object) -> str:
-    name = next((name for name, kind in _FACTORIES.items() if kind is factory), None)
-    if name is None:
-        raise TransferError("a defaultdict with a custom factory can't be transferred")
-    return name
 
 
 def _shared(value: Any, kind: type) -> Form | None:

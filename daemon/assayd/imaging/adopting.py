@@ -44,7 +44,7 @@ System = Callable[[], AbstractContextManager[tuple[Path, Recipe]]]
 _FACTS, _LAYER, _COMPILED, _SAID = "facts.json", "layer.tar", "guest.pyc", "guest.json"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _KERNEL_FOLDERS = ("dev", "proc", "sys")
-_EMPTY_FOLDERS = ("run", "tmp", rootfs.SANDBOX)
+_EMPTY_FOLDERS = ("run", rootfs.SANDBOX)
 _MOST_COMPILED = 8 << 20
 _VERSION = re.compile(r"3\.[0-9]{1,2}\.[0-9]{1,3}", re.ASCII)
 _MODULE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}=[A-Za-z0-9.+!_-]{1,32}", re.ASCII)
@@ -226,6 +226,7 @@ def _furnish(root: Path) -> None:
             remove(root / name)
         if name != HOME:
             (root / name).mkdir(exist_ok=True)
+    rootfs.link_temporary(root)
     for name, line in rootfs.GUEST_ACCOUNT.items():
         path = resolved(root, name)
         if path.is_file() and path.stat().st_size > _ACCOUNTS_BYTES:

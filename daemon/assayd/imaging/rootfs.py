@@ -27,7 +27,7 @@ GUEST_FILE = "usr/lib/assayd/guest.pyc"
 
 _PROGRAM_FOLDERS = ("usr/bin", "usr/sbin", "usr/libexec", "usr/games")
 # The engine mounts or creates these.
-_MOUNT_POINTS = ("dev", "proc", "sys", "run", "tmp", SANDBOX)
+_MOUNT_POINTS = ("dev", "proc", "sys", "run", SANDBOX)
 _CERTIFICATES = "usr/share/ca-certificates"
 _BUNDLE = "etc/ssl/certs/ca-certificates.crt"
 _COMPILE_TIMEOUT_S = 600
@@ -83,6 +83,7 @@ def furnish(root: Path, recipe: Recipe) -> None:
     """Add what the packages' own scripts would have made, and the recipe's links and scripts."""
     for name in _MOUNT_POINTS:
         resolved(root, name).mkdir(parents=True, exist_ok=True)
+    link_temporary(root)
     for name, content in _ACCOUNTS.items():
         write(root, name, content.encode())
     for name, target in recipe.links:
@@ -95,6 +96,12 @@ def furnish(root: Path, recipe: Recipe) -> None:
     if recipe.ca_bundle:
         names = (path.relative_to(root) for path in matching(root, f"{_CERTIFICATES}/**/*.crt"))
         write(root, _BUNDLE, b"".join(resolved(root, name).read_bytes() for name in names))
+
+
+def link_temporary(root: Path) -> None:
+    """Let /tmp lead to the sandbox's tmp/: the root is read-only, and programs expect it to be writable."""
+    _remove(root / "tmp")
+    (root / "tmp").symlink_to(f"/{SANDBOX}/tmp")  # noqa: S108 - of the image
 
 
 def place_guest(guest: Path, system: Path, root: Path, recipe: Recipe, file: str = GUEST_FILE) -> None:

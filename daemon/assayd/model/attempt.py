@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from assayd.model.document import DOCUMENT, about
+from assayd.model.policy import Enforcement
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 
@@ -73,7 +74,8 @@ class Attempt:
     `timings_s` has the keys queued, static, lease, run, report, total (those that happened).
     `bundle` is the bundle's location relative to the artifact root, once it is written. `rules` are those
     of its errors, each once. `replay_of` is the attempt that it repeats. `intent` is what was asked for, in
-    words. `webhook` is a URL that is told of the verdict.
+    words. `webhook` is a URL that is told of the verdict. `enforcement` is the mode of the policy that it was
+    judged under; a result that is not `approvable` can't be approved or committed.
     """
 
     id: str
@@ -98,6 +100,8 @@ class Attempt:
     warm: bool | None = None
     cause: str | None = None
     rules: tuple[str, ...] = ()
+    enforcement: Enforcement | None = None
+    approvable: bool = True
     bundle: str | None = None
     artifacts: tuple[Artifact, ...] = ()
     error: Failure | None = None

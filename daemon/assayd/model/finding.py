@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from assayd.model.document import DOCUMENT, about
-from assayd.model.text_limits import EDIT_CHARS
+from assayd.model.text_limits import EDIT_CHARS, MESSAGE_CHARS, TRACEBACK_CHARS, shorten
 
 
 class Severity(StrEnum):
@@ -40,6 +40,15 @@ class Rule:
     title: str = field(metadata=about("The fault in a few words."))
     severity: Severity = field(default=Severity.ERROR, metadata=about("Severity of its findings."))
     help: str = field(default="", metadata=about("A wrong and a right example."))
+    profile_key: str | None = field(
+        default=None,
+        metadata=about("The profile's key that states it, or `enforcement`; null: no profile does."),
+    )
+
+
+def keyed(rules: Iterable[Rule], keys: Mapping[str, str]) -> tuple[Rule, ...]:
+    """Return rules with the profile's keys that state them, by rule id."""
+    return tuple(replace(rule, profile_key=keys.get(rule.id, rule.profile_key)) for rule in rules)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +83,7 @@ class Finding:
     suggestion: str | None = None
     edit: Edit | None = None
     context: str | None = None
+    profile_key: str | None = None
 
     @property
     def is_error(self) -> bool:
@@ -117,14 +127,31 @@ def fix_hints(findings: Iterable[Finding]) -> tuple[FixHint, ...]:
     )
 
 
-def with_bounded_edits(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Leave out the edits behind the first `EDIT_CHARS` characters of them."""
+def bounded(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Shorten long texts, and drop the edits after the first `EDIT_CHARS` characters of edits.
+
+    A finding quotes what was submitted: without a bound, one name of a megabyte is six in the report.
+    """
     kept: list[Finding] = []
     left = EDIT_CHARS
     for finding in findings:
         left -= len(finding.edit.replacement) if finding.edit is not None else 0
-        kept.append(finding if left >= 0 or finding.edit is None else replace(finding, edit=None))
+        edit = finding.edit if left >= 0 else None
+        kept.append(_shortened(finding) if edit is finding.edit else replace(_shortened(finding), edit=edit))
     return tuple(kept)
+
+
+def _shortened(finding: Finding) -> Finding:
+    longest = max(len(text or "") for text in (finding.message, finding.suggestion, finding.snippet))
+    if longest <= MESSAGE_CHARS and len(finding.context or "") <= TRACEBACK_CHARS:
+        return finding
+    return replace(
+        finding,
+        message=shorten(finding.message),
+        suggestion=finding.suggestion and shorten(finding.suggestion),
+        snippet=finding.snippet and shorten(finding.snippet),
+        context=finding.context and shorten(finding.context, TRACEBACK_CHARS),
+    )
 
 
 def has_errors(findings: Sequence[Finding]) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -21,6 +21,14 @@ from assayd.model.submission import JsonValue
 
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
 """A string, also one that never ends. No part of the text is looked at twice."""
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_SHORT_NUMBER = 100
+"""Characters: below this, a number without a large exponent is finite."""
+_LARGE_EXPONENT = b"e000"
+_EXPONENTS = bytes(
+    0x30 if chr(byte) in "0123456789" else 0x65 if chr(byte) in "eE" else 0x20 for byte in range(256)
+)
+_NUMBERS_AS_ZEROS = bytes(0x30 if chr(byte) in "+-.0123456789eE" else 0x20 for byte in range(256))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,19 +63,14 @@ class JsonTooLargeError(JsonError):
 def read_strictly(text: bytes, limits: JsonLimits) -> JsonValue:
     """Read one JSON text. Raises: JsonError, with the position or the key at fault."""
     refuse_large(text, limits)
-
-    def short(number: str) -> str:
-        if len(number) > limits.number_chars:
-            raise JsonError(f"a number is longer than {limits.number_chars} characters")
-        return number
-
+    parse_int, parse_float = _number_readers(text, limits)
     try:
         value: JsonValue = json.loads(
             text.decode("utf-8"),
             object_pairs_hook=_object,
             parse_constant=_refuse_constant,
-            parse_float=lambda number: _finite(short(number)),
-            parse_int=lambda number: int(short(number)),
+            parse_int=parse_int,
+            parse_float=parse_float,
         )
     except UnicodeDecodeError as error:
         raise JsonError(f"the text is not UTF-8 at byte {error.start}") from error
@@ -75,8 +78,28 @@ def read_strictly(text: bytes, limits: JsonLimits) -> JsonValue:
         raise JsonError(f"{error.msg} at line {error.lineno}, column {error.colno}") from error
     except RecursionError as error:
         raise JsonError(f"nested deeper than {limits.depth} levels") from error
-    _inspect(value, limits)
+    if count_containers(text) >= limits.depth:
+        _check_depth(value, limits.depth)
+    if _needs_text_check(text, limits):
+        _check_texts(value, limits)
     return value
+
+
+def _number_readers(text: bytes, limits: JsonLimits) -> tuple[Callable[[str], int], Callable[[str], float]]:
+    """Return what reads integers and other numbers.
+
+    The parser calls anything but `int` and `float` from C to Python for each number, which is most of the
+    time that a text full of numbers takes: only if the text can hold one that is too long or too large.
+    """
+
+    def short(number: str) -> str:
+        if len(number) > limits.number_chars:
+            raise JsonError(f"a number is longer than {limits.number_chars} characters")
+        return number
+
+    if b"0" * min(_SHORT_NUMBER, limits.number_chars + 1) in text.translate(_NUMBERS_AS_ZEROS):
+        return (lambda number: int(short(number))), (lambda number: _finite(short(number)))
+    return int, _finite if _LARGE_EXPONENT in text.translate(_EXPONENTS, b"+-") else float
 
 
 def refuse_large(text: bytes, limits: JsonLimits) -> None:
@@ -124,25 +147,35 @@ def _finite(text: str) -> float:
     return number
 
 
-def _inspect(value: JsonValue, limits: JsonLimits) -> None:
-    """Walk without recursion: depth and surrogates are known only after the text is read."""
+def _check_depth(value: JsonValue, most: int) -> None:
+    """Walk without recursion: depth is known only after the text is read."""
     level = [value]
-    for _ in range(limits.depth + 1):
-        if not level:
-            return
-        level = [child for container in level for child in _children(container, limits)]
-    raise JsonError(f"nested deeper than {limits.depth} levels")
+    for _ in range(most - 1):
+        level = [child for each in level for child in _children(each) if isinstance(child, list | dict)]
+    if any(level):
+        raise JsonError(f"nested deeper than {most} levels")
 
 
-def _children(value: JsonValue, limits: JsonLimits) -> Iterator[JsonValue]:
-    if isinstance(value, str):
-        _check_text(value, limits.string_chars)
-    elif isinstance(value, list):
-        yield from value
-    elif isinstance(value, dict):
-        for key in value:
-            _check_text(key, limits.key_chars)
-        yield from value.values()
+def _needs_text_check(text: bytes, limits: JsonLimits) -> bool:
+    most = [each for each in (limits.string_chars, limits.key_chars) if each is not None]
+    return any(len(text) > each for each in most) or _SURROGATE.search(text) is not None
+
+
+def _check_texts(value: JsonValue, limits: JsonLimits) -> None:
+    waiting = [value]
+    for each in waiting:  # it grows while it is walked through
+        if isinstance(each, str):
+            _check_text(each, limits.string_chars)
+        elif isinstance(each, dict):
+            for key in each:
+                _check_text(key, limits.key_chars)
+        waiting.extend(_children(each))
+
+
+def _children(value: JsonValue) -> Iterable[JsonValue]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _check_text(text: str, chars: int | None) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from assayd.model.attempt import Attempt, Failure
-from assayd.model.finding import Finding, Layer, Severity, has_errors, with_bounded_edits
+from assayd.model.finding import Finding, Layer, Severity, bounded, has_errors
 from assayd.model.report import Judgement, Report, StageReport, StageStatus, StaticResult, Verdict
 from assayd.model.run import Cause, RunResult
 
@@ -149,7 +149,7 @@ def _capped(stages: Sequence[StageReport], left: int) -> tuple[StageReport, ...]
     kept = []
     for stage in stages:
         if stage.findings:
-            stage = replace(stage, findings=with_bounded_edits(stage.findings[:left]))  # noqa: PLW2901
+            stage = replace(stage, findings=bounded(stage.findings[:left]))  # noqa: PLW2901
         kept.append(stage)
         left -= len(stage.findings)
     return tuple(kept)

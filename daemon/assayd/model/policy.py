@@ -10,7 +10,7 @@ import dataclasses
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from urllib.parse import unquote_to_bytes
 
@@ -34,6 +34,15 @@ class NetworkMode(StrEnum):
     """Nothing."""
     ALLOWLIST = "allowlist"
     """The listed hosts, through a relay. An empty list denies all."""
+
+
+class Enforcement(StrEnum):
+    """What happens to code that breaks a rule which the profile states."""
+
+    ENFORCE = "enforce"
+    """It fails."""
+    REPORT = "report"
+    """A warning says that it would fail; the container's limits hold as always."""
 
 
 class ImportMode(StrEnum):
@@ -151,12 +160,26 @@ class AdapterContract:
     forbidden: frozenset[str] = frozenset()
 
 
+class IgnoredErrors(StrEnum):
+    """What a profile makes of an error that a command printed while its step went on and passed."""
+
+    OFF = "off"
+    """Nothing is reported."""
+    WARNING = "warning"
+    """It is a warning."""
+    UNCAUGHT = "uncaught"
+    """It is an error if ``set -e`` with ``pipefail`` would have ended the step, otherwise a warning."""
+    ERROR = "error"
+    """It is an error."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandPolicy:
     """What a shell script may run. Nothing is allowed that is not listed; `blocked` wins over all lists.
 
     `options` names, per command, long options (``--output``) and short ones (``-o``) that are refused.
     `protected` names variables that no script may set; a ``*`` at the end stands for any rest.
+    `ignored_errors` is None if no profile sets it, which means a warning.
     """
 
     allowed: frozenset[str] = frozenset()
@@ -164,6 +187,7 @@ class CommandPolicy:
     builtins: frozenset[str] = frozenset()
     options: Mapping[str, frozenset[str]] = field(default_factory=dict)
     protected: frozenset[str] = frozenset()
+    ignored_errors: IgnoredErrors | None = None
 
     def protects(self, variable: str) -> bool:
         """Return whether a script may not set a variable."""
@@ -305,11 +329,14 @@ class ExecutionPolicy:
 
     `image` is the image that runs happen in, without prefix (``science``); None for that of the kind. `exec`
     lets code run what it has written.
-    `digest` is the SHA-256 of the canonical effective values.
+    `digest` is the SHA-256 of the canonical effective values. Results under `enforcement = "report"` can be
+    approved only with `approve_reported`.
     """
 
     name: str
     description: str = ""
+    enforcement: Enforcement = Enforcement.ENFORCE
+    approve_reported: bool = False
     image: str | None = None
     exec: bool = False
     network: NetworkPolicy = NetworkPolicy()
@@ -321,6 +348,27 @@ class ExecutionPolicy:
     quality: QualityPolicy = QualityPolicy()
     clamped: tuple[Clamp, ...] = ()
     digest: str = ""
+
+    @property
+    def reports_only(self) -> bool:
+        """Return whether broken rules of the profile are only reported."""
+        return self.enforcement is Enforcement.REPORT
+
+    @property
+    def approvable(self) -> bool:
+        """Return whether a validated result may be approved or committed."""
+        return self.approve_reported or not self.reports_only
+
+    def at_run_time(self) -> ExecutionPolicy:
+        """Return what a run is planned by: under report-only, imports are observed and SQL rules warn."""
+        if not self.reports_only:
+            return self
+        rules = tuple((rule, RuleLevel.WARNING) for rule in sorted(SQL_RULES))
+        return replace(
+            self,
+            imports=replace(self.imports, mode=ImportMode.OBSERVE),
+            sql=replace(self.sql, rules=rules),
+        )
 
 
 def _covers(allowed: str, module: str) -> bool:

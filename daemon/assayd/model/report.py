@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from assayd.model.document import DOCUMENT, about
 from assayd.model.finding import Finding, FixHint, fix_hints
-from assayd.model.policy import Clamp
+from assayd.model.policy import Clamp, Enforcement
 from assayd.model.run import Cause, PolicyEvent
 from assayd.model.submission import JsonValue
 
@@ -139,6 +139,7 @@ class Report:
     clamped: tuple[Clamp, ...] = ()
     input_digest: str = ""
     policy_digest: str = ""
+    enforcement: Enforcement = Enforcement.ENFORCE
     image_digest: str | None = None
     validated_at: datetime | None = None
 

@@ -77,6 +77,8 @@ class Outcome:
         return self.cause is Cause.COMPLETED
 
 
+TEMPORARY = ("tmp",)
+"""The folder that /tmp leads to, in the work directory of kinds whose code may write files."""
 DATABASE_OUTPUT = "database.sqlite"
 """What the database of `sql` units is called among the declared outputs."""
 

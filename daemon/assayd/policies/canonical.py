@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from types import MappingProxyType
 
-from assayd.model.policy import ExecutionPolicy, NetworkMode
+from assayd.model.policy import ExecutionPolicy, IgnoredErrors, NetworkMode
 from assayd.model.submission import JsonValue
 from assayd.policies.origins import Origins
 
@@ -20,6 +20,8 @@ def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
     network, imports, resources = policy.network, policy.imports, policy.resources
     adapter, commands = policy.adapter, policy.commands
     return {
+        "enforcement": policy.enforcement.value,
+        "approve_reported": policy.approve_reported,
         "image": policy.image,
         "exec": policy.exec,
         "network": {
@@ -54,6 +56,7 @@ def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
             "builtins": _sorted(commands.builtins),
             "options": {name: _sorted(refused) for name, refused in sorted(commands.options.items())},
             "protected": _sorted(commands.protected),
+            "ignored_errors": (commands.ignored_errors or IgnoredErrors.WARNING).value,
         },
         "sql": {**asdict(policy.sql), "rules": {name: level.value for name, level in policy.sql.rules}},
         "quality": {

@@ -175,6 +175,7 @@ class CommandsTable(_Table):
     blocked: list[Command] | None = None
     builtins: list[Command] | None = None
     protected: list[Variable] | None = None
+    ignored_errors: Literal["off", "warning", "uncaught", "error"] | None = None
     options: dict[Command, list[Option]] = Field(default_factory=dict)
 
 
@@ -219,6 +220,8 @@ class ProfileTable(_Table):
 
     description: str = ""
     extends: str | list[str] = Field(default_factory=list)
+    enforcement: Literal["enforce", "report"] | None = None
+    approve_reported: bool | None = None
     image: ImageName | None = None
     exec: bool | None = None
     network: NetworkTable = NetworkTable()

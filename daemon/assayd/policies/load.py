@@ -103,6 +103,10 @@ class PolicySet:
             raise RequestError("policy.unknown", message, field="policy")
         return self._policies[name]
 
+    def digests(self) -> Mapping[str, str]:
+        """Return the digest of every profile by name."""
+        return {name: self._policies[name].digest for name in self.names}
+
     def images(self) -> Mapping[str, Sequence[str]]:
         """Return the images that profiles name, each with the names of those profiles."""
         named: dict[str, list[str]] = {}

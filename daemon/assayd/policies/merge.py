@@ -44,6 +44,8 @@ def merge(first: ExecutionPolicy, second: ExecutionPolicy, *, name: str = "") ->
     united = replace(
         first,
         name=name or f"{first.name}+{second.name}",
+        enforcement=first.enforcement if first.reports_only else second.enforcement,
+        approve_reported=first.approve_reported or second.approve_reported,
         image=_image(first.image, second.image),
         exec=first.exec or second.exec,
         network=_network(first.network, second.network),
@@ -85,6 +87,7 @@ def merge_commands(a: CommandPolicy, b: CommandPolicy) -> CommandPolicy:
             for name in a.options.keys() | b.options.keys()
         },
         protected=a.protected | b.protected,
+        ignored_errors=a.ignored_errors if b.ignored_errors is None else b.ignored_errors,
     )
 
 

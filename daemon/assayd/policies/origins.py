@@ -20,7 +20,11 @@ ADDED = (
     "imports.categories",
     "imports.names.",
     "adapter.forbidden",
-    "commands.",
+    "commands.allowed",
+    "commands.blocked",
+    "commands.builtins",
+    "commands.options.",
+    "commands.protected",
 )
 """Values that a profile adds to what it inherits, by how their names begin; it replaces all others."""
 IMPLIED = {
@@ -89,5 +93,5 @@ def _leaves(values: Mapping[str, object], within: tuple[str, ...] = ()) -> Itera
     for key, value in values.items():
         if isinstance(value, dict) and value:
             yield from _leaves(value, (*within, key))
-        elif within or key in {"image", "exec"}:
+        elif within or key not in {"description", "extends"}:
             yield (*within, key)

@@ -17,6 +17,7 @@ from assayd.model.hosts import covers, fold_entry
 from assayd.model.policy import (
     SQL_RULES,
     CommandPolicy,
+    Enforcement,
     ExecutionPolicy,
     HttpRule,
     ImportMode,
@@ -42,6 +43,9 @@ _MOST_NAMES = 200
 _PRINTED = re.compile(r"[!-~]{1,200}")
 
 
+_TABLES = ("enforcement", "network", "imports", "commands", "sql", "resources")
+
+
 def tighten(policy: ExecutionPolicy, overrides: Mapping[str, object]) -> ExecutionPolicy:
     """Return the policy with a request's overrides, and the digest that goes with them.
 
@@ -54,10 +58,15 @@ def tighten(policy: ExecutionPolicy, overrides: Mapping[str, object]) -> Executi
     """
     if not overrides:
         return policy
-    _refuse_unknown("overrides", overrides, ("network", "imports", "commands", "sql", "resources"))
-    tables = {name: _table(f"overrides.{name}", value) for name, value in overrides.items()}
+    _refuse_unknown("overrides", overrides, _TABLES)
+    known = tuple(Enforcement)
+    enforcement = _choice("overrides", "enforcement", overrides, policy.enforcement, "enforce", known)
+    tables = {
+        name: _table(f"overrides.{name}", value) for name, value in overrides.items() if name != "enforcement"
+    }
     tightened = replace(
         policy,
+        enforcement=Enforcement(enforcement),
         network=_network(policy.network, tables.get("network", {})),
         imports=_imports(policy.imports, tables.get("imports", {})),
         commands=_commands(policy.commands, tables.get("commands", {})),

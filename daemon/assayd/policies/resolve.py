@@ -16,8 +16,10 @@ from assayd.model.policy import (
     AdapterContract,
     Bounds,
     CommandPolicy,
+    Enforcement,
     ExecutionPolicy,
     HttpRule,
+    IgnoredErrors,
     ImportMode,
     ImportPolicy,
     NetworkMode,
@@ -111,8 +113,10 @@ class ProfileResolver:
             base.policy,
             name=profile.name,
             description=table.description or base.policy.description,
+            enforcement=Enforcement(table.enforcement) if table.enforcement else base.policy.enforcement,
+            approve_reported=_flag(table.approve_reported, base.policy.approve_reported),
             image=table.image or base.policy.image,
-            exec=base.policy.exec if table.exec is None else table.exec,
+            exec=_flag(table.exec, base.policy.exec),
             network=_network(table.network, base.policy.network if parents else None),
             imports=_imports(table.imports, base.policy.imports if parents else None, self._categories),
             adapter=_adapter(table.adapter, base.policy.adapter),
@@ -246,6 +250,7 @@ def _commands(table: CommandsTable) -> CommandPolicy:
         builtins=frozenset(table.builtins or ()),
         options={name: frozenset(options) for name, options in table.options.items()},
         protected=frozenset(table.protected or ()),
+        ignored_errors=IgnoredErrors(table.ignored_errors) if table.ignored_errors is not None else None,
     )
 
 
@@ -266,6 +271,10 @@ def _bounds(table: BoundsTable, base: Bounds) -> Bounds:
 
 def _listed(stated: list[str] | None, inherited: tuple[str, ...]) -> tuple[str, ...]:
     return inherited if stated is None else tuple(dict.fromkeys(stated))
+
+
+def _flag(stated: bool | None, inherited: bool) -> bool:
+    return inherited if stated is None else stated
 
 
 def _stated(value: float | None, inherited: float) -> float:

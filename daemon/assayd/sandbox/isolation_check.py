@@ -30,6 +30,10 @@ LIMITS = Limits(
 _BLOCKED = NetworkPolicy()
 
 
+CHECKED_IMAGE = "python"
+"""The image in which isolation is checked when the daemon starts."""
+
+
 def _runner_lost_spec(image: str, interpreter: Sequence[str]) -> RunSpec:
     argv = [*interpreter, "-c", RUNNER_MEMORY]
     unit = Unit(
@@ -39,7 +43,7 @@ def _runner_lost_spec(image: str, interpreter: Sequence[str]) -> RunSpec:
     return RunSpec(image=image, limits=LIMITS, imports=imports, units=(unit,), allow_exec=True)
 
 
-async def check_isolation(sandbox: Sandbox, image: str = "python") -> Sequence[str]:
+async def check_isolation(sandbox: Sandbox, image: str = CHECKED_IMAGE) -> Sequence[str]:
     """Return a sentence for each probe that got through.
 
     Raises: EngineError when no container can be had.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import NoReturn
 
@@ -20,6 +21,8 @@ from assayd.metrics import Metrics
 from assayd.model.health import Health, HealthRow
 from assayd.model.run import RunSpec
 from assayd.ports.engine import Engine, EngineInfo
+from assayd.sandbox.isolation_check import CHECKED_IMAGE
+from assayd.sandbox.pool.decide import PoolKey
 from assayd.sandbox.pool.reaper import Reaper
 from assayd.sandbox.sandbox import Sandbox
 
@@ -28,6 +31,8 @@ log = structlog.get_logger()
 IsolationCheck = Callable[[Sandbox], Awaitable[Sequence[str]]]
 """Tries the isolation of a container; returns a sentence for each part that does not hold."""
 
+LOOK_AGAIN_S = 5.0
+"""Seconds between looks for images that were missing."""
 TO_BE_BUILT = {"image.missing", "image.mismatch"}
 
 
@@ -57,6 +62,11 @@ class ReadinessSupervisor:
         self.engine_note = ""
         """What an operator is to know of the choice of the engine; doctor says it."""
         self.info: EngineInfo | None = None
+        self.build_command = "assay images build"
+        """What builds an image whose name follows it; doctor says it."""
+        self.look_again_s = LOOK_AGAIN_S
+        self.unusable: dict[str, str] = {}
+        """Images of kinds that are missing or of another version, each with the reason."""
         self.problem = "the engine has not answered yet"
         self.tried = asyncio.Event()
         """Set once getting ready has succeeded or failed for the first time."""
@@ -72,8 +82,16 @@ class ReadinessSupervisor:
             await retrying(self._prepare_once)
 
     async def keep_ready(self) -> NoReturn:
-        """Get ready anew each time that the engine has failed repeatedly: it may be another one by then."""
+        """Get ready anew each time that the engine has failed repeatedly: it may be another one by then.
+
+        Meanwhile, look for images that were missing: an operator may have built them.
+        """
         while True:
+            if self.unusable and not self._pool.circuit_open.is_set():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._pool.circuit_open.wait(), self.look_again_s)
+                await self._look_again()
+                continue
             await self._pool.circuit_open.wait()
             self.problem = "the engine fails to start containers; see the daemon's log"
             self.sandbox.usable.clear()
@@ -82,6 +100,10 @@ class ReadinessSupervisor:
     async def keep_sweeping(self) -> None:
         """Remove containers that were left behind, on a timer."""
         await self.reaper.keep_sweeping()
+
+    def image_problem(self, name: str) -> str:
+        """Return why nothing can be run in an image; empty if nothing is known against it."""
+        return self.unusable.get(name, "")
 
     async def image_digest(self, name: str) -> str:
         """Return which image stands behind a name at present. Raises: EngineError."""
@@ -108,20 +130,36 @@ class ReadinessSupervisor:
         self.problem = "the engine answers; leftovers and isolation are being checked"
         await self.reaper.sweep(patient=self.info is not None)
         self._images.forget()
-        await self._require_images()
-        keys = [await self.sandbox.key(spec) for spec in self._usual]
+        keys = await self._usual_keys()
         leaks = await self._isolation_check(self.sandbox)
         if leaks:
             raise EngineError("canary.leak", "isolation check failed: " + "; ".join(leaks))
-        self._pool.demand.keep(frozenset(keys))
+        self._pool.demand.keep(keys)
         self._pool.poke()
         self.info, self.problem = info, ""
         self.sandbox.usable.set()
         self.tried.set()
         log.info("sandbox.ready", engine=info.name, version=info.version, runtime=info.runtime)
 
-    async def _require_images(self) -> None:
-        """See that every kind has its image. Raises: EngineError, which names all that are to be built."""
+    async def _look_again(self) -> None:
+        """Have the pool keep containers of images that were missing and exist by now."""
+        before = self.unusable
+        with suppress(EngineError):
+            keys = await self._usual_keys()
+            if self.unusable != before:
+                log.info("image.usable", images=sorted(before.keys() - self.unusable.keys()))
+                self._pool.demand.keep(keys)
+                self._pool.poke()
+
+    async def _usual_keys(self) -> frozenset[PoolKey]:
+        """Return the keys of the usual runs whose images exist. Raises: EngineError."""
+        return frozenset([await self.sandbox.key(spec) for spec in await self._with_images()])
+
+    async def _with_images(self) -> Sequence[RunSpec]:
+        """Return the usual runs whose images exist; kinds without their image don't keep others from running.
+
+        Raises: EngineError, if no image exists or the isolation check has none; it names all to be built.
+        """
         troubles: dict[str, EngineError] = {}
         for name in sorted({spec.image for spec in self._usual}):
             try:
@@ -130,8 +168,12 @@ class ReadinessSupervisor:
                 if trouble.code not in TO_BE_BUILT:
                     raise
                 troubles[name] = trouble
-        if not troubles:
-            return
+        usable = [spec for spec in self._usual if spec.image not in troubles]
+        if not troubles or (usable and CHECKED_IMAGE not in troubles):
+            for name in troubles.keys() - self.unusable.keys():
+                log.error("image.unusable", image=name, problem=troubles[name].message)
+            self.unusable = {name: trouble.message for name, trouble in troubles.items()}
+            return usable
         first = next(iter(troubles.values()))
         if len(troubles) == 1:
             raise first
@@ -146,6 +188,7 @@ class ReadinessSupervisor:
         if self.info is not None:
             metrics.engine_info.clear()
             metrics.engine_info.labels(self.info.name, self.info.version).set(1)
+        metrics.templates.set(self._engine.capabilities().quick)
         state = self._pool.state()
         counts = {
             "idle": len(state.idle),
@@ -209,11 +252,13 @@ class ReadinessSupervisor:
         try:
             facts = await self._images.get(name)
         except EngineError as trouble:
-            remedy = f"assay images build {name}"
+            remedy = f"{self.build_command} {name}"
             if not profiles:
                 return row(Health.FAIL, trouble.message, remedy)
-            detail = f"{trouble.message}; used by profile {', '.join(profiles)} alone"
-            return row(Health.WARN if trouble.code != "image.missing" else Health.OK, detail, remedy)
+            users = f"only the profile {', '.join(profiles)} needs it"
+            if trouble.code == "image.missing":
+                return row(Health.OK, f"not built; {users}", remedy)
+            return row(Health.WARN, f"{trouble.message}; {users}", remedy)
         return row(Health.OK, f"{facts.digest[:19]}, {facts.size_bytes / 2**20:.1f} MiB")
 
     def _examine_pool(self) -> HealthRow:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,7 +95,11 @@ def _read(model: type[S], file: Mapping[str, object], prefix: str) -> tuple[S, d
     try:
         return reader(), EnvSettingsSource(reader)()
     except SettingsError as problem:
-        raise ConfigError(CODE, f"environment: {problem}; lists are written as JSON") from problem
+        # As pydantic-settings says it: 'error parsing value for field "policy_folders" from source "…"'
+        field = re.search(r'field "([^"]+)"', str(problem))
+        section = variable(field[1], prefix) if field else prefix
+        names = " or ".join(name for name in sorted(os.environ) if name.startswith(section))
+        raise ConfigError(CODE, f'{names}: must be JSON, e.g. ["a", "b"] for a list') from problem
     except ValidationError as problem:
         # The file by itself was found good, so a variable is at fault.
         lines = [

@@ -359,6 +359,31 @@ class RepairSettings(_Section):
     providers: dict[str, RepairProvider] = Field({}, description="Providers in addition to `rules`, by name.")
 
 
+class AttestationSettings(_Section):
+    """Signed verdicts."""
+
+    key: Path | None = Field(
+        None,
+        description="Ed25519 private key in PEM that signs each bundle; unset: nothing is signed.",
+        examples=["/etc/assayd/attestation.key"],
+    )
+    command: tuple[str, ...] = Field(
+        (),
+        description="Program that signs instead: bytes on stdin, the signature in base64 on stdout.",
+        examples=[["/usr/local/bin/sign"]],
+    )
+    command_key: Path | None = Field(None, description="Public key of the command, in PEM.")
+    timeout_s: Seconds = Field(10.0, description="Time limit of the command, in seconds.")
+    name: str | None = Field(
+        None, max_length=200, description="Name of this daemon in its statements; unset: its id alone."
+    )
+
+    @property
+    def is_on(self) -> bool:
+        """Return whether anything is signed."""
+        return self.key is not None or bool(self.command)
+
+
 class LogSettings(_Section):
     """The log on standard error."""
 
@@ -407,7 +432,7 @@ class Settings(RootSettings):
         description="SQLAlchemy URL of the database; unset: SQLite in the state directory.",
         examples=["sqlite+aiosqlite:////var/lib/assayd/assayd.db"],
     )
-    concurrency: Count = Field(
+    concurrency: Annotated[Count, Field(le=1000)] = Field(
         default_factory=lambda: 4 * (os.cpu_count() or 1),
         description="Maximum simultaneous attempts; unset: four per processor.",
         examples=[8],
@@ -437,4 +462,5 @@ class Settings(RootSettings):
     metrics: MetricsSettings = MetricsSettings()
     repair: RepairSettings = RepairSettings()
     webhooks: WebhookSettings = WebhookSettings()
+    attestation: AttestationSettings = AttestationSettings()
     log: LogSettings = LogSettings()

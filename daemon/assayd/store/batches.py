@@ -274,6 +274,16 @@ class DatabaseBatchStore:
         """Return every batch that is neither finished nor cancelled."""
         return [_read_batch(row) for row in await self._rows(select(batches).where(_UNENDED))]
 
+    async def backlog(self) -> int:
+        """Count the items of unfinished batches that have no verdict."""
+        unended = select(batches.c.id).where(_UNENDED)
+        statement = (
+            select(func.count())
+            .select_from(_JOINED)
+            .where(_ITEM.batch_id.in_(unended), _ITEM.present == 1, _NO_VERDICT)
+        )
+        return await self._access.read(lambda connection: int(connection.execute(statement).scalar_one()))
+
     async def expire(self, before: datetime, *, unless: frozenset[str]) -> None:
         """Forget batches that were opened before a time, have ended, and of whose attempts none is left.
 

@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, dele
 
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
+from assayd.model.enforcement import REPORT_ONLY
 from assayd.model.library import LibraryEntry
 from assayd.model.report import Verdict
 from assayd.ports.clock import Clock
@@ -73,12 +74,14 @@ class DatabaseLibrary:
     async def approve(self, attempt: Attempt, name: str, approved_by: int) -> LibraryEntry:
         """Put a validated attempt under a name, as its next version; the same again changes nothing.
 
-        Raises: RequestError ``library.not_validated``, ``quota.library``.
+        Raises: RequestError ``library.not_validated``, ``library.report_only``, ``quota.library``.
         """
         if attempt.verdict is not Verdict.VALIDATED:
             what = attempt.verdict.value if attempt.verdict else attempt.state.value
             message = f"only what is validated can be approved; this attempt is {what}"
             raise RequestError("library.not_validated", message)
+        if not attempt.approvable:
+            raise RequestError("library.report_only", REPORT_ONLY)
         at, most_bytes = self._clock.now(), min(self._most_bytes, max(0, await self._room()))
 
         def apply(connection: Connection) -> LibraryEntry:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from assayd.model.attempt import Artifact, Attempt, Failure, State
 from assayd.model.bundle import disk_bytes
+from assayd.model.policy import Enforcement
 from assayd.model.records import Event, Run
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
@@ -73,6 +74,8 @@ def verdict_values(attempt: Attempt) -> Values:
         "error_code": attempt.error.code if attempt.error else None,
         "error_message": attempt.error.message if attempt.error else None,
         "rules": _dump(list(attempt.rules)),
+        "enforcement": attempt.enforcement.value if attempt.enforcement else None,
+        "approvable": int(attempt.approvable),
         "disk_bytes": disk_bytes(attempt.artifacts),
     }
 
@@ -148,6 +151,8 @@ def _with_verdict(attempt: Attempt, row: Mapping[Any, Any]) -> Attempt:
         verdict=Verdict(row["verdict"]),
         cause=row["cause"],
         rules=tuple(json.loads(row["rules"])),
+        enforcement=Enforcement(row["enforcement"]) if row["enforcement"] else None,
+        approvable=bool(row["approvable"]),
         started_at=read_moment(row["started_at"]),
         finished_at=read_moment(row["finished_at"]),
         timings_s=json.loads(row["timings"]),

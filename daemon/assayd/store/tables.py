@@ -143,6 +143,8 @@ verdicts = Table(
     Column("error_code", String(64)),
     Column("error_message", ExactText),
     Column("rules", Text, nullable=False, server_default="[]"),
+    Column("enforcement", String(16)),
+    Column("approvable", Integer, nullable=False, server_default="1"),
     Column("disk_bytes", BigInteger, nullable=False, server_default="0"),
 )
 """How each attempt ended. The attempt is the primary key: one verdict, whatever run it is of."""

@@ -11,6 +11,7 @@ import uvicorn
 from fastapi import APIRouter, FastAPI
 
 from assayd.api import SocketAccess, create_app, loopback_config, server_config
+from assayd.api.fairness import Places
 from assayd.settings import Settings
 from assayd.wiring.build import Assembly
 from assayd.wiring.from_kinds import routers_of
@@ -28,11 +29,13 @@ def configure_api(settings: Settings, parts: Assembly) -> ApiConfigs:
     """Return the servers on these parts."""
     access, limits = access_of(settings), settings.limits
     app = application(parts, access)
+    places = Places(limits.connections)
+    parts.metrics.connections.set_function(lambda: places.total)
     return ApiConfigs(
         socket=server_config(
             app,
             access,
-            connections=limits.connections,
+            places=places,
             silence_s=limits.silence_s,
             refused=parts.metrics.refused_connections.inc,
         ),
@@ -52,6 +55,7 @@ def application(parts: Assembly, access: SocketAccess, routers: Sequence[APIRout
         metrics=parts.metrics,
         routers=(*parts.chain_routers, *routers_of(parts.kinds), *routers),
         budget=parts.scheduler.budget,
+        audit=parts.audit,
     )
 
 

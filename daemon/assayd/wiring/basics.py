@@ -16,6 +16,7 @@ from assayd.kind import Kind
 from assayd.metrics import Metrics
 from assayd.policies import PolicySet
 from assayd.ports.artifacts import ArtifactStore
+from assayd.ports.attesting import Attester
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.driving import ALONE, Driving, Leads, leads_alone
 from assayd.sandbox.container import ContainerOrigin
@@ -85,12 +86,14 @@ class Basics:
     clock: Clock
     ids: Ids
     conclusion: Conclusion
+    attester: Attester | None
     access: DatabaseAccess
     analyst: Analyst
     batch_store: DatabaseBatchStore
     chains: ChainParts
     origin: ContainerOrigin
     copied_from: str | None
+    left_out: Mapping[str, str]
     metrics: Metrics
     hub: EventHub
     sender: Sender

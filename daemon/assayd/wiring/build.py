@@ -9,12 +9,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import structlog
 from fastapi import APIRouter
 
 from assayd import __version__
+from assayd.aio import task_group
 from assayd.analysis.analyst import Analyst
 from assayd.attempts.acceptance import Acceptance
 from assayd.attempts.admission import Admission
+from assayd.attempts.backlog import keep_counting
 from assayd.attempts.conclusion import Conclusion
 from assayd.attempts.disk_quota import DiskQuota
 from assayd.attempts.events import EventHub
@@ -23,6 +26,7 @@ from assayd.attempts.retention import Retention, Uploads
 from assayd.attempts.scheduler import Scheduler
 from assayd.attempts.service import DaemonService
 from assayd.attempts.telemetry import watch_disk
+from assayd.audit import AuditLog
 from assayd.batches import DaemonBatches
 from assayd.ids import SystemClock, Ulids
 from assayd.kind import Kind
@@ -40,15 +44,20 @@ from assayd.store.artifacts import FileArtifactStore
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import BUNDLES, DatabaseJobStore, open_jobs
 from assayd.store.library import DatabaseLibrary
+from assayd.store.outbox import Outbox
 from assayd.webhooks import Receiver
+from assayd.wiring.attestation import open_attester
+from assayd.wiring.audit import open_audit
 from assayd.wiring.basics import Basics, PartOverrides
 from assayd.wiring.chains import ChainWing, open_chains
 from assayd.wiring.execution import local_execution
 from assayd.wiring.from_kinds import recorders_of
 from assayd.wiring.identity import identify
 from assayd.wiring.limits import DaemonLimits, limits_from
-from assayd.wiring.profiles import load_profiles
+from assayd.wiring.profiles import load_profiles, without_policy
 from assayd.wiring.webhooks import build_sender, read_receivers
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +84,7 @@ class Assembly:
     chains: Chains
     chain_routers: Sequence[APIRouter]
     library: DatabaseLibrary
+    audit: AuditLog
 
 
 OWN = PartOverrides()
@@ -92,9 +102,9 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
     scheduler = _build_scheduler(basics, execution)
     await stack.enter_async_context(basics.sender.running())
     await stack.enter_async_context(scheduler.running())
-    _watch(basics.metrics, scheduler, settings.state_dir)
+    await _watch(basics, scheduler, stack)
     quota = _build_quota(basics)
-    acceptance = Acceptance(execution.readiness.ready, quota)
+    acceptance = Acceptance(execution.readiness.ready, quota, execution.readiness.image_problem)
     admission = _build_admission(basics, scheduler, quota, acceptance)
     uploads = Uploads(basics.clock)
     retention = Retention(
@@ -105,10 +115,12 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
         limits.keep,
         uploads,
         leads=overrides.leads,
+        removed=basics.metrics.bundles_removed.inc,
     )
     service = _build_service(basics, execution, scheduler, admission, retention, acceptance)
     batches = _build_batches(basics, scheduler, admission, service, uploads)
     await stack.enter_async_context(batches.running())
+    audit = open_audit(settings, basics, stack)
     chains = await basics.chains.begin(
         basics, stack, admission=admission, scheduler=scheduler, documents=service.read_documents
     )
@@ -135,6 +147,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
         library=DatabaseLibrary(
             basics.access, basics.clock, most_bytes=limits.library_bytes, room=quota.left_bytes
         ),
+        audit=audit,
     )
 
 
@@ -148,13 +161,20 @@ async def _basics(
     clock, ids, metrics = overrides.clock or SystemClock(), Ulids(), Metrics()
     limits = overrides.limits or limits_from(settings)
     kinds = registry.load(settings.validators) if overrides.kinds is None else overrides.kinds
+    policies = load_profiles(settings)
+    left_out = without_policy(kinds, policies)
+    for name, policy in left_out.items():
+        log.error("kind.left_out", kind=name, missing_policy=policy)
+    kinds = {name: kind for name, kind in kinds.items() if name not in left_out}
     registry.use_tables(kinds, settings.tables)
     recorders = recorders_of(kinds)
     jobs = await stack.enter_async_context(
         open_jobs(settings.state_dir, settings.database_url, recorders, overrides.job_rows)
     )
     artifacts = overrides.artifacts or await _open_artifacts(settings.state_dir, jobs, stack)
-    analyst = overrides.analyst or Analyst(limits.analysis, settings.validators, tables=settings.tables)
+    analyst = overrides.analyst or Analyst(
+        limits.analysis, settings.validators, tables=settings.tables, on_lost=metrics.workers_lost.inc
+    )
     await stack.enter_async_context(analyst.running())
     sender = build_sender(
         receivers,
@@ -168,6 +188,7 @@ async def _basics(
     origin = ContainerOrigin(daemon_id=identity.daemon_id, generation=ids.new())
     wrapped, bundles = overrides.wrap(jobs), overrides.wrap(artifacts)
     chains = wing.join(jobs.access, wrapped, clock=clock, ids=ids)
+    attester = open_attester(settings.attestation, daemon_id=identity.daemon_id, clock=clock)
     return Basics(
         settings=settings,
         overrides=overrides,
@@ -175,11 +196,15 @@ async def _basics(
         jobs=wrapped,
         records={recorder.kind: recorder.records(jobs.access) for recorder in recorders},
         artifacts=bundles,
-        policies=load_profiles(settings),
+        policies=policies,
         kinds=kinds,
+        left_out=left_out,
         clock=clock,
         ids=ids,
-        conclusion=Conclusion(artifacts=bundles, clock=clock, attachments=chains.attachments),
+        conclusion=Conclusion(
+            artifacts=bundles, clock=clock, attachments=chains.attachments, attester=attester
+        ),
+        attester=attester,
         access=jobs.access,
         analyst=analyst,
         batch_store=DatabaseBatchStore(jobs.access),
@@ -272,6 +297,7 @@ def _build_service(
         metrics=basics.metrics,
         caps=basics.limits.attempt,
         copied_from=basics.copied_from,
+        left_out=basics.left_out,
         facts=DaemonFacts(
             daemon_id=basics.origin.daemon_id,
             version=__version__,
@@ -300,14 +326,25 @@ def _build_batches(
         limits=basics.limits.batch,
         driving=basics.driving,
         leads=basics.overrides.leads,
+        attester=basics.attester,
     )
 
 
-def _watch(metrics: Metrics, scheduler: Scheduler, state_dir: Path) -> None:
-    """Let gauges show what there is at the moment that they are read."""
+async def _watch(basics: Basics, scheduler: Scheduler, stack: AsyncExitStack) -> None:
+    """Let gauges show the values of the moment at which they are read, or of the last count."""
+    metrics = basics.metrics
     for state in set(State) - {State.FINISHED}:
         metrics.under_way.labels(state.value).set_function(partial(_count, scheduler, state))
-    watch_disk(metrics, state_dir)
+    metrics.oldest_attempt.set_function(partial(_age_of_oldest, scheduler, basics.clock))
+    watch_disk(metrics, basics.settings.state_dir)
+    tasks = await stack.enter_async_context(task_group())
+    counting = keep_counting(metrics, basics.jobs, basics.batch_store, Outbox(basics.access))
+    stack.callback(tasks.create_task(counting, name="backlog").cancel)
+
+
+def _age_of_oldest(scheduler: Scheduler, clock: Clock) -> float:
+    oldest = scheduler.oldest()
+    return 0.0 if oldest is None else (clock.now() - oldest).total_seconds()
 
 
 def _count(scheduler: Scheduler, state: State) -> int:

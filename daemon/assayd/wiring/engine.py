@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import structlog
 
@@ -108,10 +109,15 @@ def _docker(settings: Settings) -> Engine:
     return DockerEngine(base_url=wanted.url, threads=wanted.threads, timeout_s=wanted.timeout_s)
 
 
+def images_dir(settings: Settings) -> Path:
+    """Return the folder in which an OCI runtime's images are unpacked."""
+    return (settings.engine.images_dir or settings.state_dir / "images").absolute()
+
+
 def _oci(settings: Settings) -> OciEngine:
     wanted = settings.engine
     return OciEngine(
-        images=(wanted.images_dir or settings.state_dir / "images").absolute(),
+        images=images_dir(settings),
         run=wanted.run_dir,
         threads=wanted.threads,
         timeout_s=wanted.timeout_s,

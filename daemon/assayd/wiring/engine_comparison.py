@@ -55,6 +55,7 @@ class EngineComparison:
     clock: Clock
     ids: Ids
     file: Path
+    build: str
 
     async def run(self) -> str:
         """Return what an operator is to know of the challenger, measured now or earlier."""
@@ -65,6 +66,8 @@ class EngineComparison:
                 kept = read_comparison(self.file, between)
                 return kept or await self._measure(challenger, between)
             except (EngineError, TimeoutError, OSError) as problem:
+                if isinstance(problem, EngineError) and problem.code == "image.missing":
+                    return f"an OCI runtime is installed too; to compare both, run `{self.build}` and restart"
                 log.info("engine.not_compared", reason=str(problem) or "it took too long")
                 return f"it could not be compared with an OCI runtime: {problem}"
 

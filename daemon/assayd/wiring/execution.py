@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shlex
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -43,7 +45,7 @@ from assayd.sandbox.readiness import ReadinessSupervisor
 from assayd.sandbox.sandbox import Sandbox
 from assayd.settings import Settings
 from assayd.wiring.basics import Basics
-from assayd.wiring.engine import choose_engine, isolation_check_of
+from assayd.wiring.engine import choose_engine, images_dir, isolation_check_of
 from assayd.wiring.engine_comparison import FILE as COMPARISON
 from assayd.wiring.engine_comparison import Contender, EngineComparison
 from assayd.wiring.limits import DaemonLimits, demand_from
@@ -102,6 +104,8 @@ log = structlog.get_logger()
 
 COMPARED_AFTER_S = 30.0
 """How long a daemon has been ready before it compares engines: its pool has been filled by then."""
+ENGINE_VARIABLES = ("ASSAYD_ENGINE__", "DOCKER_HOST")
+KIND, IMAGES_DIR = "ASSAYD_ENGINE__KIND", "ASSAYD_ENGINE__IMAGES_DIR"
 GUEST = Path(assayd.guest.__file__).parent
 
 
@@ -142,6 +146,9 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
     )
     readiness.engine_note = chosen.note
     readiness.images_named = policies.images
+    # A file of settings is read by the command too; the daemon's variables are not in every shell.
+    variables = {name: value for name, value in os.environ.items() if name.startswith(ENGINE_VARIABLES)}
+    readiness.build_command = build_command(variables)
     if chosen.challenger is not None and usual:
         comparison = EngineComparison(
             chosen=Contender(engine=chosen.engine, sandbox=sandbox),
@@ -152,9 +159,16 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
             clock=clock,
             ids=ids,
             file=settings.state_dir / COMPARISON,
+            build=build_command({KIND: "oci", IMAGES_DIR: str(images_dir(settings))}),
         )
         await stack.enter_async_context(_comparing(comparison, readiness))
     return readiness
+
+
+def build_command(variables: Mapping[str, str]) -> str:
+    """Return the command that builds images with some variables, for any shell."""
+    words = [f"{name}={shlex.quote(value)}" for name, value in sorted(variables.items())]
+    return " ".join([*words, "assay images build"])
 
 
 async def _isolation_of(contender: Contender) -> Sequence[str]:

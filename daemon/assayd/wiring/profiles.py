@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from assayd.kind import Kind
 from assayd.package_data import share
 from assayd.policies import PolicySet, load_policies
 from assayd.settings import OWN_POLICIES, Settings
+
+
+def without_policy(kinds: Mapping[str, Kind], policies: PolicySet) -> dict[str, str]:
+    """Return the default policies that no file defines, by the kinds that need them."""
+    return {
+        name: kind.default_policy for name, kind in kinds.items() if kind.default_policy not in policies.names
+    }
 
 
 def load_profiles(settings: Settings) -> PolicySet:

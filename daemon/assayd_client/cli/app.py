@@ -19,6 +19,7 @@ from assayd_client import AddressOptions
 
 COMMANDS: Mapping[str, str] = {
     "artifacts": "attempts:artifacts",
+    "audit": "audit:show_audit",
     "backup": "upkeep:backup",
     "batch": "batch:batch_app",
     "cancel": "attempts:cancel",
@@ -31,6 +32,7 @@ COMMANDS: Mapping[str, str] = {
     "gc": "upkeep:collect_garbage",
     "generate": "generate:generate",
     "images": "images_app:images_app",
+    "keys": "attestation:keys_app",
     "kinds": "kinds:kinds",
     "library": "library:library_app",
     "list": "attempts:list_attempts",
@@ -48,6 +50,7 @@ COMMANDS: Mapping[str, str] = {
     "token": "gateway:token_app",
     "top": "upkeep:top",
     "validate": "validate:validate",
+    "verify": "attestation:verify",
     "version": "upkeep:version",
 }
 """A command's name, and the function or `typer.Typer` of this folder that it is, as ``module:name``."""

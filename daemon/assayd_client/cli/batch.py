@@ -509,6 +509,13 @@ def print_results(
             sys.stdout.write(json.dumps(result, ensure_ascii=sys.stdout.isatty()) + "\n")
 
 
+@batch_app.command("attestation")
+def print_attestation(context: typer.Context, name: Name) -> None:
+    """Print the signed statement of a finished batch, for `assay verify`."""
+    with _client(context) as client:
+        print(client.batch_attestation(find_batch(client, name)).decode())
+
+
 @batch_app.command("cancel")
 def cancel_batch(context: typer.Context, name: Name) -> None:
     """Start nothing more of a batch, and end what is under way."""

@@ -187,7 +187,7 @@ def check(
                 continue
             submission, found = submission_of(path, table)
             origin = replace(found, paths={name: _near(file) for name, file in found.paths.items()})
-            attempt = run(client, submission, show_progress=False)
+            attempt = run(client, submission, show_progress=False, origin=origin)
             done.append((attempt, origin))
             if not reports.take_stdout:
                 _show(path, attempt, origin, verbose=verbose)

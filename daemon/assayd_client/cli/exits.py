@@ -13,6 +13,8 @@ REFUSED = 2
 TROUBLE = 3
 UNREACHABLE = 4
 CANCELLED = 5
+UNSIGNED = 6
+"""The attestation to verify is missing."""
 INTERRUPTED = 130
 """By the keyboard, while nothing was there to cancel: what a shell expects."""
 READER_GONE = 141

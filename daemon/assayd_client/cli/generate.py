@@ -17,6 +17,7 @@ from assayd.errors import RequestError
 from assayd_client import Conflict, Document, PlainClient, Target
 from assayd_client.cli.exits import CANCELLED, FAILED, TROUBLE, VALIDATED
 from assayd_client.cli.repair import failed_lines
+from assayd_client.cli.sample_paths import SamplePath, SamplePaths, SampleTree, sample_paths
 from assayd_client.cli.screens.naming import NAME
 
 if TYPE_CHECKING:
@@ -52,9 +53,9 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         str | None,
         typer.Option(metavar="NAME", help="Use this provider. Default: the only one that writes code."),
     ] = None,
-    sample_path: Annotated[
-        list[str] | None, typer.Option(metavar="P", help="Try the code on this path (repeatable).")
-    ] = None,
+    sample_path: SamplePath = None,
+    listed_paths: SamplePaths = None,
+    sample_tree: SampleTree = None,
     database: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Use this SQLite file, or this schema (.sql).")
     ] = None,
@@ -108,7 +109,7 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
 
     approved_as = _name_of(name, out) if yes else None
     given = Given(
-        sample_paths=sample_path or (),
+        sample_paths=sample_paths(sample_path, listed_paths, sample_tree, file or ()),
         files=file or (),
         database=database,
         sample_rows=sample_rows,

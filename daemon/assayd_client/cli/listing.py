@@ -22,13 +22,19 @@ from assayd_client.cli.terminal import (
 __all__ = ["STYLES", "print_table"]
 
 
+REPORT_ONLY = "report-only"
+"""Of an attempt whose policy reports broken rules and enforces none."""
 LABEL_CHARS = 40
 """Of all labels of an attempt, in a list for people."""
 
 
 def attempt_row(attempt: Document) -> list[str]:
-    """Return the cells of one attempt for a program; the last has its rules, or our own error."""
-    return [*_attempt_cells(attempt, None), _labels(attempt), " ".join(_reasons(attempt))]
+    """Return the cells of one attempt for a program.
+
+    The last two have its rules, or our own error, and `report-only` if its policy enforced nothing.
+    """
+    cells = _attempt_cells(attempt, None)
+    return [*cells, _labels(attempt), " ".join(_reasons(attempt)), _mode(attempt)]
 
 
 def attempt_row_for_people(attempt: Document, today: str, *, wide: bool) -> list[str]:
@@ -40,7 +46,10 @@ def attempt_row_for_people(attempt: Document, today: str, *, wide: bool) -> list
     if not wide:
         labels = shorten(labels, LABEL_CHARS)
         reasons = [*reasons[:1], *([f"+{len(reasons) - 1}"] if len(reasons) > 1 else [])]
-    return [*_attempt_cells(attempt, today), "  ".join(filter(None, (" ".join(reasons), labels)))]
+    return [
+        *_attempt_cells(attempt, today),
+        "  ".join(filter(None, (_mode(attempt), " ".join(reasons), labels))),
+    ]
 
 
 def _attempt_cells(attempt: Document, today: str | None) -> list[str]:
@@ -52,6 +61,11 @@ def _attempt_cells(attempt: Document, today: str | None) -> list[str]:
         short_time(attempt["created_at"], today),
         "" if total is None else duration(total),
     ]
+
+
+def _mode(judged: Document) -> str:
+    """Return whether an attempt, or a profile, is of report-only mode."""
+    return REPORT_ONLY if judged.get("enforcement") == "report" else ""
 
 
 def _labels(attempt: Document) -> str:
@@ -90,7 +104,7 @@ def policy_row(policy: Document) -> list[str]:
         f"{resources['unit_timeout_s']:g}s",
         f"{resources['memory_mb']:g}MB",
         str(resources["max_processes"]),
-        policy["description"],
+        f"{_mode(policy)}: {policy['description']}".removeprefix(": "),
     ]
 
 

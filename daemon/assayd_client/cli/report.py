@@ -12,6 +12,7 @@ from pathlib import PurePath
 from assayd.model.text_limits import SNIPPET_CHARS
 from assayd_client import Document
 from assayd_client.cli.kinds import command_line_of
+from assayd_client.cli.sample_paths import by_shape
 from assayd_client.cli.terminal import (
     BLANK_ELLIPSIS,
     WIDTH_WHEN_PIPED,
@@ -181,6 +182,8 @@ MAX_FINDINGS = 20
 MAX_LINES = 20
 """Of findings that say the same, the further lines that are named."""
 MAX_CASES = 10
+LEAST_GROUPED = 4
+"""Paths of an extractor that a report groups by their shapes."""
 TABLES = ("dataframe", "ndarray", "series")
 """Tags of values that have a preview below the line of their case."""
 MAX_PREVIEW_LINES = 30
@@ -203,7 +206,10 @@ def render(
     the stages.
     """
     report = attempt["report"]
-    yield line((attempt["id"], "bold"), f"  {plain(attempt['kind'])} · policy {plain(attempt['policy'])}")
+    mode = " · report-only" if attempt.get("enforcement") == "report" else ""
+    yield line(
+        (attempt["id"], "bold"), f"  {plain(attempt['kind'])} · policy {plain(attempt['policy'])}{mode}"
+    )
     if attempt.get("intent"):
         yield line(f"Asked for: {plain(shorten(' '.join(attempt['intent'].split()), INTENT_CHARS))}")
     if report is not None:
@@ -272,7 +278,7 @@ def verdict_line(attempt: Document) -> StyledLine:
     """Return the verdict in one line: where it failed, how many cases passed, how many errors, how long."""
     report, verdict = attempt["report"], attempt["verdict"]
     cases = report and report["runtime_results"]
-    detail = f" ({_tally(cases, attempt['kind'])})" if cases and cases["total"] else ""
+    detail = f" ({_tally(cases, attempt['kind'])}{_score(report)})" if cases and cases["total"] else ""
     took_ms = attempt["timings_ms"]["total"]
     took = "" if took_ms is None else f", {duration(took_ms)}"
     if verdict == "validated":
@@ -297,6 +303,12 @@ def _tally(cases: Document, kind: str) -> str:
     return f"{cases['passed']}/{count(cases['total'], command_line_of(kind).case)}{average}"
 
 
+def _score(report: Document) -> str:
+    """Return the score of hidden tests and what it rests on."""
+    score = report.get("score")
+    return "" if score is None else f"; score {score:.3g}, {plain(report['integrity'])}"
+
+
 def _findings(findings: Sequence[Document], origin: Origin, width: int | None) -> Iterator[StyledLine]:
     groups = _grouped(findings)
     for group in groups[:MAX_FINDINGS]:
@@ -310,6 +322,8 @@ def _findings(findings: Sequence[Document], origin: Origin, width: int | None) -
             yield line((f"   = also: {others}", "dim"), hang=11)
         if finding["suggestion"]:
             yield line(("   = fix: ", "cyan"), plain(finding["suggestion"]), hang=10)
+        if (key := finding.get("profile_key")) not in {None, "enforcement"}:
+            yield line((f"   = profile key: {plain(str(key))}", "dim"))
     if len(groups) > MAX_FINDINGS:
         more = sum(map(len, groups[MAX_FINDINGS:]))
         yield line("")
@@ -362,7 +376,10 @@ def _excerpt(finding: Document, origin: Origin, style: str, width: int | None) -
 def _cases(results: Document | None, kind: str) -> Iterator[StyledLine]:
     if not results or not results["cases"]:
         return
-    cases = results["cases"]
+    # A failed case is what the reader looks for: it is shown even if many passed before it.
+    cases = sorted(results["cases"], key=lambda case: case["status"] == "passed")
+    if len(cases) <= MAX_CASES:
+        cases = results["cases"]
     yield line("")
     yield line(("Preview", "bold"))
     names = [_short_name(case["name"], cases) for case in cases[:MAX_CASES]]
@@ -374,6 +391,27 @@ def _cases(results: Document | None, kind: str) -> Iterator[StyledLine]:
             yield line(f"      {plain(row)}".rstrip(), hang=None)
     if len(cases) > MAX_CASES:
         yield line((f"  … and {len(cases) - MAX_CASES} more", "dim"))
+    if command_line_of(kind).case == "path":
+        yield from _shapes(cases)
+
+
+def _shapes(cases: Sequence[Document]) -> Iterator[StyledLine]:
+    """Say from how many shapes of paths fields were extracted, and show a path of each other shape."""
+    got = {case["name"]: case["status"] == "passed" and case["result"] != {} for case in cases}
+    groups = by_shape(got)
+    if len(cases) < LEAST_GROUPED or len(groups) == 1:
+        return
+    without = [group for group in groups.values() if not all(got[path] for path in group)]
+    yield line("")
+    yield line(
+        (f"Fields extracted from {len(groups) - len(without)} of {len(groups)} shapes of paths", "bold")
+    )
+    for group in without[:MAX_CASES]:
+        right = sum(got[path] for path in group)
+        example = next(path for path in group if not got[path])
+        yield line("  ", ("✗", "red"), f" {right}/{count(len(group), 'path')} like {plain(example)}", hang=4)
+    if len(without) > MAX_CASES:
+        yield line((f"  … and {count(len(without) - MAX_CASES, 'more shape')}", "dim"))
 
 
 def _short_name(name: str, cases: Sequence[Document]) -> str:
@@ -425,7 +463,9 @@ def _execution(execution: Document) -> Iterator[StyledLine]:
     if execution["cause"] != "completed":
         yield line((f"Cause: {execution['cause']}{plain(evidence)}", "red"), hang=2)
     took = duration(execution["execution_time_ms"])
-    yield line((f"Ran {took}, {_peak(execution['peak_memory_bytes'])}, {start} container", "dim"))
+    # The limit is for the code alone, the peak is the container's.
+    whose = " with the runner" if execution["cause"] == "out_of_memory" else ""
+    yield line((f"Ran {took}, {_peak(execution['peak_memory_bytes'])}{whose}, {start} container", "dim"))
 
 
 def _peak(used_bytes: int | None) -> str:

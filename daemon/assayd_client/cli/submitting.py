@@ -12,10 +12,10 @@ from pathlib import Path
 
 from assayd.errors import AssaydError, RequestError
 from assayd.ports.command_line import STDIN, FileOptions
-from assayd_client import Conflict, DaemonUnreachable, Document, PlainClient, StreamEvent
+from assayd_client import Conflict, DaemonUnreachable, Document, PlainClient, Refused, StreamEvent
 from assayd_client.cli.exits import CANCELLED
 from assayd_client.cli.kinds import command_line_of
-from assayd_client.cli.report import Origin, render_stages
+from assayd_client.cli.report import UNKNOWN, Origin, render_stages
 from assayd_client.cli.terminal import Screen, StyledLine, count, line, plain
 
 WORDS = {
@@ -150,9 +150,17 @@ def build_submission(request: ValidateRequest) -> tuple[dict[str, object], Origi
     return submission, origin
 
 
-def run(client: PlainClient, submission: Mapping[str, object], *, show_progress: bool) -> Document:
+def run(
+    client: PlainClient, submission: Mapping[str, object], *, show_progress: bool, origin: Origin = UNKNOWN
+) -> Document:
     """Submit, wait, and return the finished attempt; an interrupt from the keyboard cancels it."""
-    attempt = client.submit(submission)
+    try:
+        attempt = client.submit(submission)
+    except Refused as refusal:
+        if refusal.field != "payload.code" or len(origin.paths) != 1:
+            raise
+        [path] = origin.paths.values()
+        raise RequestError(refusal.code, f"{path}: {refusal.message}", field=refusal.field) from refusal
     try:
         if show_progress:
             from assayd_client.cli.terminal import err
@@ -185,7 +193,7 @@ def read_files(paths: Sequence[Path]) -> dict[str, tuple[Path, bytes]]:
         total += len(files[name][1])
         if total > MAX_FILES_BYTES:
             raise RequestError(
-                "file.too_large", f"the files are larger than {MAX_FILES_BYTES} bytes together"
+                "file.too_large", f"the files are larger than {MAX_FILES_BYTES >> 20} MiB together"
             )
     return files
 
@@ -208,6 +216,9 @@ def read_cases(path: Path | None) -> list[object]:
     found = _read_json(path)
     if not isinstance(found, list) or not found:
         raise RequestError("malformed", f"{path}: cases are a JSON array of one object or more")
+    for number, case in enumerate(found, 1):
+        if not isinstance(case, dict):
+            raise RequestError("malformed", f"{path}: case {number} isn't a JSON object")
     return list(found)
 
 

@@ -18,6 +18,7 @@ from assayd_client.cli.exits import OF_VERDICT, VALIDATED, exit_code
 from assayd_client.cli.kinds import ShownAttempt, form_of
 from assayd_client.cli.options import Fields, Json, Junit, daemon_of
 from assayd_client.cli.report import UNKNOWN, Origin
+from assayd_client.cli.sample_paths import SamplePath, SamplePaths, SampleTree, sample_paths
 from assayd_client.cli.submitting import ValidateRequest, build_submission, run
 from assayd_client.cli.terminal import err, plain, print_json
 from assayd_client.cli.terminal import out as screen_of_results
@@ -260,9 +261,9 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         Path | None,
         typer.Option("--input", metavar="F.json", help="Read the inputs from this file, a JSON object."),
     ] = None,
-    sample_path: Annotated[
-        list[str] | None, typer.Option(metavar="P", help="Try the code on this path (repeatable).")
-    ] = None,
+    sample_path: SamplePath = None,
+    listed_paths: SamplePaths = None,
+    sample_tree: SampleTree = None,
     policy: Annotated[
         str | None, typer.Option(metavar="NAME", help="Profile. Default: the kind's own.")
     ] = None,
@@ -344,7 +345,7 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         kind=kind,
         files=files or (),
         input=input_file,
-        sample_paths=sample_path or (),
+        sample_paths=sample_paths(sample_path, listed_paths, sample_tree, files or ()),
         policy=policy,
         settings=setting or (),
         labels=label or (),
@@ -389,7 +390,9 @@ def validate_once(
     if repair is not None:
         submission["repair"] = {"provider": repair}
     with PlainClient(daemon) as client:
-        attempt = run(client, submission, show_progress=sys.stderr.isatty() and not shown.quiet)
+        attempt = run(
+            client, submission, show_progress=sys.stderr.isatty() and not shown.quiet, origin=origin
+        )
         if repair is not None and attempt["verdict"] == "failed":
             from assayd_client.cli.repair import follow_repairs
 

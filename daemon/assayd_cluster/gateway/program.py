@@ -16,6 +16,7 @@ import uvloop
 from assayd import memory
 from assayd.aio import task_group
 from assayd.api import ApiServer, server_config
+from assayd.api.fairness import Places
 from assayd.daemon import SWITCH_S, Daemon, state_lock, take_priority
 from assayd.errors import ConfigError
 from assayd.log import configure
@@ -100,7 +101,7 @@ def configure_gateway(settings: GatewaySettings, gateway: Gateway) -> Callable[[
         server_config,
         gate,
         access,
-        connections=limits.connections,
+        places=Places(limits.connections),
         silence_s=limits.silence_s,
         refused=gateway.parts.metrics.refused_connections.inc,
     )

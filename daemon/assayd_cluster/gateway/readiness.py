@@ -169,6 +169,10 @@ class ClusterReadiness:
     async def keep_sweeping(self) -> None:
         """Sweep nothing: what nodes leave behind is theirs."""
 
+    def image_problem(self, name: str) -> str:
+        """Return nothing: each node refuses what it has no image for."""
+        return ""
+
     async def image_digest(self, name: str) -> str:
         """Return which image stands behind a name on the nodes that take work.
 

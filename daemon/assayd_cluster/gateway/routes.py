@@ -16,7 +16,7 @@ from assayd.api import answers
 from assayd.api.call import LARGE_BODY_BYTES, Call, CallDep, json_response, read_body
 from assayd.byte_budget import Growing
 from assayd.documents import compact, error_document, plain, refuse_many
-from assayd.documents.misfits import place_of
+from assayd.documents.misfits import message_of, place_of
 from assayd.errors import RequestError
 from assayd_cluster.documents import (
     NODE_NAME,
@@ -100,7 +100,7 @@ def _parsed(adapter: TypeAdapter[T], body: bytes) -> T:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         field = place_of(first["loc"]) or "the body"
-        raise RequestError("invalid", f"{field}: {first['msg']}", field=field) from error
+        raise RequestError("invalid", f"{field}: {message_of(first)}", field=field) from error
 
 
 @router.put("", responses={200: {"model": BeatAnswer}})

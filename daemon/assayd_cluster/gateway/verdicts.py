@@ -302,6 +302,8 @@ def _with_verdict(attempt: Attempt, held: HeldRun, brought: RunVerdict, clock: C
         verdict=said.verdict,
         cause=None if said.cause is None else said.cause.value,  # a string, as those on record are
         rules=tuple(_text(rule, MOST_RULE) for rule in said.rules),
+        enforcement=said.enforcement,
+        approvable=said.approvable,
         warm=said.warm,
         error=failure,
         run_number=held.number,

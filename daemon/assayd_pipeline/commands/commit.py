@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assayd.errors import StoreError
+from assayd.model.enforcement import REPORT_ONLY
 from assayd.model.run import DATABASE_OUTPUT
 from assayd_client import Document, PlainClient
 from assayd_client.cli.terminal import plain
@@ -91,6 +92,8 @@ def read_result(client: PlainClient, attempt_id: str) -> Result:
         raise refused(f"{attempt_id} is a {attempt['kind']}, not a pipeline")
     if attempt["verdict"] != "validated":
         raise refused(f"{attempt_id} is {attempt['verdict'] or attempt['state']}, not validated")
+    if not attempt.get("approvable", True):
+        raise refused(f"{attempt_id}: {REPORT_ONLY}")
     [document] = [one for one in attempt["artifacts"] if one["name"].startswith("submission_")]
     payload = json.loads(_fetch(client, attempt_id, document))["payload"]
     given = payload.get("database") or {}

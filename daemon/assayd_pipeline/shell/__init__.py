@@ -6,5 +6,6 @@
 """
 
 from assayd_pipeline.shell.check import RULES, ShellCheck, check_script, parse_script
+from assayd_pipeline.shell.files import WorkFiles
 
-__all__ = ["RULES", "ShellCheck", "check_script", "parse_script"]
+__all__ = ["RULES", "ShellCheck", "WorkFiles", "check_script", "parse_script"]

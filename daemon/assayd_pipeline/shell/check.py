@@ -14,6 +14,7 @@ from assayd.model.finding import Finding
 from assayd.model.policy import CommandPolicy, NetworkPolicy
 from assayd.model.text_limits import FINDINGS
 from assayd_pipeline.shell import slips
+from assayd_pipeline.shell.files import WorkFiles, check_files, written_by
 from assayd_pipeline.shell.parse import source
 from assayd_pipeline.shell.parse.nodes import Node
 from assayd_pipeline.shell.parse.resolve import invocations, script_arguments
@@ -23,6 +24,7 @@ from assayd_pipeline.shell.parse.words import FunctionScopes, How, Known, Settin
 from assayd_pipeline.shell.rules.assignments import check_declaration, check_expansion, check_setting
 from assayd_pipeline.shell.rules.builtins import action_of, at_trap, names_set
 from assayd_pipeline.shell.rules.commands import check_background, check_function, check_invocation
+from assayd_pipeline.shell.rules.mistakes import check_mistakes
 from assayd_pipeline.shell.rules.paths import check_redirection
 from assayd_pipeline.shell.rules.texts import COMMAND_RULES
 from assayd_pipeline.shell.slips import unreadable, with_slips
@@ -47,6 +49,8 @@ class ShellCheck:
 
     findings: tuple[Finding, ...]
     commands: tuple[Command, ...] = ()
+    written: tuple[str, ...] = ("",)
+    """Literal beginnings of the paths that the script writes; an empty one stands for any path."""
 
 
 def parse_script(text: str) -> tuple[Finding, ...]:
@@ -64,25 +68,35 @@ def _best(text: str, finding: Finding) -> Finding:
     )
 
 
-def check_script(text: str, commands: CommandPolicy, *, network: NetworkPolicy = _CLOSED) -> ShellCheck:
+def check_script(
+    text: str,
+    commands: CommandPolicy,
+    *,
+    network: NetworkPolicy = _CLOSED,
+    files: WorkFiles | None = None,
+) -> ShellCheck:
     """Check a script; of a text that is not bash, only that is said.
 
     Args:
         text: the script, as it will run.
         commands: what it may run.
         network: what curl may reach.
+        files: the files that the script begins with; None if they are unknown.
     """
     parsed = source.parse(text)
     if parsed.root is None:
         return ShellCheck(findings=parsed.findings)
     try:
         script = _judge(parsed, commands, network)
+        if files is not None:
+            check_files(script, files)
     except RecursionError:
         return ShellCheck(findings=(source.too_deep(),))
     named = {(parsed.place(call.word.start)[0], call.name) for call in script.calls if call.name}
     return ShellCheck(
         findings=with_slips(text, _in_order(script.findings)),
         commands=tuple(Command(name=name, line=line) for line, name in sorted(named)),
+        written=written_by(script),
     )
 
 
@@ -112,6 +126,7 @@ def _judge(parsed: ShellSource, commands: CommandPolicy, network: NetworkPolicy)
 
 
 def _check_all(script: ParsedScript) -> None:
+    check_mistakes(script)
     for call in script.calls:
         check_invocation(script, call)
     for setting in script.settings:
@@ -135,6 +150,7 @@ def _check_traps(script: ParsedScript) -> None:
             calls=invocations(parsed, script.known, FunctionScopes(parsed.nodes)),
             settings=find_settings(parsed.nodes),
             findings=list(parsed.findings),
+            paths=[],
         )
         _check_all(inner)
         script.findings += [at_trap(script, place, finding) for finding in inner.findings]

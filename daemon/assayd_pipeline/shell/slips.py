@@ -36,6 +36,7 @@ RULES = (
 )
 _TABLE = Path(__file__).parent / "data" / "shellcheck.toml"
 _LINE_CHARS = 2000
+_MOST_LINES = 2000
 _SHOWN_CHARS = 110
 _OPERATORS = {">": "gt", "<": "lt", ">=": "ge", "<=": "le"}
 _FOLLOWING = frozenset(
@@ -50,8 +51,13 @@ _FOLLOWING = frozenset(
 """Rules whose findings follow from a slip on their line."""
 _PASSING_FORMS = re.compile(
     r"""\blocal\b|\breturn\s+["'$A-Za-z]|=~\s*["']|\{[\w$]{1,40}\.\.[\w$]{1,40}\}|\[\s[^\]\n]{0,80}\s[<>]=?\s|=\(
-    |\$\w{1,40}\[|[“”‘’–—\u00a0]|\b0\d|\b(?:if|while)\s+\(""",
-    re.VERBOSE,
+    |\$\w{1,40}\[|[“”‘’\u2010-\u2015\u00a0]|\b0\d|\b(?:if|while)\s+\(
+    |\[\s[^\]\n]{1,80}["'\w}](?:==?|!=)["'$\w]|\s=[<>]\s|\]\s+(?:or|and)\s|2>&1\s*>|\d>\s?\d
+    |\bexpr\s+["$\w]+[-+*/%]["$\w]|>\s*(?:awk|cat|cut|grep|head|sed|sort|tail|tee|tr|uniq|wc)\s*$
+    |\|\s*(?:while|for|read|mapfile|readarray)\b|^[ \t]*\(|\+=["'\w$]|\$\{\#\w+\}
+    |\$\{?(?!\w+\[)\w+\}?["]?\s*;\s*do\b
+    |\[\s[^\]\n]{0,80}\s-(?:eq|ne|gt|lt|ge|le)\s+["']?[A-Za-z]|<<<\s*[\w-]{1,80}[/.]\w""",
+    re.VERBOSE | re.MULTILINE,
 )
 """Forms that pass and mean something else: only scripts with one of them are worth ShellCheck's time."""
 
@@ -79,23 +85,40 @@ class Slip:
 
 
 @cache
-def slips() -> dict[int, Slip]:
-    """Return the table by code, the most helpful first."""
-    read = tomllib.loads(_TABLE.read_text(encoding="utf-8"))["code"]
-    return {told["code"]: Slip(**told) for told in read}
+def slips() -> tuple[Slip, ...]:
+    """Return the table, the most helpful first; a code may have several entries."""
+    return tuple(Slip(**told) for told in tomllib.loads(_TABLE.read_text(encoding="utf-8"))["code"])
+
+
+@cache
+def _by_code() -> dict[int, list[Slip]]:
+    found: dict[int, list[Slip]] = {}
+    for slip in slips():
+        found.setdefault(slip.code, []).append(slip)
+    return found
 
 
 def unreadable(text: str, found: Finding) -> Finding | None:
     """Return the explanation of a script that bash can't read; None without one."""
     told = linter.comments(text)
-    codes = {comment.code for comment in told}
-    order = [slip for slip in slips().values() if slip.code in codes]
-    for slip in order:
-        comment = next(one for one in told if one.code == slip.code)
-        explained = _explained(text, slip, _placed(slip, comment, told), found)
-        if explained is not None:
-            return explained
+    for slip in slips():
+        at = (one for one in told if one.code == slip.code) if slip.code else _matching(text, slip)
+        for comment in at:
+            explained = _explained(text, slip, _placed(slip, comment, told), found)
+            if explained is not None:
+                return explained
     return None
+
+
+def _matching(text: str, slip: Slip) -> Iterator[Comment]:
+    """Return the places that an entry without a code is about: lines with its pattern."""
+    pattern = re.compile(slip.find)
+    for number, line in enumerate(text.split("\n")[:_MOST_LINES], 1):
+        found = pattern.search(line[:_LINE_CHARS])
+        if found is not None:
+            yield Comment(
+                code=0, line=number, column=found.start() + 1, end_line=number, end_column=found.end() + 1
+            )
 
 
 def with_slips(text: str, findings: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -106,12 +129,11 @@ def with_slips(text: str, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     kept = list(findings)
     added: list[Finding] = []
     lines: set[int] = set()
-    for comment in linter.comments(text):
-        slip = slips().get(comment.code)
-        if slip is None or comment.line in lines:
-            continue
+    for comment, slip in (
+        (one, slip) for one in linter.comments(text) for slip in _by_code().get(one.code, ())
+    ):
         following = _following(slip, comment, kept)
-        if not following and slip.level == "never":
+        if comment.line in lines or (not following and slip.level == "never"):
             continue
         base = following[0] if following else _found(certain=slip.level == "error")
         made = _explained(text, slip, comment, base)
@@ -139,15 +161,6 @@ def _overwrites(text: str) -> bool:
 
 
 _TARGET = re.compile(r">\s?([\w./-]{3,200})")
-
-
-def explained_failure(text: str, line: int) -> Finding | None:
-    """Return the explanation of a command that failed at a line when it ran; None without one."""
-    for comment in linter.comments(text):
-        slip = slips().get(comment.code)
-        if slip is not None and comment.line == line:
-            return _explained(text, slip, comment, _found(certain=True))
-    return None
 
 
 def _found(*, certain: bool) -> Finding:
@@ -192,7 +205,7 @@ def _explained(text: str, slip: Slip, comment: Comment, found: Finding) -> Findi
         snippet=snippet(text, comment.line),
         suggestion=hint if edit is None else f"{hint}{_shown(edit)}",
         edit=edit,
-        context=f"ShellCheck SC{slip.code}",
+        context=f"ShellCheck SC{slip.code}" if slip.code else found.context,
     )
 
 

@@ -34,7 +34,7 @@ def judge_tree(text: SqlText, statement: SqlStatement, root: exp.Expr) -> Iterat
     for node in root.walk():
         if isinstance(node, exp.Update | exp.Delete):
             yield from _judge_condition(text, start, node)
-        elif isinstance(node, exp.Anonymous) and node.name.lower() in REACHING_OUT:
+        elif isinstance(node, exp.Anonymous) and _reaches_out(node):
             message = f"{node.name}() reaches outside the database."
             yield text.finding("sql.function", message, at=start, suggestion=instead_of(node.name))
     if isinstance(root, exp.Create):
@@ -42,6 +42,15 @@ def judge_tree(text: SqlText, statement: SqlStatement, root: exp.Expr) -> Iterat
     if _replaces(statement, root):
         rule, message, suggestion = REFUSED["REPLACE"]
         yield text.finding(rule, f"OR {message}.", at=start, suggestion=suggestion)
+
+
+def _reaches_out(call: exp.Anonymous) -> bool:
+    """Return whether a function loads code or touches files; readfile may read files below data/."""
+    from sqlglot import exp
+
+    name, first = call.name.lower(), next(iter(call.expressions), None)
+    outside = isinstance(first, exp.Literal) and not first.name.startswith("data/")
+    return name in REACHING_OUT or (name == "readfile" and outside)
 
 
 def _judge_condition(text: SqlText, start: int, node: exp.Update | exp.Delete) -> Iterator[Finding]:

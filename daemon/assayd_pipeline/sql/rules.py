@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from assayd.model.finding import Rule, Severity
+from assayd.model.finding import Rule, Severity, keyed
+from assayd.model.policy import SQL_RULES
 
 READ_PRAGMAS = frozenset(
     {
@@ -84,8 +85,11 @@ SHELL_COMMANDS: Mapping[str, str] = {
 }
 """Commands of the sqlite3 shell, and what to write instead; others are left out."""
 
-REACHING_OUT = frozenset({"edit", "fts3_tokenizer", "load_extension", "readfile", "writefile"})
+REACHING_OUT = frozenset({"edit", "fts3_tokenizer", "load_extension", "writefile"})
 """Functions that load code or touch files; most are in SQLite's own shell only."""
+
+PROVIDED = frozenset({"generate_series", "readfile"})
+"""Functions of the shell that steps have too; readfile reads below data/ only."""
 
 MADE = ("TABLE", "VIEW", "INDEX")
 """What a step may create."""
@@ -130,11 +134,15 @@ _RULES = (
     ("sql.update_without_where", "UPDATE without WHERE", "Bad: UPDATE t SET a = 1."),
     ("sql.delete_without_where", "DELETE without WHERE", "Bad: DELETE FROM t."),
     ("sql.function", "A function that reaches outside", "Bad: SELECT load_extension('x')."),
-    ("sql.shell", "What belongs to the sqlite3 shell", "Bad: .mode csv. Good: SELECT * FROM t."),
+    ("sql.dot_command", "A dot-command of the sqlite3 shell", "Bad: .mode csv. Good: SELECT * FROM t."),
+    ("sql.shell", "A function that only the sqlite3 shell has", "Bad: median(x). Good: avg(x)."),
     ("sql.parameter", "A place for a value that nothing fills", "Bad: WHERE id = ?. Good: WHERE id = 1."),
 )
 RULES = (
-    *(Rule(id=name, title=title, help=text) for name, title, text in _RULES),
+    *keyed(
+        (Rule(id=name, title=title, help=text) for name, title, text in _RULES),
+        dict.fromkeys(SQL_RULES, "sql.rules"),
+    ),
     Rule(
         id="sql.where_constant",
         title="A condition that is the same for every row",

@@ -1,8 +1,7 @@
 """Recognizes what belongs to the sqlite3 shell, and what to write instead.
 
-.mode csv                               sql.shell
-.import data/x.csv t                    sql.shell
-SELECT value FROM generate_series(1)    sql.shell
+.mode csv                               sql.dot_command
+.import data/x.csv t                    sql.dot_command
 SELECT median(x) FROM t                 sql.shell
 """
 
@@ -14,7 +13,7 @@ from itertools import pairwise
 
 from assayd.model.finding import Finding
 from assayd_pipeline.sql.read import SqlText
-from assayd_pipeline.sql.rules import REACHING_OUT, SHELL_COMMANDS, SHELL_FUNCTIONS
+from assayd_pipeline.sql.rules import PROVIDED, REACHING_OUT, SHELL_COMMANDS, SHELL_FUNCTIONS
 from assayd_pipeline.sql.statements import SqlStatement
 from assayd_pipeline.sql.tokens import SqlToken, SqlTokenKind
 
@@ -32,7 +31,9 @@ def shell_commands(text: SqlText) -> Iterator[Finding]:
         if begins and (found := _COMMAND.match(line)):
             name = found[1][:20]
             message = f".{name} is a command of the sqlite3 shell, not SQL."
-            yield text.finding("sql.shell", message, at=offset, suggestion=SHELL_COMMANDS.get(name, _LEAVE))
+            yield text.finding(
+                "sql.dot_command", message, at=offset, suggestion=SHELL_COMMANDS.get(name, _LEAVE)
+            )
         offset += len(line) + 1
         told = line.strip()
         if told and not told.startswith(("--", ".", "*", "/*")):
@@ -48,7 +49,7 @@ def shell_functions(text: SqlText, statement: SqlStatement) -> Iterator[Finding]
         if (
             token.kind is SqlTokenKind.WORD
             and following.says("(")
-            and name in SHELL_FUNCTIONS.keys() - REACHING_OUT
+            and name in SHELL_FUNCTIONS.keys() - REACHING_OUT - PROVIDED
         ):
             message = f"{name}() belongs to the sqlite3 shell; SQLite itself has no such function."
             suggestion = f"Write instead: {SHELL_FUNCTIONS[name]}."

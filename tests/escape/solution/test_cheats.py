@@ -13,46 +13,22 @@ import pytest
 from assayd.kinds.solution.payload import SolutionPayload
 from assayd.kinds.solution.validator import validator
 from assayd.model.report import Judgement
-from assayd.model.run import Limits, RunResult
+from assayd.model.run import Cause, Limits, RunResult
 from assayd.package_data import share
 from assayd.policies import load_policies
 from assayd.sandbox.sandbox import Sandbox
 from support.engines.oci import made_engine, needs_oci
 from support.engines.sandboxes import run, sandbox_on
 
-CHEATS = sorted((Path(__file__).parent / "cheats").glob("*/*.py"))
+FOLDER = Path(__file__).parent / "cheats"
+CHEATS = sorted(FOLDER.glob("*/*.py"))
+OF_EACH_FAMILY = sorted({cheat.parent: cheat for cheat in reversed(CHEATS)}.values())
+"""What Docker runs: the guest code is the same on both engines, and its containers take ten times as long."""
 AT_ONCE = 3
-LIMITS = Limits(timeout_s=40, unit_timeout_s=2, memory_bytes=256 * 2**20, max_processes=8)
+LIMITS = Limits(timeout_s=40, unit_timeout_s=1, memory_bytes=256 * 2**20, max_processes=8)
 REFERENCE = "def total(values):\n    return sum(values)\n"
 SECRET = "hidden-4711"
-CHECK = """
-def check(candidate):
-    assert candidate([1, 2, 3]) == 6, "hidden-4711"
-    assert candidate([]) == 0
-    assert candidate([10, -4]) == 6
-    data = [5, 1]
-    assert candidate(data) == 6
-    assert data == [5, 1]
-"""
-CLASSES = """
-import unittest
-
-class TotalTest(unittest.TestCase):
-    def test_integers(self):
-        self.assertEqual(total([1, 2, 3]), 6, "hidden-4711")
-        self.assertTrue(total([4, 4]) == 8)
-
-    def test_floats(self):
-        self.assertAlmostEqual(total([0.5, 0.25]), 0.75)
-        self.assertTrue(abs(total([1.5]) - 1.5) < 1e-6)
-        self.assertIn(total([7]), [7])
-
-    def test_many(self):
-        for got, wanted in zip(map(total, ([1], [2, 2])), [1, 4], strict=True):
-            self.assertEqual(got, wanted)
-        self.assertEqual([total([3])], [3])
-        self.assertEqual({total([3]): 1}, {3: 1})
-"""
+CHECK, CLASSES = (FOLDER.joinpath(name).read_text(encoding="utf-8") for name in ("check.py", "classes.py"))
 
 
 async def _judged(sandbox: Sandbox, code: str, tests: str) -> tuple[RunResult, Judgement]:
@@ -70,20 +46,21 @@ async def _problem(sandbox: Sandbox, cheat: Path, tests: str) -> str:
     reached = [line for line in printed.splitlines() if "SEEN" in line or SECRET in line]
     passed = not any(finding.is_error for finding in judgement.stage_findings["sandbox"])
     wrong = [f"score {judgement.score}"] if judgement.score else []
+    wrong += ["our error"] if result.outcome.cause is Cause.INFRASTRUCTURE else []
     return "; ".join([*reached[:3], *wrong, *(["validated"] if passed else [])])
 
 
 @pytest.mark.parametrize(
-    "kind",
+    ("kind", "cheats"),
     [
-        pytest.param("docker", marks=[pytest.mark.engine, pytest.mark.system]),
-        pytest.param("oci-templates", marks=needs_oci),
+        pytest.param("docker", OF_EACH_FAMILY, marks=pytest.mark.engine, id="docker"),
+        pytest.param("oci-templates", CHEATS, marks=needs_oci, id="oci-templates"),
     ],
 )
 @pytest.mark.parametrize("tests", [CHECK, CLASSES], ids=["check", "unittest"])
 @pytest.mark.asyncio
 async def test_cheats_score_nothing_and_see_nothing(
-    request: pytest.FixtureRequest, kind: str, tests: str
+    request: pytest.FixtureRequest, kind: str, cheats: list[Path], tests: str
 ) -> None:
     engine = made_engine(request, kind)
     places = asyncio.Semaphore(AT_ONCE)
@@ -95,9 +72,9 @@ async def test_cheats_score_nothing_and_see_nothing(
     try:
         async with sandbox_on(engine, ready=AT_ONCE) as sandbox:
             _, reference = await _judged(sandbox, REFERENCE, tests)
-            problems = dict(await asyncio.gather(*(tried(sandbox, cheat) for cheat in CHEATS)))
+            problems = dict(await asyncio.gather(*(tried(sandbox, cheat) for cheat in cheats)))
     finally:
         await engine.close()
     assert reference.score == 1.0
-    assert len(problems) >= 80
+    assert len(problems) == len(cheats)
     assert {name: problem for name, problem in problems.items() if problem} == {}

@@ -193,6 +193,7 @@ class SmallReadiness:
 
     def __init__(self, sandbox: SmallSandbox) -> None:
         self.problem = ""
+        self.missing_image = ""
         self.sandbox = sandbox
 
     def ready(self) -> tuple[bool, str]:
@@ -200,6 +201,9 @@ class SmallReadiness:
 
     def show(self, metrics: Metrics) -> None:
         pass
+
+    def image_problem(self, name: str) -> str:
+        return f"there is no image {name}" if name == self.missing_image else ""
 
     async def image_digest(self, name: str) -> str:
         return str((await self.sandbox.images.get(name)).digest)

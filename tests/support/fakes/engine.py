@@ -288,6 +288,10 @@ class FakeEngine:
                 return image
         raise _image_missing()
 
+    def add_image(self, image: ImageFacts) -> None:
+        """Have an image from now on."""
+        self._images[image.name] = image
+
     async def load_image(self, archive: Path) -> ImageFacts:
         """Take the archive's name for an image."""
         await self._enter("load_image")

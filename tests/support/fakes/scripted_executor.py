@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -14,12 +16,33 @@ class ScriptedExecutor:
 
     def __init__(self) -> None:
         self.programs: list[Program] = []
+        self.place = asyncio.Event()
+        self.place.set()
         self.attempts: dict[str, dict[str, Any]] = {}
         self.answer: Callable[[Program], Result] = lambda program: Result(compiled=None, run=ran())
 
-    async def run(self, program: Program, *, attempt_id: str | None = None) -> Result:
+    caller: str | None = None
+
+    def of_caller(self, token: str | None) -> ScriptedExecutor:
+        other = copy.copy(self)
+        other.caller = token
+        return other
+
+    async def run(
+        self,
+        program: Program,
+        *,
+        attempt_id: str | None = None,
+        begun: Callable[[], None] = lambda: None,
+        hold: Callable[[int], None] = lambda size: None,
+    ) -> Result:
         self.programs.append(program)
+        await self.place.wait()
+        begun()
         return self.answer(program)
+
+    async def limits(self, policy: str) -> dict[str, Any]:
+        return {"timeout_s": 60.0, "unit_timeout_s": 30.0, "memory_mb": 512, "max_processes": 8}
 
     async def attempt(self, attempt_id: str) -> dict[str, Any] | None:
         return self.attempts.get(attempt_id)

@@ -212,12 +212,13 @@ def _is_one_object(body: bytes) -> bool:
 
 
 @contextmanager
-def guest_runner(work: Path, *libraries: str) -> Iterator[GuestRunner]:
+def guest_runner(work: Path, *libraries: str, patch: str = "") -> Iterator[GuestRunner]:
     """Start a runner that works in a directory, as images do but for the container.
 
-    `libraries` are folders to import from, as an image's `python_path`.
+    `libraries` are folders to import from, as an image's `python_path`; `patch` is Python that changes the
+    runner before it starts.
     """
-    process = nursery().start(work, *libraries)
+    process = nursery().start(work, *libraries, patch=patch)
     try:
         yield GuestRunner(process)
     finally:

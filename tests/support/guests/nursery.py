@@ -35,6 +35,7 @@ def become(order, given):
         os.dup2(descriptor, target)
         os.close(descriptor)
     sys.path += order["libraries"]
+    exec(order["patch"], {{}})
     main(order["work"])
 
 while True:
@@ -99,12 +100,12 @@ class Nursery:
             )
         atexit.register(self.close)
 
-    def start(self, work: Path, *libraries: str) -> Fork:
+    def start(self, work: Path, *libraries: str, patch: str = "") -> Fork:
         """Fork a runner that works in a directory; `libraries` are folders to import from."""
         to_read, stdin = os.pipe()
         stdout, to_write = os.pipe()
         try:
-            order = {"work": str(work), "libraries": libraries}
+            order = {"work": str(work), "libraries": libraries, "patch": patch}
             return Fork(self, self.ask(order, to_read, to_write), stdin, stdout)
         finally:
             os.close(to_read)

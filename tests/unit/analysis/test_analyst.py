@@ -63,11 +63,13 @@ async def test_a_large_source_travels_in_parts(analyst: Analyst, policy: Executi
 
 
 async def test_a_worker_that_takes_too_long_takes_only_its_own_job(policy: ExecutionPolicy):
-    slow = Analyst(AnalysisLimits(workers=1, wall_s=0.0))
+    lost: list[bool] = []
+    slow = Analyst(AnalysisLimits(workers=1, wall_s=0.0), on_lost=lambda: lost.append(True))
     async with slow.running():
         stages = await static(slow, payload(GOOD), policy)
         assert [f.rule for s in stages for f in s.findings] == [UNANALYSABLE]
         assert [s.status for s in stages] == [StageStatus.FAILED, *[StageStatus.SKIPPED] * 2]
+        assert lost == [True]
         assert len(slow.alive) == 1, "whoever comes next would wait for another to start"
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 from structlog.testing import capture_logs
 
 from assayd.daemon import Daemon
@@ -118,3 +119,12 @@ async def test_end_of_a_reason_is_logged_once(tmp_path: Path) -> None:
                 assert await daemon.acceptance.look() == (True, "")
     events = [line["event"] for line in logs if line["event"].startswith("daemon.")]
     assert events == ["daemon.accepts_nothing", "daemon.accepts_attempts"]
+
+
+@pytest.mark.parametrize(("missing", "refused"), [("python", "there is no image python"), ("forth", "")])
+async def test_kind_without_its_image_alone_is_refused(tmp_path: Path, missing: str, refused: str) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        daemon.readiness.missing_image = missing
+        said = await told(daemon)
+    assert said.refusal == refused
+    assert said.readyz == ""

@@ -93,6 +93,21 @@ async def test_old_attempts_go_with_their_bundles_and_young_ones_stay(
     assert bundles(tmp_path) == 1
 
 
+async def test_removed_bundles_are_counted_and_those_of_a_dry_run_are_not(
+    jobs: DatabaseJobStore, artifacts: FileArtifactStore, make: Make
+) -> None:
+    counted: list[int] = []
+    clock = StoppedClock(make.attempt(999).created_at + timedelta(days=1))
+    batches, uploads = DatabaseBatchStore(jobs.access), Uploads(clock)
+    retention = Retention(jobs, batches, artifacts, clock, KEEP, uploads, removed=counted.append)
+    await finish(jobs, make, 1, await write(artifacts, make, 1))
+    await finish(jobs, make, 2, None)
+    await retention.sweep(dry_run=True)
+    assert counted == []
+    await retention.sweep()
+    assert sum(counted) == 1
+
+
 async def test_the_bundle_of_a_lost_first_run_goes_too(
     retention: Retention, jobs: DatabaseJobStore, artifacts: FileArtifactStore, make: Make, tmp_path: Path
 ) -> None:

@@ -1,11 +1,12 @@
 import json
+from pathlib import Path
 
 import h11
 import pytest
 
 from assayd_client import ClientError, documents
 from assayd_client.address import SocketChoice
-from assayd_client.answers import LineReader, lost, read_as
+from assayd_client.answers import LineReader, lost, read_as, start_command
 from support.daemons.fake_service import GOLDEN
 
 
@@ -49,3 +50,11 @@ def test_answer_that_breaks_off_is_told_without_the_words_of_the_protocol(tmp_pa
 def test_name_that_is_no_document_is_none() -> None:
     with pytest.raises(AttributeError, match="AttemptDocumant"):
         _ = documents.AttemptDocumant
+
+
+def test_daemon_of_a_checkout_is_started_by_make(tmp_path: Path) -> None:
+    package = tmp_path / "daemon" / "assayd_client"
+    (tmp_path / "examples").mkdir()
+    assert start_command(package) == "assayd"
+    (tmp_path / "Makefile").touch()
+    assert start_command(package) == "make serve"

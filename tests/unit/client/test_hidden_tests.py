@@ -37,6 +37,11 @@ def test_problem_in_the_form_of_mbpp_names_the_function_by_its_first_assertion(f
     assert problem.code_of({"completion": "def double(x): ..."}) == "def double(x): ..."
 
 
+def test_function_may_have_the_name_of_a_builtin() -> None:
+    problem = read_problem({"task_id": 126, "test_list": ["assert sum(10, 15) == 6"]})
+    assert problem.hidden.entry_point == "sum"
+
+
 def test_submission_has_tests_or_cases() -> None:
     cases = [{"name": "two", "args": [2], "expected": 4}]
     by_cases = HiddenTests(entry_point="double", cases=cases).submission("code")

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import asyncio
 import base64
+import json
 from typing import Any
 
 import httpx
@@ -8,6 +10,7 @@ import pytest
 
 from assayd_client.errors import NotReady
 from assayd_compat import judge0
+from assayd_compat.bodies import BadRequest, Room
 from assayd_compat.program import End, Result
 from support.fakes.scripted_executor import ScriptedExecutor, ran
 
@@ -106,7 +109,8 @@ async def test_token_of_an_earlier_process_leads_to_its_attempt(
     report = {"findings": [], "runtime_results": None}
     executor.attempts[token] = {
         "id": token, "labels": labels, "verdict": "validated", "execution": execution, "report": report,
-        "error": None, "artifacts": [],
+        "error": None, "artifacts": [], "rules": [], "state": "finished",
+        "created_at": "2026-11-26T01:00:00.000000Z", "finished_at": "2026-11-26T01:00:01.000000Z",
     }  # fmt: skip
     found = (await http.get(f"/submissions/{token}?fields=*")).json()
     assert (found["status_id"], found["language_id"], found["source_code"]) == (4, 71, None)
@@ -188,3 +192,59 @@ async def test_only_the_newest_submissions_are_kept(
     token = (await judged(http))["token"]
     await judged(http)
     assert (await http.get(f"/submissions/{token}")).status_code == 404
+
+
+async def test_submission_waits_in_queue_until_it_has_a_place(
+    http: httpx.AsyncClient, executor: ScriptedExecutor
+) -> None:
+    executor.place.clear()
+    token = (await http.post("/submissions", json=PROGRAM)).json()["token"]
+    found = (await http.get(f"/submissions/{token}?fields=status")).json()
+    assert found == {"status": {"id": 1, "description": "In Queue"}}
+    executor.place.set()
+
+
+@pytest.mark.parametrize(("state", "status"), [("queued", 1), ("running", 2)])
+async def test_running_attempt_of_an_earlier_process_is_processed(
+    http: httpx.AsyncClient, executor: ScriptedExecutor, state: str, status: int
+) -> None:
+    token = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+    executor.attempts[token] = {"id": token, "labels": {"client": "judge0"}, "verdict": None, "state": state}
+    assert (await http.get(f"/submissions/{token}?fields=status_id")).json() == {"status_id": status}
+
+
+async def test_submission_belongs_to_the_caller_who_created_it(http: httpx.AsyncClient) -> None:
+    created = await http.post("/submissions?wait=true", json=PROGRAM, headers={"X-Auth-Token": "alice"})
+    url = f"/submissions/{created.json()['token']}"
+    assert (await http.get(url, headers={"Authorization": "Bearer alice"})).status_code == 200
+    assert (await http.get(url, headers={"Authorization": "Bearer bob"})).status_code == 404
+    assert (await http.get(url)).status_code == 404
+
+
+async def test_configuration_has_the_limits_of_the_profile(http: httpx.AsyncClient) -> None:
+    assert (await http.get("/about")).json()["version"] == "1.13.1"
+    found = (await http.get("/config_info")).json()
+    assert (found["max_cpu_time_limit"], found["max_memory_limit"]) == (30.0, 512 * 1024)
+    assert found["max_submission_batch_size"] == 20
+
+
+async def test_oldest_submissions_are_forgotten_when_they_hold_too_much(
+    http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judge0, "KEPT_BYTES", 3000)
+    first, second, third = [(await judged(http))["token"] for _ in range(3)]
+    found = [(await http.get(f"/submissions/{token}")).status_code for token in (first, second, third)]
+    assert found == [404, 200, 200]
+
+
+async def test_submission_is_refused_while_too_much_waits(executor: ScriptedExecutor) -> None:
+    submissions = judge0.Submissions(Room(2500))
+    asked, program = judge0._read(json.dumps(PROGRAM).encode(), encoded=False)
+    executor.place.clear()
+    tasks = [submissions.begin(executor, asked, program)[1] for _ in range(2)]  # type: ignore[arg-type]
+    with pytest.raises(BadRequest, match="holds too many requests") as caught:
+        submissions.begin(executor, asked, program)  # type: ignore[arg-type]
+    assert caught.value.status == 503
+    executor.place.set()
+    await asyncio.gather(*tasks)
+    assert submissions.begin(executor, asked, program)[0]  # type: ignore[arg-type]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from assayd_compat.languages import BY_NAME, LANGUAGES, LOADER
-from assayd_compat.program import End, Program, compilation, ended, execution, interpretation
+from assayd_compat.program import End, Program, compilation, ended, execution, interpretation, is_not_python
 
 LIMITS = {"timeout_s": 60.0, "unit_timeout_s": 60.0, "memory_mb": 512}
 
@@ -26,10 +26,13 @@ def finished(ran: dict[str, object] = {}, **changed: object) -> dict[str, object
     return {
         "id": "01A",
         "verdict": "validated",
+        "rules": [],
+        "created_at": "2026-11-26T01:00:00.000000Z",
+        "finished_at": "2026-11-26T01:00:01.000000Z",
         "execution": {**execution_of, **ran},
         "report": report,
         "error": None,
-        "artifacts": [{"name": "files/a.txt"}],
+        "artifacts": [{"name": "files/a.txt", "bytes": 3}],
         **changed,
     }
 
@@ -83,7 +86,7 @@ def test_interpretation_hands_over_a_source_whatever_it_holds() -> None:
 def test_end_of_an_attempt_has_its_measures_in_seconds_and_bytes() -> None:
     end = ended(finished())
     assert (end.end, end.exit_code, end.wall_s, end.cpu_s) == (End.EXITED, 0, 0.05, 0.04)
-    assert (end.memory_bytes, end.artifacts, end.message) == (1024, ("files/a.txt",), "")
+    assert (end.memory_bytes, end.artifacts, end.message) == (1024, {"files/a.txt": 3}, "")
 
 
 @pytest.mark.parametrize(
@@ -119,3 +122,14 @@ def test_no_two_languages_share_a_name() -> None:
     names = [name for language in LANGUAGES for name in (language.name, *map(str, language.judge0))]
     assert len(names) == len(set(names))
     assert len(piston := [name for language in LANGUAGES for name in language.piston]) == len(set(piston))
+
+
+def test_source_that_a_rule_refuses_did_not_succeed_and_is_not_run_otherwise() -> None:
+    attempt = finished(execution=None, verdict="failed", rules=["import.not_allowed"])
+    refused = ended(attempt)
+    assert (refused.end, refused.exit_code, refused.stderr) == (End.EXITED, 1, "Too slow.\n")
+    assert not is_not_python(attempt)
+
+
+def test_source_with_a_syntax_error_is_for_the_interpreter() -> None:
+    assert is_not_python(finished(execution=None, verdict="failed", rules=["syntax.invalid"]))

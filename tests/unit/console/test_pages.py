@@ -193,6 +193,18 @@ async def test_hostile_report_is_text_wherever_it_is_shown(golden: str) -> None:
     assert not set(page) & set("\u202e\x1b")
 
 
+@pytest.mark.parametrize(("score", "shown"), [(2 / 3, "score 0.667 (separated)"), (None, "score")])
+async def test_score_of_hidden_tests_is_shown_if_there_is_one(score: float | None, shown: str) -> None:
+    attempt = json.loads((GOLDEN / "failed_at_run.json").read_text())
+    attempt |= {"id": "01A", "artifacts": []}
+    attempt["report"] |= {"score": score, "integrity": None if score is None else "separated"}
+    answers = {"/v1/attempts/01A": attempt, "/v1/attempts/01A/repairs": {"repairs": []}}
+    async with logged_in(answers) as (client, _):
+        page = (await client.get("/attempts/01A")).text
+
+    assert (shown in page) == (score is not None)
+
+
 async def test_what_there_is_not_is_told_with_its_status() -> None:
     async with logged_in({}) as (client, _):
         page = await client.get("/attempts/01A")

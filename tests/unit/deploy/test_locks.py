@@ -22,6 +22,12 @@ def test_installation_has_the_versions_of_the_checkout() -> None:
     assert {name: dev.get(name) for name in run} == run, "locked apart: make requirements"
 
 
+def test_build_of_a_checkout_has_the_versions_of_its_tests() -> None:
+    build, dev = locked("build.txt"), locked("dev.txt")
+    assert {name: dev.get(name) for name in build} == build, "locked apart: make requirements"
+    assert {"hatchling", "editables"} <= build.keys()
+
+
 @pytest.mark.parametrize("name", EXTRAS)
 def test_extra_has_the_versions_of_the_checkout_and_all_of_an_installation(name: str) -> None:
     extra, dev = locked(name), locked("dev.txt")
@@ -36,5 +42,5 @@ def test_every_dependency_is_locked_for_an_installation() -> None:
 
 
 def test_locks_name_no_place() -> None:
-    for name in ("run.txt", "dev.txt", "generator.txt", *EXTRAS):
+    for name in ("run.txt", "dev.txt", "build.txt", "generator.txt", *EXTRAS):
         assert not re.search(r"https?://|^-|file:/", (ROOT / "requirements" / name).read_text(), re.MULTILINE)

@@ -19,7 +19,7 @@ def test_example_of_the_page_runs(tmp_path, monkeypatch, capsys) -> None:
 
 
 def test_example_of_another_host_runs(tmp_path, monkeypatch, capsys) -> None:
-    _, example, *_ = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    _, _, example, *_ = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     token = tmp_path / "token"
     token.touch(0o600)
     token.write_text(TOKEN)

@@ -182,6 +182,15 @@ def test_parts_of_a_payload_may_be_as_large_as_their_caps_and_no_larger(
     assert str(refused.value.field).startswith(f"payload.{next(iter(part))}")
 
 
+def test_inputs_count_in_their_canonical_form_however_short_they_were_written() -> None:
+    text = body(payload={"code": "x", "inputs": {"n": []}}).replace(b"[]", b"[" + b"1e15," * 400 + b"1e15]")
+    assert len(text) < 3000
+
+    with pytest.raises(RequestError, match=r"payload\.inputs is larger than 7000 bytes"):
+        read_submission(text, KINDS, caps=PayloadCaps(inputs_bytes=7000))
+    assert read_submission(text, KINDS, caps=PayloadCaps(inputs_bytes=8000)).payload
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -244,3 +253,4 @@ def test_intent_is_kept_and_does_not_change_what_is_validated() -> None:
 def test_intent_that_is_too_much_or_nothing_is_refused(intent: object) -> None:
     refused = refusal(body(intent=intent))
     assert (refused.code, refused.field) == ("invalid", "intent")
+    assert "Value error" not in refused.message  # pydantic's prefix for errors that a validator raises

@@ -36,6 +36,8 @@ _VALUES = st.recursive(
         (b'{"a": -Infinity}', "Infinity"),
         (b"1e999", "too large"),
         (b"-1e999", "too large"),
+        (b"[1E+0400]", "too large"),
+        (b"1" + b"0" * 250 + b".0e99", "too large"),
         (b'{"a": 1, "a": 2}', "key 'a' is given twice"),
         (b'[{"b": {"a": 1, "a": 1}}]', "key 'a' is given twice"),
         (b"9" * 2000, "longer than"),
@@ -65,6 +67,24 @@ def test_what_is_not_strict_json_is_refused(body: bytes, reason: str) -> None:
 def test_every_limit_holds(limits: JsonLimits, body: bytes, reason: str) -> None:
     with pytest.raises(GuestJsonError, match=reason):
         decode(body, limits)
+
+
+def test_numbers_next_to_the_limits_are_read() -> None:
+    assert decode(b"[1e308, 1e-400, 1e00009]") == [1e308, 0.0, 1e9]
+    assert decode(b"9" * 1000) == int("9" * 1000)
+
+
+def test_texts_that_look_like_long_numbers_are_read() -> None:
+    assert decode(b'["' + b"0" * 2000 + b'", "e999", 7, 0.5]') == ["0" * 2000, "e999", 7, 0.5]
+
+
+@pytest.mark.parametrize("depth", [1, 2, 5])
+def test_the_deepest_level_that_is_allowed_may_be_empty_only(depth: int) -> None:
+    limits = replace(DEFAULT_LIMITS, depth=depth)
+
+    assert decode(b"[" * depth + b"]" * depth, limits) is not None
+    with pytest.raises(GuestJsonError, match="nested deeper"):
+        decode(b"[" * depth + b"1" + b"]" * depth, limits)
 
 
 def test_brackets_inside_strings_do_not_count_as_nesting() -> None:

@@ -2,33 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from assayd_pipeline.advice import (
-    advice_on,
     advice_on_exit,
     advice_on_path,
     advice_on_silence,
     advice_on_time,
 )
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("scripts/01_a.sh: line 3: OUT: unbound variable", "OUT=tmp"),
-        ("scripts/01_a.sh: line 2: [: -gt: unary operator expected", '[ "${count:-0}" -gt 0 ]'),
-        ("UNIQUE constraint failed: users.email", "INSERT OR IGNORE"),
-        ("NOT NULL constraint failed: t.b", "WHERE b IS NOT NULL"),
-        ("line 4: [: n: integer expression expected", "tail -n +2"),
-    ],
-)
-def test_error_text_has_its_own_remedy(words: str, said: str) -> None:
-    assert said in (advice_on(words) or "")
-
-
-def test_other_texts_have_none() -> None:
-    assert advice_on("cat: data/x: No such file or directory") is None
 
 
 def test_silent_failure_names_the_command_that_answers_by_its_status() -> None:

@@ -45,7 +45,7 @@ def test_steps_that_end_well_pass() -> None:
 @pytest.mark.parametrize(
     ("stderr", "rule", "line"),
     [
-        ("cat: data/a: No such file or directory\n", "step.file_not_found", None),
+        ("cat: data/a: No such file or directory\n", "step.file_not_found", 1),
         ("scripts/01_clean_up.sh: line 1: frob: command not found\n", "step.command_not_found", 1),
         ("scripts/01_clean_up.sh: line 99: frob: command not found\n", "step.command_not_found", None),
         ("cp: cannot create regular file '/etc/x': Read-only file system\n", "step.permission_denied", None),

@@ -127,7 +127,7 @@ def test_files_that_make_no_pipeline_are_refused(
         (payload({**BASH, "content": "ls\nif true; then"}), "shell.syntax", 2),
         (payload(BASH, {**SQL, "content": "SELECT 1;\nSELCT"}), "sql.syntax", 2),
         (payload({**BASH, "content": "cat a\nrm a"}), "command.blocked", 2),
-        (payload(BASH, {**SQL, "content": "SELECT 1;\n\nDROP TABLE t"}), "sql.drop", 3),
+        (payload({**SQL, "content": "SELECT 1;\n\nDROP TABLE t"}), "sql.drop", 3),
         (payload(BASH, files={"../x": ""}), "path.invalid", None),
         (payload(BASH, files={"scripts/01.sh": ""}), "path.reserved", None),
         (payload(BASH, files={"database.sqlite": ""}), "path.reserved", None),
@@ -141,7 +141,7 @@ def test_bad_step_is_found_with_its_line(submitted: PipelinePayload, rule: str, 
 
 
 def test_finding_says_whose_it_is() -> None:
-    (finding,) = static(payload(BASH, {**BASH, "name": "drop it", "content": "rm x"}))
+    (finding,) = static(payload(SQL, {**BASH, "name": "drop it", "content": "rm x"}))
 
     assert finding.message.startswith("Step 2 (drop it): ")
     assert finding.context == "Step 2 (drop it)"
@@ -167,7 +167,7 @@ def test_rules_follow_the_policy() -> None:
 
 
 def test_marks_and_line_ends_of_other_systems_are_taken_off_before_all_else() -> None:
-    submitted = payload({**BASH, "content": "\ufeffcat data/a\r\n"}, SQL)
+    submitted = payload({**BASH, "content": "\ufeffcat data/a\r\n"}, SQL, files={"data/a": "x\n"})
 
     prepared = validator.prepare(submitted)
 

@@ -44,7 +44,7 @@ def test_profile_without_the_table_allows_no_command(load: Load) -> None:
     ("line", "message"),
     [
         ('allowed = ["/bin/rm"]', "is not the name of a command"),
-        ('allowed = "cat"', "should be a valid list"),
+        ('allowed = "cat"', "must be a list"),
         ('allow = ["cat"]', r"unknown key \(did you mean allowed\?\)"),
         ('protected = ["*"]', "is not the name of a variable"),
         ('options = { sort = ["o"] }', "is not an option"),

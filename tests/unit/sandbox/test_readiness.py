@@ -9,10 +9,12 @@ import pytest
 
 import assayd.guest
 from assayd.ids import SystemClock
+from assayd.imaging.digest import guest_digest
 from assayd.model.health import Health
 from assayd.model.run import Limits, RunSpec
-from assayd.ports.engine import EngineInfo
-from assayd.sandbox.images import Images
+from assayd.ports.engine import EngineInfo, ImageFacts
+from assayd.sandbox.images import LABEL_GUEST, Images
+from assayd.sandbox.pool.pool import Pool
 from assayd.sandbox.pool.reaper import Reaper
 from assayd.sandbox.readiness import ReadinessSupervisor
 from assayd.sandbox.sandbox import Sandbox
@@ -20,6 +22,7 @@ from support.engines.sandboxes import no_way_out
 from support.engines.warm_pool import IMAGE, polite_guest, running, until
 from support.fakes.engine import FakeEngine
 
+GUEST = Path(assayd.guest.__file__).parent
 LIMITS = Limits(timeout_s=5, unit_timeout_s=1, memory_bytes=2**20, max_processes=1)
 
 
@@ -109,3 +112,72 @@ async def test_all_images_that_are_to_be_built_are_named_at_once() -> None:
         await until(lambda: preparing.done() or "run: assay" in house.problem)
         preparing.cancel()
     assert house.problem.endswith("run: assay images build adapter forth")
+
+
+def built(name: str) -> ImageFacts:
+    """Return an image whose guest code is ours."""
+    labels = {LABEL_GUEST: guest_digest(GUEST)}
+    return ImageFacts(name=f"assayd/{name}", digest=f"sha256:{name}", size_bytes=1, labels=labels)
+
+
+def supervisor(engine: FakeEngine, pool: Pool, *images: str) -> ReadinessSupervisor:
+    sandbox = Sandbox(
+        pool=pool, images=Images(engine, GUEST), clock=SystemClock(), seccomp="{}", egress=no_way_out()
+    )
+    return ReadinessSupervisor(
+        engine=engine,
+        reaper=Reaper(engine=engine, daemon_id="d", live=pool.live, on_gone=pool.forget),
+        sandbox=sandbox,
+        usual=[RunSpec(image=image, limits=LIMITS, units=()) for image in images],
+        isolation_check=held,
+    )
+
+
+async def test_missing_image_takes_out_its_kinds_alone() -> None:
+    engine = FakeEngine(polite_guest, images=[built("python")])
+    async with running(engine) as pool:
+        house = supervisor(engine, pool, "python", "forth")
+        await house.prepare()
+
+        assert house.ready() == (True, "")
+        assert "assay images build" in house.image_problem("forth")
+        assert house.image_problem("python") == ""
+        rows = {row.check: row.status for row in await house.examine()}
+    assert rows["image forth"] is Health.FAIL
+    assert rows["containers"] is Health.OK
+
+
+async def test_image_that_was_missing_is_used_once_it_is_built() -> None:
+    engine = FakeEngine(polite_guest, images=[built("python")])
+    async with running(engine) as pool:
+        house = supervisor(engine, pool, "python", "forth")
+        house.look_again_s = 0
+        await house.prepare()
+        keeping = asyncio.create_task(house.keep_ready())
+        await until(lambda: house.image_problem("forth"))
+        engine.add_image(built("forth"))
+        await until(lambda: not house.image_problem("forth"))
+        keeping.cancel()
+
+
+async def test_nothing_runs_without_the_image_of_the_isolation_check() -> None:
+    engine = FakeEngine(polite_guest, images=[built("forth")])
+    async with running(engine) as pool:
+        house = supervisor(engine, pool, "python", "forth")
+        preparing = asyncio.create_task(house.prepare())
+        await until(house.tried.is_set)
+        preparing.cancel()
+        assert not house.ready()[0]
+
+
+async def test_image_that_only_a_profile_needs_is_no_fault_and_has_its_command() -> None:
+    """Doctor said "ok … the engine lacks the image"."""
+    engine = FakeEngine(polite_guest, images=[built("python")])
+    async with running(engine) as pool:
+        house = supervisor(engine, pool, "python")
+        house.images_named = lambda: {"cpp": ["cpp"]}
+        house.build_command = "DOCKER_HOST=unix:///d assay images build"
+        await house.prepare()
+        [row] = [row for row in await house.examine() if row.check == "image cpp"]
+    assert (row.status, row.detail) == (Health.OK, "not built; only the profile cpp needs it")
+    assert row.remedy == "DOCKER_HOST=unix:///d assay images build cpp"

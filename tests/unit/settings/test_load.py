@@ -119,7 +119,7 @@ def test_list_in_the_environment_is_json(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("ASSAYD_ACCESS__UIDS", "[1000, 1001]")
     assert load_settings().access.uids == (1000, 1001)
     monkeypatch.setenv("ASSAYD_ACCESS__UIDS", "1000,1001")
-    with pytest.raises(ConfigError, match="lists are written as JSON"):
+    with pytest.raises(ConfigError, match="ASSAYD_ACCESS__UIDS: must be JSON"):
         load_settings()
 
 
@@ -223,3 +223,29 @@ def test_state_directory_that_the_service_manager_made_is_the_default(
 ) -> None:
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     assert load_settings().state_dir == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("CONCURRENCY", "abc", "ASSAYD_CONCURRENCY: must be an integer"),
+        ("CONCURRENCY", "100000", "ASSAYD_CONCURRENCY: must be at most 1000"),
+        ("CONCURRENCY", "0", "ASSAYD_CONCURRENCY: must be at least 1"),
+        ("POOL__ENABLED", "maybe", "ASSAYD_POOL__ENABLED: must be true or false"),
+        ("LIMITS__BODY_S", "-1", "ASSAYD_LIMITS__BODY_S: must be greater than 0"),
+        ("LOG__FORMAT", "xml", "ASSAYD_LOG__FORMAT: must be 'json' or 'console'"),
+        ("ACCESS__UIDS", "1000", "ASSAYD_ACCESS__UIDS: must be a list"),
+        (
+            "POLICY_FOLDERS",
+            "/a",
+            'ASSAYD_POLICY_FOLDERS: must be JSON, e.g. ["a", "b"] for a list',
+        ),
+    ],
+)
+def test_wrong_variable_is_told_without_words_of_a_library(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
+) -> None:
+    monkeypatch.setenv(f"ASSAYD_{name}", value)
+    with pytest.raises(ConfigError) as refused:
+        load_settings()
+    assert refused.value.message == message

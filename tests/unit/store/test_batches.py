@@ -83,6 +83,19 @@ async def test_waiting_items_are_those_without_a_verdict_in_line_order(
     assert await batches.document((await batches.waiting(new.id, after=0, limit=1))[0].submission) == b"x"
 
 
+async def test_backlog_counts_items_without_a_verdict_of_unfinished_batches(
+    batches: DatabaseBatchStore, jobs: DatabaseJobStore, make: Make
+) -> None:
+    error = Failure(code="malformed", message="no")
+    bad = Line(number=3, input_digest="d", error=error)
+    new = await opened(batches, make, line(make, 1), line(make, 2), bad)
+    await jobs.accept(make.attempt(1, batch_id=new.id), b"x")
+    await jobs.finish(make.finished(1))
+    assert await batches.backlog() == 1
+    await batches.cancel(new.id, make.attempt(9).created_at)
+    assert await batches.backlog() == 0
+
+
 async def test_items_tell_what_became_of_each_line(
     batches: DatabaseBatchStore, jobs: DatabaseJobStore, make: Make
 ) -> None:

@@ -183,3 +183,10 @@ async def test_what_is_not_validated_is_refused(
     with pytest.raises(RequestError) as refused:
         await library_of(jobs).approve(attempt, "months", 7)
     assert refused.value.code == "library.not_validated"
+
+
+async def test_result_made_under_report_only_is_refused(jobs: DatabaseJobStore, make: Make) -> None:
+    attempt = replace(await finished(jobs, make, 1), approvable=False)
+    with pytest.raises(RequestError) as refused:
+        await library_of(jobs).approve(attempt, "months", 7)
+    assert refused.value.code == "library.report_only"

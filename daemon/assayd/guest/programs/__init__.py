@@ -7,7 +7,7 @@ A program is a module with
     def run(arguments, context) -> Record: ...          # in the child, after everything is locked down
 
 The record is JSON and goes to the daemon as the unit's result; `status` must be in it, and decides the exit
-status of the child: 0 when it is ``returned``. The modules that an attempt's units need are
+status of the child: 0 when it is ``returned`` or ``skipped``. The modules that an attempt's units need are
 imported before the runner forks.
 """
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 
+from ._remote import RemoteObject
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -17,6 +19,13 @@ _MOST_NESTED = 50
 
 class Skipped(Exception):
     """The test has skipped itself."""
+
+
+def skips(problem: BaseException) -> bool:
+    """Return whether an exception of the tests skips them. None of a solution's is of such a class."""
+    known = (("unittest", "SkipTest"), ("_pytest.outcomes", "Skipped"))
+    classes = (getattr(sys.modules.get(module), name, Skipped) for module, name in known)
+    return isinstance(problem, (Skipped, *classes))
 
 
 class _Fixtures:
@@ -52,27 +61,50 @@ class _Fixtures:
             next(generator, None)
 
 
-def run_function(names: Mapping[str, object], name: str, parameter_set: object, kind: str) -> None:
-    """Run a test function, or a method of a plain class, with one of its parameter sets or all of them."""
+def run_function(
+    names: Mapping[str, object], name: str, parameter_set: object, kind: str, asked: Callable[[], int]
+) -> None:
+    """Run a test function, or a method of a plain class, with one of its parameter sets or all of them.
+
+    Of several sets, those that skip themselves don't count, unless they have asked the solution before.
+    """
     holder = names[kind]() if kind else None  # type: ignore[operator]
     function: Callable[..., object] = getattr(holder, name) if kind else names[name]  # type: ignore[assignment]
     _skip_by_mark(function)
     sets = _parameter_sets(function)
     chosen = sets if parameter_set is None else [sets[int(str(parameter_set))]]
+    skipped: list[BaseException] = []
     for given in chosen:
-        fixtures = _Fixtures(names)
-        fixtures.automatic(names)
-        wanted = [each for each in _parameters(function) if each not in given]
-        if holder is not None and hasattr(holder, "setup_method"):
-            holder.setup_method()
-        made = function(**given, **{each: fixtures.get(each) for each in wanted})
-        if type(made).__name__ == "coroutine":
-            import asyncio
+        before = asked()
+        try:
+            _run_once(names, holder, function, given)
+        except BaseException as problem:
+            if not skips(problem) or asked() != before:
+                raise
+            skipped.append(problem)
+    if skipped and len(skipped) == len(chosen):
+        raise skipped[0]
 
-            asyncio.run(made)  # type: ignore[arg-type]
-        if holder is not None and hasattr(holder, "teardown_method"):
-            holder.teardown_method()
-        fixtures.end()
+
+def _run_once(
+    names: Mapping[str, object],
+    holder: object | None,
+    function: Callable[..., object],
+    given: Mapping[str, object],
+) -> None:
+    fixtures = _Fixtures(names)
+    fixtures.automatic(names)
+    wanted = [each for each in _parameters(function) if each not in given]
+    if holder is not None and hasattr(holder, "setup_method"):
+        holder.setup_method()
+    made = function(**given, **{each: fixtures.get(each) for each in wanted})
+    if type(made).__name__ == "coroutine":
+        import asyncio
+
+        asyncio.run(made)  # type: ignore[arg-type]
+    if holder is not None and hasattr(holder, "teardown_method"):
+        holder.teardown_method()
+    fixtures.end()
 
 
 def _marks(function: object) -> list[object]:
@@ -122,8 +154,8 @@ def _parameters(function: Callable[..., object]) -> list[str]:
 
 def _fixture_of(value: object) -> Callable[..., object] | None:
     """Return the function of a fixture, whichever way this version of pytest keeps it."""
-    if "pytest" not in sys.modules:
-        return None
+    if "pytest" not in sys.modules or issubclass(type(value), (RemoteObject, type)):
+        return None  # a fixture is never the solution's, and the solution isn't asked for one
     function = getattr(value, "_fixture_function", None) or getattr(
         getattr(value, "__pytest_wrapped__", None), "obj", None
     )

@@ -8,7 +8,7 @@ whatever the test makes of the exception.
 from __future__ import annotations
 
 from .. import private
-from ..answering import own_classes
+from ..answering import NOT_RAISED, own_classes
 from ..peer import Peer, PeerFault, PeerGone, RemoteRaised
 from ..transfer import TransferError
 from ..values import type_name
@@ -34,7 +34,10 @@ class SolutionFault(Exception):
 
 
 class Solution:
-    """The other end, as the tests' process sees it; `fault` is the first thing that went wrong with it."""
+    """The other end, as the tests' process sees it.
+
+    `fault` is the first thing that went wrong with it, `asked` how often it was asked for something.
+    """
 
     def __init__(self, reading: int, writing: int, *, trusted: bool) -> None:
         self.fault: dict[str, object] | None = None
@@ -44,6 +47,7 @@ class Solution:
         self._names: dict[str, type] = {}
         self._exceptions: dict[str, type[BaseException]] = {}
         self._items = 0
+        self.asked = 0
         self._peer = Peer(
             reading,
             writing,
@@ -83,10 +87,11 @@ class Solution:
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
         """Ask the solution. Raises what it raised, by its built-in type; SolutionFault."""
+        self.asked += 1
         try:
             value = self._peer.ask(operation, number, name, args, kwargs or {})
         except RemoteRaised as remote:
-            raise self._raised(remote, operation, args) from None
+            raise self._raised(remote, operation, name, args) from None
         except PeerGone as problem:
             raise self._note("ended", f"The solution's process has ended: {problem}") from None
         except PeerFault as problem:
@@ -111,6 +116,10 @@ class Solution:
             f"{what}: the solution would decide the outcome; compare plain values, or set trust_objects",
         )
 
+    def misused(self, what: str) -> SolutionFault:
+        """Return the exception for a use of the solution that can't be passed on."""
+        return self._note("transfer", what)
+
     def count(self) -> None:
         """Count an item of an iterator. Raises: SolutionFault, when there are too many."""
         self._items += 1
@@ -127,7 +136,9 @@ class Solution:
             self.fault = {"kind": kind, "message": message[:1000]}
         return SolutionFault(message)
 
-    def _raised(self, remote: RemoteRaised, operation: str, args: tuple[object, ...]) -> BaseException:
+    def _raised(
+        self, remote: RemoteRaised, operation: str, name: str, args: tuple[object, ...]
+    ) -> BaseException:
         told: Raised = remote.told
         if type(told.get("untransferable")) is str:
             return self._note("transfer", f"The solution's value can't be used: {told['untransferable']}")
@@ -139,9 +150,12 @@ class Solution:
         )
         named = told.get("type")
         base = private.NAMES.get(named) if type(named) is str else None
-        if not (isinstance(base, type) and issubclass(base, (Exception, SystemExit))):
-            base = RuntimeError
-        problem = _made(own or base, remote.values, str(message)[:4096])
+        kind = own or base
+        if not (isinstance(kind, type) and issubclass(kind, (Exception, SystemExit))):
+            kind = RuntimeError
+        if issubclass(kind, NOT_RAISED) and not (kind is StopIteration and name == "__next__"):
+            kind = RuntimeError
+        problem = _made(kind, remote.values, str(message)[:4096])
         if operation == "call":
             self._last = args, "raised", type_name(problem)
         self.raised = problem, told.get("told")
@@ -183,9 +197,9 @@ class Solution:
             (one for one in found if isinstance(one, type) and issubclass(one, RemoteObject)), RemoteObject
         )
         remote = object.__new__(made)
-        object.__setattr__(remote, "_solution", self)
-        object.__setattr__(remote, "_number", number)
-        object.__setattr__(remote, "_label", names[0] if names else kind)
+        object.__setattr__(remote, "_assayd_solution", self)
+        object.__setattr__(remote, "_assayd_number", number)
+        object.__setattr__(remote, "_assayd_label", names[0] if names else kind)
         return remote
 
     async def _awaited(self, number: int) -> object:
@@ -194,8 +208,8 @@ class Solution:
 
 def _class_of(solution: Solution, name: str, number: int, bases: tuple[type, ...]) -> type:
     kind = _RemoteClass(name, bases, {"__slots__": ()})
-    type.__setattr__(kind, "_owner", solution)
-    type.__setattr__(kind, "_at", number)
+    type.__setattr__(kind, "_assayd_owner", solution)
+    type.__setattr__(kind, "_assayd_at", number)
     return kind
 
 
@@ -204,38 +218,49 @@ def _is_exception(kind: object) -> bool:
 
 
 def _ask(remote: object, operation: str, name: str, *args: object, **kwargs: object) -> object:
-    solution: Solution = object.__getattribute__(remote, "_solution")
-    return solution.ask(operation, object.__getattribute__(remote, "_number"), name, args, kwargs)
+    solution: Solution = object.__getattribute__(remote, "_assayd_solution")
+    return solution.ask(operation, object.__getattribute__(remote, "_assayd_number"), name, args, kwargs)
+
+
+def _ask_class(kind: _RemoteClass, operation: str, name: str, *args: object, **kwargs: object) -> object:
+    solution: Solution = type.__getattribute__(kind, "_assayd_owner")
+    if "_assayd_at" not in type.__getattribute__(kind, "__dict__"):
+        raise solution.misused("A class of the tests that inherits from one of the solution can't be used")
+    return solution.ask(operation, type.__getattribute__(kind, "_assayd_at"), name, args, kwargs)
 
 
 class _RemoteClass(type):
     """A class of the solution: calling it makes an instance there."""
 
-    _owner: Solution
-    _at: int
+    _assayd_owner: Solution
+    _assayd_at: int
 
     def __call__(cls, *args: object, **kwargs: object) -> object:
-        solution: Solution = type.__getattribute__(cls, "_owner")
-        return solution.ask("call", type.__getattribute__(cls, "_at"), "", args, kwargs)
+        return _ask_class(cls, "call", "", *args, **kwargs)
 
     def __getattr__(cls, name: str) -> object:
         if name[:2] == "__":
             raise AttributeError(name)
-        solution: Solution = type.__getattribute__(cls, "_owner")
-        return solution.ask("get", type.__getattribute__(cls, "_at"), name)
+        return _ask_class(cls, "get", name)
+
+    def __setattr__(cls, name: str, value: object) -> None:
+        _ask_class(cls, "set", name, value)
+
+    def __delattr__(cls, name: str) -> None:
+        _ask_class(cls, "delete", name)
 
 
 class RemoteObject:
     """An object of the solution, by its number."""
 
-    __slots__ = ("__weakref__", "_label", "_number", "_solution")
+    __slots__ = ("__weakref__", "_assayd_label", "_assayd_number", "_assayd_solution")
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         return _ask(self, "call", "", *args, **kwargs)
 
     def __getattr__(self, name: str) -> object:
         if name == "__name__":
-            return object.__getattribute__(self, "_label")
+            return object.__getattribute__(self, "_assayd_label")
         if name[:2] == "__":
             raise AttributeError(name)
         return _ask(self, "get", name)
@@ -247,7 +272,7 @@ class RemoteObject:
         _ask(self, "delete", name)
 
     def __next__(self) -> object:
-        object.__getattribute__(self, "_solution").count()
+        object.__getattribute__(self, "_assayd_solution").count()
         return _ask(self, "special", "__next__")
 
     def __contains__(self, value: object) -> bool:
@@ -294,7 +319,9 @@ class RemoteObject:
         return _ask(self, "await", "")
 
     def __reduce_ex__(self, _: object) -> str:
-        raise object.__getattribute__(self, "_solution").refuse("An object of the solution can't be copied")
+        raise object.__getattribute__(self, "_assayd_solution").refuse(
+            "An object of the solution can't be copied"
+        )
 
     __hash__ = object.__hash__
 
@@ -308,9 +335,9 @@ def _exactly(remote: RemoteObject, kind: type[_T], name: str) -> _T:
 
 def _compared(name: str) -> Callable[[RemoteObject, object], object]:
     def compare(self: RemoteObject, other: object) -> object:
-        solution: Solution = object.__getattribute__(self, "_solution")
+        solution: Solution = object.__getattribute__(self, "_assayd_solution")
         if not solution.trusted:
-            label = object.__getattribute__(self, "_label")
+            label = object.__getattribute__(self, "_assayd_label")
             raise solution.refuse(f"{name} on an object of the solution ({label})")
         return _ask(self, "special", name, other)
 
@@ -330,7 +357,7 @@ _UNARY = frozenset(
 
 def _reduced(name: str) -> Callable[..., object]:
     def reduce(self: RemoteObject, *more: object) -> object:
-        solution: Solution = object.__getattribute__(self, "_solution")
+        solution: Solution = object.__getattribute__(self, "_assayd_solution")
         if not solution.trusted:
             raise solution.refuse(f"{name} on an object of the solution")
         return _ask(self, "special", name, *more)
@@ -382,10 +409,13 @@ def _made(kind: type[BaseException], args: object, message: str) -> BaseExceptio
 def _shown(value: object) -> str:
     """Show a plain value; a proxy is named, not asked."""
     if isinstance(value, RemoteObject):
-        return f"<{object.__getattribute__(value, '_label')}>"
+        return f"<{object.__getattribute__(value, '_assayd_label')}>"
     if type(value) is tuple:
         return f"({', '.join(map(_shown, value[:8]))}{', …' if len(value) > 8 else ''})"
     if type(value) in {list, dict, set} and any(isinstance(item, RemoteObject) for item in value):  # type: ignore[attr-defined]
         return f"<{type(value).__name__}>"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a class of the context, or the solution was asked for a part of it
+        return f"<{type_name(value)}>"
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"

@@ -39,7 +39,7 @@ def load_files(connection: sqlite3.Connection, text: str) -> dict[str, str]:
         if _is_table(connection, name):
             continue
         try:
-            descriptor = _open(name)
+            descriptor = open_below(name)
         except OSError as problem:
             missing[name] = problem.strerror or "it cannot be opened"
         else:
@@ -52,7 +52,7 @@ def _is_table(connection: sqlite3.Connection, name: str) -> bool:
     return found.fetchone() is not None
 
 
-def _open(name: str) -> int:
+def open_below(name: str) -> int:
     """Open a file below the work directory, which is the current one; links are not followed."""
     *folders, last = name.split("/")
     here = os.open(".", _FOLDER)

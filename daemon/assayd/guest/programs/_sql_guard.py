@@ -34,7 +34,7 @@ _ADMITTED = {
 _MODULES = frozenset({"fts3", "fts4", "fts5", "fts5vocab", "rtree", "rtree_i32"})
 # What ALTER TABLE does its renaming and dropping with.
 _ALTERING = frozenset({"sqlite_rename_table", "sqlite_rename_column", "sqlite_drop_column"})
-_FUNCTIONS = frozenset({"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"}) | _ALTERING
+_FUNCTIONS = frozenset({"load_extension", "fts3_tokenizer", "writefile", "edit"}) | _ALTERING
 _TABLES = frozenset({"sqlite_dbpage"})
 _HARMLESS = {
     # They are enforced anyway, and programs like to say so.
@@ -52,7 +52,7 @@ _LIMITS = (
     ("FUNCTION_ARG", 100),
     ("ATTACHED", 0),
     ("LIKE_PATTERN_LENGTH", 1000),
-    ("TRIGGER_DEPTH", 100),
+    ("TRIGGER_DEPTH", 1000),
     ("WORKER_THREADS", 0),
 )
 _SETTINGS = (

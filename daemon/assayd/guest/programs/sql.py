@@ -13,6 +13,7 @@ from contextlib import closing
 
 from ..database import FILE
 from ._sql_csv import BadCsv, load_files
+from ._sql_functions import ShellFunctions, without_series
 from ._sql_guard import Guard, connect
 from ._sql_names import names_of
 from ._sql_split import place, split
@@ -90,6 +91,7 @@ class _Job:
             max_rows=argument(arguments, "max_rows", int),
             max_cell_chars=argument(arguments, "max_cell_chars", int),
         )
+        self._functions = ShellFunctions()
         self._missing: dict[str, str] = {}
         self._current: Statement | None = None
         self._names: dict[str, list[str]] = {}
@@ -117,6 +119,7 @@ class _Job:
         import sqlite3
 
         self._missing = load_files(connection, self._text)
+        self._functions.install(connection)
         connection.set_authorizer(self._guard)
         before = connection.total_changes
         for statement in split(self._text):
@@ -124,7 +127,7 @@ class _Job:
             changed = connection.total_changes
             self._guard.acts.clear()
             try:
-                cursor = connection.execute(statement.text)
+                cursor = connection.execute(without_series(statement.text))
                 if cursor.description is not None:
                     self._printer.show(statement.number, cursor)
             except sqlite3.OperationalError:
@@ -171,5 +174,7 @@ class _Job:
         message = str(problem) or type(problem).__name__
         if getattr(problem, "sqlite_errorname", None) == "SQLITE_AUTH" and self._guard.refused:
             return f"not authorized: {self._guard.refused}"
+        if message.startswith("user-defined function") and self._functions.refused:
+            return self._functions.refused
         name = message.removeprefix("no such table: ")
         return f'unable to open "{name}": {self._missing[name]}' if name in self._missing else message

@@ -15,7 +15,7 @@ from ..peer import PeerFault
 from ..requests import texts as strings
 from ..tagged import render_tagged, restore
 from ..values import is_a
-from ._functions import Skipped, run_function
+from ._functions import Skipped, run_function, skips
 from ._remote import Solution
 from ._text import argument
 
@@ -58,7 +58,8 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
         record = _failed(problem, solution, texts)
     else:
         record = {"status": "returned" if solution.fault is None else "failed", "value": runner.value}
-    return {**record, "fault": solution.fault, "last_call": clean(solution.last_call()), "printed": printed()}
+    last_call = "" if record["status"] == "returned" else clean(solution.last_call())
+    return {**record, "fault": solution.fault, "last_call": last_call, "printed": printed()}
 
 
 def _swallow_output() -> Callable[[], str]:
@@ -100,9 +101,8 @@ class _TestRun:
         elif do == "unittest":
             _run_method(names, str(self._own["class"]), str(self._own["method"]))
         elif do == "function":
-            run_function(
-                names, str(self._own["name"]), self._own.get("set"), str(self._own.get("class") or "")
-            )
+            kind, chosen = str(self._own.get("class") or ""), self._own.get("set")
+            run_function(names, str(self._own["name"]), chosen, kind, lambda: self._solution.asked)
         return None
 
     def _module(self) -> Names:
@@ -188,7 +188,7 @@ def _run_method(names: Names, kind: str, method: str) -> None:
 
 
 def _failed(problem: BaseException, solution: Solution, texts: Texts) -> Record:
-    if is_a(problem, Skipped) or type(problem).__name__ in {"Skipped", "SkipTest"}:
+    if skips(problem) and not solution.asked:
         return {"status": "skipped", "message": clean(str(problem))}
     if is_a(problem, PeerFault):
         solution.refuse("The conversation with the solution broke")

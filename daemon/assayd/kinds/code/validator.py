@@ -34,7 +34,7 @@ from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.prompting import Document, Passage, Surrounding
 from assayd.model.report import Judgement
-from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
+from assayd.model.run import TEMPORARY, Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import JsonValue
 from assayd.model.text_limits import FINDINGS
 from assayd.policies import tighten
@@ -156,6 +156,7 @@ class Code(Kind[CodePayload, PreparedCode]):
             units=(*units, last),
             network=policy.network,
             imports=policy.imports,
+            folders=TEMPORARY,
             preload=_PRELOAD,
             needed=mentioned(_PRELOAD, payload.code),
         )

@@ -139,7 +139,9 @@ class Extractor(Kind[ExtractorPayload]):
         names = _names_asked(text, policy.imports)
         paths = ((path, path) for path in payload.sample_paths)
         cases = ((case.name, case.path) for case in payload.cases)
-        *units, last = (_unit(name, path, text, limits, names) for name, path in (*paths, *cases))
+        builtins = "full" if policy.reports_only else "safe"
+        calls = (*paths, *cases)
+        *units, last = (_unit(name, path, text, limits, names, builtins) for name, path in calls)
         if (again := _again(payload, policy)) is not None:
             arguments = {**last.arguments, "again": again.calls}
             last = replace(last, arguments=arguments, without_check=last.arguments)
@@ -273,7 +275,9 @@ def _names_asked(text: str, imports: ImportPolicy) -> dict[str, JsonValue]:
     }
 
 
-def _unit(name: str, path: str, text: str, limits: Limits, names: Mapping[str, JsonValue]) -> Unit:
+def _unit(
+    name: str, path: str, text: str, limits: Limits, names: Mapping[str, JsonValue], builtins: str
+) -> Unit:
     return Unit(
         name=name,
         program=Program.CALL,
@@ -283,7 +287,7 @@ def _unit(name: str, path: str, text: str, limits: Limits, names: Mapping[str, J
             "function": EXPECTED.function,
             "args": [path],
             "kwargs": {},
-            "builtins": "safe",
+            "builtins": builtins,
             **({"names": dict(names)} if names else {}),
         },
         deadline_s=limits.unit_timeout_s,

@@ -33,6 +33,7 @@ from assayd.static.python.scopes import NodeSite, Scope, ScopedTree, resolve
 RULES = (
     Rule(
         id="forbidden.name",
+        profile_key="adapter.forbidden",
         title="A name that the contract forbids",
         help="Bad: os.system(…), eval(…). Good: the replacement in the suggestion.",
     ),

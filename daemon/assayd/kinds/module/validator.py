@@ -33,11 +33,11 @@ from assayd.kinds.module.imports import Own, check_module_imports
 from assayd.kinds.module.instructions import MANIFEST, TESTS_STAY, instructions
 from assayd.kinds.module.payload import ModulePayload, PreparedModule
 from assayd.kinds.module.samples import SAMPLES
-from assayd.model.finding import Finding, Rule, has_errors
+from assayd.model.finding import Finding, Rule, has_errors, keyed
 from assayd.model.policy import AdapterContract, ExecutionPolicy
 from assayd.model.prompting import Briefing, Document, Passage, Proposal, RepairContext, Surrounding
 from assayd.model.report import CaseStatus, Judgement
-from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit, UnitResult
+from assayd.model.run import TEMPORARY, Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.model.text_limits import FINDINGS
 from assayd.static.python import imports as python_imports
 from assayd.static.python import inferred_names as python_meant
@@ -60,6 +60,12 @@ _HEADLINES = {
     "paths": "The files of the module aren't allowed:",
     "sandbox": "The module failed when it ran:",
 }
+_KEYS = {
+    "attribute.dynamic": "enforcement",
+    "attribute.internal": "enforcement",
+    "attribute.not_allowed": "imports.names",
+    "name.dunder": "enforcement",
+}
 _RULES = (
     *python_source.RULES,
     *python_meant.NAME_RULES,
@@ -67,16 +73,27 @@ _RULES = (
     *module_contract.RULES,
     *(rule for rule in python_imports.RULES if rule.id.startswith("import.")),
     *module_forbidden.RULES,
-    Rule(id="attribute.dynamic", title="An attribute with a computed name", help="Bad: getattr(os, name)."),
-    Rule(
-        id="attribute.internal", title="An attribute that exposes frames or code", help="Bad: f.__globals__."
+    *keyed(
+        (
+            Rule(
+                id="attribute.dynamic",
+                title="An attribute with a computed name",
+                help="Bad: getattr(os, name).",
+            ),
+            Rule(
+                id="attribute.internal",
+                title="An attribute that exposes frames or code",
+                help="Bad: f.__globals__.",
+            ),
+            Rule(
+                id="attribute.not_allowed",
+                title="A name that the policy doesn't allow",
+                help="A profile can list the allowed names of a module.",
+            ),
+            Rule(id="name.dunder", title="A special name", help="Bad: __builtins__."),
+        ),
+        _KEYS,
     ),
-    Rule(
-        id="attribute.not_allowed",
-        title="A name that the policy doesn't allow",
-        help="A profile can list the allowed names of a module.",
-    ),
-    Rule(id="name.dunder", title="A special name", help="Bad: __builtins__."),
     *module_tests.RULES,
     *module_assertions.RULES,
     *module_manifest.RULES,
@@ -159,6 +176,7 @@ class Module(Kind[ModulePayload, PreparedModule]):
             units=tuple(_units(payload, policy, modules, limits)),
             network=policy.network,
             imports=replace(policy.imports, allowed=policy.imports.allowed | own),
+            folders=TEMPORARY,
             files={name: text.encode() for name, text in payload.files.items()},
             preload=_PRELOAD,
             needed=_PRELOAD,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from pathlib import PurePath
 
 from assayd.errors import RequestError
 from assayd.kinds.script.command_line import command_line
 from assayd.ports.command_line import FileOptions
-from assayd.static.submitted_file import only_text, payload_of
+from assayd.static.submitted_file import SUFFIXES, only_text, payload_of
 
+RUN_BY = {".bash": ("bash", "shell"), ".js": ("node", "javascript"), ".sh": ("bash", "shell")}
+"""The program and the shipped profile that run a file, by its suffix."""
 _OPTIONS = frozenset(option.name for option in command_line.options)
 
 
@@ -39,4 +42,10 @@ def _program(files: Mapping[str, bytes], argv: str | None) -> dict[str, object]:
             }
         except ValueError as problem:
             raise RequestError("request.options", f"--option argv: {problem}", field="payload.argv") from None
+    for name in files:
+        if (suffix := PurePath(name).suffix) not in {*SUFFIXES, ""}:
+            program, profile = RUN_BY.get(suffix, ("PROGRAM", "NAME"))
+            options = f"--policy {profile} --option argv='{program} {name}'"
+            message = f"{name} isn't Python; name the program that runs it: {options}"
+            raise RequestError("request.files", message, field=name)
     return {"code": only_text(files, what="a script without --option argv")}

@@ -30,7 +30,7 @@ from assayd.model.finding import Finding, Rule, Severity
 from assayd.model.policy import ExecutionPolicy, ImportMode
 from assayd.model.prompting import Document, Passage, RepairContext, Surrounding
 from assayd.model.report import Judgement
-from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
+from assayd.model.run import TEMPORARY, Limits, Program, RunResult, RunSpec, Unit
 from assayd.static import work_paths
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import model_answer
@@ -120,6 +120,7 @@ class Script(Kind[ScriptPayload]):
             units=tuple(_unit(name, read, payload, policy, limits) for name, read, _ in runs_of(payload)),
             network=policy.network,
             imports=policy.imports,
+            folders=TEMPORARY,
             files={path: content_of(given) for path, given in payload.files.items()},
             collect=tuple(map(escape, payload.collect)),
             allow_exec=policy.imports.mode is ImportMode.OBSERVE,

@@ -56,26 +56,27 @@ class TestOutcome:
 
 def judge_tests(payload: PreparedSolution, result: RunResult) -> Judgement:
     """Count the tests that passed; report the others as far as the request reveals them."""
-    wanted = {case.name: case for case in payload.cases}
+    wanted = dict(enumerate(payload.cases))
     units = dict(enumerate(result.units))
     outcomes = [
-        _judge(test.name, units.get(number), payload, wanted.get(test.name))
+        _judge(test.name, units.get(number), payload, wanted.get(number))
         for number, test in enumerate(payload.hidden)
     ]
-    counted = [one for one in outcomes if not _skipped_itself(one)]
+    counted = [one for one in outcomes if not _skipped_itself(one.case)]
     passed = sum(one.case.status is CaseStatus.PASSED for one in counted)
     findings = tuple(_findings(outcomes, payload, passed, len(counted)))
     if not findings and passed < max(len(counted), 1):
-        findings = unfinished(result, "The solution") or (_counted(passed, len(counted)),)
+        started = unfinished(result, "The solution") if counted else ()
+        findings = started or (_counted(passed, len(counted)),)
     return Judgement(
         stage_findings={"sandbox": findings},
-        cases=tuple(_shown(one.case, number, payload.reveal) for number, one in enumerate(outcomes, 1)),
+        cases=tuple(_shown(one.case, payload.reveal) for one in outcomes),
         score=passed / len(counted) if counted else 0.0,
     )
 
 
-def _skipped_itself(outcome: TestOutcome) -> bool:
-    return outcome.case.status is CaseStatus.SKIPPED and outcome.case.cause is not None
+def _skipped_itself(case: Case) -> bool:
+    return case.status is CaseStatus.SKIPPED and case.cause is not None
 
 
 def _judge(
@@ -270,16 +271,20 @@ def _findings(
 
 
 def _counted(passed: int, counted: int, names: list[str] | None = None) -> Finding:
+    if not counted:
+        return _finding(FAILED_RULE, "Every hidden test skipped itself")
     named = f": {shorten(', '.join(names), 300)}" if names else ""
     return _finding(FAILED_RULE, f"{counted - passed} of {counted} hidden tests failed{named}")
 
 
-def _shown(case: Case, number: int, reveal: Reveal) -> Case:
-    """Return a case without what the request does not reveal."""
+def _shown(case: Case, reveal: Reveal) -> Case:
+    """Return a case without what the request does not reveal; its name is hidden since it was planned."""
     if reveal is Reveal.ALL:
         return case
-    name = case.name if reveal.shows(Reveal.NAMES) else f"test {number}"
-    shown = Case(name=name, status=case.status, cause=case.cause, duration_s=case.duration_s)
+    message = "skipped by the test" if _skipped_itself(case) else None
+    shown = Case(
+        name=case.name, status=case.status, cause=case.cause, duration_s=case.duration_s, message=message
+    )
     if reveal.shows(Reveal.MESSAGES):
         return replace(shown, message=case.message, error_type=case.error_type, line=case.line)
     return shown

@@ -18,7 +18,7 @@ from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.kinds.solution import judging
 from assayd.kinds.solution.collecting import collect, modules_needed, modules_used, names_used
 from assayd.kinds.solution.judging import judge_tests
-from assayd.kinds.solution.payload import MOST_TESTS, PreparedSolution, Reveal, SolutionPayload
+from assayd.kinds.solution.payload import MOST_TESTS, HiddenTest, PreparedSolution, Reveal, SolutionPayload
 from assayd.kinds.solution.samples import SAMPLES
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy
@@ -101,7 +101,7 @@ class Solution(Kind[SolutionPayload, PreparedSolution]):
         text = isinstance(payload.tests, str)
         return PreparedSolution.model_construct(
             **{**dict(payload), "code": code},
-            hidden=collect(payload, trees[0] if text and trees else None),
+            hidden=_named(collect(payload, trees[0] if text and trees else None), payload.reveal),
             names=names_used(trees),
             modules=modules_used(trees),
             needed=modules_needed(code, payload.context, *_test_texts(payload)),
@@ -185,6 +185,13 @@ def _pair(payload: PreparedSolution) -> Paired:
             "trusted": payload.trust_objects,
         },
     )
+
+
+def _named(tests: tuple[HiddenTest, ...], reveal: Reveal) -> tuple[HiddenTest, ...]:
+    """Return tests under the names that reports, events and logs may show."""
+    if reveal.shows(Reveal.NAMES):
+        return tests
+    return tuple(test.model_copy(update={"name": f"test {n}"}) for n, test in enumerate(tests, 1))
 
 
 def _test_texts(payload: SolutionPayload) -> list[str]:

@@ -73,6 +73,9 @@ _INSTEAD_OF_DUNDER = {
     "__getattr__": 'Write getattr(x, "name").',
     "__setattr__": 'Write setattr(x, "name", value).',
     "__delattr__": 'Write delattr(x, "name").',
+    "__subclasses__": "List the classes literally, e.g. [First, Second].",
+    "__globals__": "Use a dict literal of the functions by name.",
+    "__code__": "Write the value that you need literally.",
     "__wrapped__": "Keep the function under a separate name before wrapping it.",
 }
 
@@ -150,7 +153,9 @@ def _module_attribute(view: View, node: ast.Attribute, module: str) -> Iterator[
         return
     if not view.modules.allows_name(module, node.attr):
         message = f"{dotted} isn't allowed."
-        yield view.error(node, "attribute.not_allowed", message, name_suggestion(module, view.modules))
+        yield view.error(
+            node, "attribute.not_allowed", message, name_suggestion(module, view.modules, node.attr)
+        )
     elif not isinstance(node.ctx, ast.Load):
         yield view.error(
             node, "module.modified", f"{dotted} is modified.", "Use a separate variable instead."
@@ -197,7 +202,8 @@ def check_by_name(view: View, site: NodeSite) -> Iterator[Finding]:
         case [value, ast.Constant(value=str(name)), *_]:
             owners = [m for m in view.modules_of(value, site.scope) if view.governs(m)]
             for module in (m for m in sorted(owners) if not view.modules.allows_name(m, name)):
-                message, instead = f"{module}.{name} isn't allowed.", name_suggestion(module, view.modules)
+                message = f"{module}.{name} isn't allowed."
+                instead = name_suggestion(module, view.modules, name)
                 yield view.error(node, "attribute.not_allowed", message, instead)
             if not owners:
                 yield from _named(view, node, name)

@@ -25,13 +25,25 @@ from assayd.static.python.names import PACKAGE_NAMES, reason_for
 RULES = (
     Rule(
         id="import.not_allowed",
+        profile_key="imports.allowed",
         title="A module that the policy doesn't allow",
         help="Bad: import os. Good: import os.path.",
     ),
-    Rule(id="import.star", title="A star import", help="Bad: from re import *. Good: from re import match."),
-    Rule(id="import.relative", title="A relative import", help="A submission is one file."),
+    Rule(
+        id="import.star",
+        profile_key="imports.names",
+        title="A star import",
+        help="Bad: from re import *. Good: from re import match.",
+    ),
+    Rule(
+        id="import.relative",
+        profile_key="imports.allowed",
+        title="A relative import",
+        help="A submission is one file.",
+    ),
     Rule(
         id="attribute.not_allowed",
+        profile_key="imports.names",
         title="A name that the policy doesn't allow",
         help="Bad: fnmatch.os. Good: fnmatch.fnmatch.",
     ),
@@ -101,11 +113,23 @@ def check_imports(node: ast.Import | ast.ImportFrom, modules: PolicyModules, tex
         yield finding_at(node, text, rule, message, suggestion=suggestion, severity=severity)
 
 
-def name_suggestion(module: str, modules: PolicyModules) -> str:
-    """List what may be used of a module."""
+def name_suggestion(module: str, modules: PolicyModules, name: str = "") -> str:
+    """Return what to write in place of a name of a module, and else list what may be used of it."""
+    if module in _PATHS and name in _LOOKING:
+        return _BY_TEXT
     names = {*(modules.names(module) or ())}
     names |= {m.removeprefix(module + ".") for m in modules.submodules(module)}
     return f"Use of {module} only: {shorten(', '.join(sorted(names)), 400)}."
+
+
+_PATHS = frozenset({"os", "os.path", "posixpath", "ntpath"})
+_LOOKING = frozenset({
+    "exists", "getatime", "getctime", "getmtime", "getsize", "isdir", "isfile", "islink", "ismount",
+    "lexists", "listdir", "lstat", "realpath", "samefile", "scandir", "stat", "walk",
+})  # fmt: skip
+_BY_TEXT = (
+    "The path isn't a file on this machine. Decide from its text: a suffix, a folder's name, or a pattern."
+)
 
 
 def finding_at(
@@ -168,7 +192,7 @@ def _from(node: ast.ImportFrom, modules: PolicyModules) -> Iterator[Problem]:
         for alias in node.names:
             if not modules.allows_name(module, alias.name):
                 message = f"{alias.name!r} of {module!r} isn't allowed."
-                yield "attribute.not_allowed", message, name_suggestion(module, modules)
+                yield "attribute.not_allowed", message, name_suggestion(module, modules, alias.name)
 
 
 def _names_submodules(node: ast.ImportFrom, modules: PolicyModules) -> bool:
@@ -223,9 +247,14 @@ _INSTEAD: Mapping[str, Sequence[str]] = {
 }
 """What does the same, or most of it, where the policy allows that."""
 _WITHOUT: Mapping[str, str] = {
-    "sys": "Remove it: Python is 3.11 or newer on Linux, and the report shows printed output.",
+    "sys": "Remove it, with guards on sys.version_info: Python is 3.11 or newer on Linux, and the report "
+    "shows printed output.",
     "platform": "Remove it: the code runs on Linux.",
     "builtins": "Use the names directly: builtins need no import.",
+    "socket": "Remove it: the code has no network. Use the text of its arguments.",
+    "subprocess": "Remove it: no program can be started. Compute the value in Python.",
+    "inspect": "Remove it: list the functions, parameters or classes literally.",
+    "doctest": "Remove it: write examples as `cases` of the submission.",
 }
 """Advice for modules that the policy doesn't allow and that have no replacement."""
 WHITELIST = "Allowed imports: "

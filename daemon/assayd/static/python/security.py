@@ -39,7 +39,7 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
-from assayd.model.finding import Finding, Rule, Severity
+from assayd.model.finding import Finding, Rule, Severity, keyed
 from assayd.model.policy import ImportPolicy
 from assayd.model.text_limits import FINDINGS
 from assayd.static.python import imports as python_imports
@@ -229,7 +229,7 @@ def _spreads(call: ast.Call, count: int) -> bool:
     return spread or len(call.args) + len(call.keywords) >= count
 
 
-RULES = (
+_WRITTEN = (
     *python_imports.RULES,
     Rule(id="import.in_class", title="An import in a class body", help="Bad: class A: import re."),
     Rule(
@@ -271,6 +271,20 @@ RULES = (
     ),
     Rule(id="node.not_allowed", title="Syntax that isn't known to be harmless"),
 )
+_KEYS = {
+    "import.in_class": "imports.names",
+    "module.as_value": "imports.names",
+    "module.modified": "imports.names",
+    "builtin.not_allowed": "enforcement",
+    "attribute.dynamic": "enforcement",
+    "attribute.dunder": "enforcement",
+    "attribute.internal": "enforcement",
+    "attribute.file_access": "imports.names",
+    "name.dunder": "enforcement",
+    "format.attribute": "enforcement",
+    "node.not_allowed": "enforcement",
+}
+RULES = keyed(_WRITTEN, _KEYS)
 
 _NODE_NAMES = """
     Add And AnnAssign Assert Assign AsyncFor AsyncFunctionDef AsyncWith Attribute AugAssign Await BinOp BitAnd

@@ -94,6 +94,8 @@ class AttemptAnswer(Answer):
     cases: list[CaseAnswer] = Field(description="The first cases, failed ones before all else.")
     cases_total: int = Field(description="How many there are.")
     cases_passed: int = Field(description="How many did as they should.")
+    score: float | None = Field(description="Share of hidden tests that passed; kind `solution` alone.")
+    integrity: str | None = Field(description="`separated`, or what the score had to trust.")
     retry_context: str | None = Field(description="What to mind when trying again.")
     error: str | None = Field(description="The internal error, with verdict `error`.")
 
@@ -224,6 +226,8 @@ def _attempt(attempt: Document, room: Room) -> AttemptAnswer:
         cases=[_case(each, room) for each in cases[: room.items]],
         cases_total=len(cases),
         cases_passed=results.get("passed", 0),
+        score=report.get("score"),
+        integrity=report.get("integrity"),
         retry_context=shown_or_none(report.get("retry_context"), 5 * room.chars),
         error=_error(attempt),
     )

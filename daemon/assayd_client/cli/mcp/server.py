@@ -28,6 +28,7 @@ from mcp_types import (
 from pydantic import BaseModel, ValidationError
 
 from assayd import __version__
+from assayd.documents.misfits import message_of
 from assayd.errors import AssaydError, RequestError
 from assayd_client.cli.mcp import resources
 from assayd_client.cli.mcp.acts import Call
@@ -120,7 +121,7 @@ def read_arguments(model: type[BaseModel], arguments: dict[str, Any]) -> BaseMod
         first, *others = error.errors(include_url=False, include_context=False, include_input=False)
         field = ".".join(map(str, first["loc"])) or "the arguments"
         more = f" (and {len(others)} more)" if others else ""
-        raise RequestError("invalid", f"{field}: {first['msg']}{more}", field=field) from error
+        raise RequestError("invalid", f"{field}: {message_of(first)}{more}", field=field) from error
     except ValueError as error:
         raise RequestError("malformed", "NaN and infinity aren't valid JSON; omit them") from error
 

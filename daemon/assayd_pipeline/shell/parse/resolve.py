@@ -49,9 +49,9 @@ class WordForm(StrEnum):
     """How a command word is written."""
 
     PLAIN = "plain"
-    """As a name or a path, quoted as a whole or not at all."""
+    """As a name or a path, which quotes and backslashes don't change."""
     OBSCURED = "obscured"
-    """With quotes or backslashes inside, as a pattern, a brace expression or with a tilde."""
+    """As a pattern, a brace expression or with a tilde."""
     DYNAMIC = "dynamic"
     """Known only at run time."""
 
@@ -177,11 +177,18 @@ def name_of(word: Node, source: ShellSource) -> tuple[WordForm, str]:
     parts = word.nodes("Parts")
     if any(part.kind not in {"Lit", "SglQuoted", "DblQuoted"} for part in parts):
         return WordForm.DYNAMIC, ""
-    text = _whole(parts, source, word)
+    text = _whole(parts, source, word) or _joined(word, source)
     if text is None:
         dynamic = any(inner.kind in {"ParamExp", "CmdSubst", "ArithmExp"} for inner in walk(word))
         return (WordForm.DYNAMIC if dynamic else WordForm.OBSCURED), ""
     return WordForm.PLAIN, text.removeprefix(TOOLS + "/") if text.count("/") == TOOLS.count("/") + 1 else text
+
+
+def _joined(word: Node, source: ShellSource) -> str | None:
+    r"""Return the name that quotes and backslashes inside a word leave: ``c'a't``, ``\ls``."""
+    text = literal(word)
+    quoted = any(sign in source.written(word) for sign in "'\"\\")
+    return text if quoted and text is not None and _NAME.fullmatch(text) else None
 
 
 def _whole(parts: Sequence[Node], source: ShellSource, word: Node) -> str | None:

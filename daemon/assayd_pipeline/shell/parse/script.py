@@ -23,6 +23,16 @@ _CATEGORIES = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedPath:
+    """A path that a script names: its value, what is done with it, and what does it (`cat`, `>`)."""
+
+    node: Node
+    value: str
+    use: str
+    what: str
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class ParsedScript:
     """A parsed script with what is known of it. Rules call `error` and `warn`."""
@@ -35,6 +45,7 @@ class ParsedScript:
     known: Known
     functions: frozenset[str]
     findings: list[Finding] = field(default_factory=list)
+    paths: list[NamedPath] = field(default_factory=list)
 
     def error(
         self, node: Node, rule: str, message: str, suggestion: str, *, edit: Edit | None = None
@@ -42,9 +53,18 @@ class ParsedScript:
         """Leave an error at a node's place."""
         self._leave(node, rule, message, suggestion, Severity.ERROR, edit)
 
-    def warn(self, node: Node, rule: str, message: str, suggestion: str) -> None:
+    def warn(self, node: Node, rule: str, message: str, suggestion: str, *, edit: Edit | None = None) -> None:
         """Leave a warning at a node's place: it cannot be decided, and the container holds anyway."""
-        self._leave(node, rule, message, suggestion, Severity.WARNING, None)
+        self._leave(node, rule, message, suggestion, Severity.WARNING, edit)
+
+    @property
+    def assigned(self) -> set[str]:
+        """Return the names of the variables that the script assigns anywhere, by builtins too."""
+        return {setting.name for setting in self.settings} | self.known.names
+
+    def line_edit(self, line: int, text: str) -> Edit:
+        """Return the edit that puts a text in the place of a line."""
+        return Edit(start_line=line, end_line=line, replacement=text)
 
     def replacing(self, node: Node, text: str) -> Edit | None:
         """Return the edit that puts `text` in the place of a node; None when it reaches over lines."""

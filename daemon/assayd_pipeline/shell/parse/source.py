@@ -4,7 +4,7 @@ a text of 1.2 MiB           source.too_large
 "ls\0"                      source.nul_byte
 half a surrogate pair       source.not_text
 "ls\r\n"                    source.control_character
-echo $(( a $op b ))         shell.undecided       as is let x=( a + b )
+echo $(( a $op b ))         shell.undecided       a warning; an error as let x=( a + b )
 if true; then               shell.syntax          edit, where one word is missing in one place
 ```bash … ```               shell.syntax          edit: what stands between the fences
 $( $( $( … ) ) )            shell.too_deep
@@ -21,7 +21,7 @@ from functools import lru_cache
 from itertools import islice
 
 from assayd.findings.source_text import column_of, line_of, snippet
-from assayd.model.finding import Edit, Finding, Rule
+from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.text_limits import SOURCE_BYTES, SYNTAX_NODES, shorten
 from assayd_pipeline.shell.parse import reader
 from assayd_pipeline.shell.parse.mending import mended, misspelt, opened_by, place, unfenced
@@ -54,7 +54,7 @@ RULES = (
     Rule(
         id="shell.undecided",
         title="A text of which only bash knows what it is",
-        help="Bad: echo $((a $op b)). Good: echo $((a + b)).",
+        help="Bad: let x=( a + b ). Good: x=$((a + b)).",
     ),
     Rule(id="shell.too_deep", title="The script is nested too deep", help="Bad: $( $( $( … ) ) )."),
     Rule(id="shell.empty", title="The script has no command", help="Bad: a script of comments only."),
@@ -98,7 +98,7 @@ def parse(text: str) -> ShellSource:
     fenced = unfenced(text) if text.lstrip().startswith(("```", "~~~")) else None
     if fenced is not None:
         return ShellSource(text=text, findings=(_fenced(fenced),))
-    reading = reader.read(text)
+    reading, undecided = _read(text)
     if reading.tree is None:
         return ShellSource(text=text, findings=(_complaint(reading, text),))
     try:
@@ -111,7 +111,47 @@ def parse(text: str) -> ShellSource:
         return ShellSource(text=text, findings=(found,))
     raw = text.encode()
     lines = [0, *(match.end() for match in re.finditer(rb"\n", raw))]
-    return ShellSource(text=text, root=root, nodes=nodes, raw=raw, lines=lines)
+    return ShellSource(text=text, root=root, nodes=nodes, raw=raw, lines=lines, findings=undecided)
+
+
+MOST_UNDECIDED = 20
+"""How many arithmetic expressions are set aside; each costs a run of the parser."""
+
+
+def _read(text: str) -> tuple[reader.Reading, tuple[Finding, ...]]:
+    """Read a text, with a warning for each arithmetic expression that only bash can read.
+
+    Such an expression counts as 0 for the rules. It holds numbers, variables and operators and nothing that
+    runs a command, so the run decides.
+    """
+    reading, shown, undecided = reader.read(text), text, list[Finding]()
+    while reading.tree is None and len(undecided) < MOST_UNDECIDED:
+        masked = _masked(shown, reading)
+        if masked is None:
+            return reader.read(text), ()
+        undecided.append(replace(_complaint(reading, shown), severity=Severity.WARNING))
+        shown, reading = masked, reader.read(masked)
+    return reading, tuple(undecided) if reading.tree is not None else ()
+
+
+_HARMLESS = re.compile(r"(?:[\w\s+\-*/%<>=&|^~,?:!#]|\$(?:\w+|[#?@*]|\{\w+\}|(?=\s|$)))*", re.ASCII)
+
+
+def _masked(text: str, reading: reader.Reading) -> str | None:
+    """Return the text with 0 for the arithmetic expression at fault; None if it may hold more than that."""
+    if reading.line is None:
+        return None
+    begin = sum(len(line) + 1 for line in text.split("\n", reading.line)[: reading.line - 1])
+    end = text.find("\n", begin)
+    line = text[begin : end if end >= 0 else len(text)]
+    for found in _EXPRESSION.finditer(line):
+        pieces = found[1].split(";")
+        if found.end() <= (reading.column or 1) - 1 or not all(map(_HARMLESS.fullmatch, pieces)):
+            continue
+        zeros = ";".join("0".ljust(len(piece)) if piece.strip() else piece for piece in pieces)
+        start = begin + found.start(1)
+        return text[:start] + zeros + text[start + len(zeros) :]
+    return None
 
 
 def clean(text: str) -> str:
@@ -208,6 +248,7 @@ def _mended(found: Finding, text: str, message: str) -> Finding:
 
 
 _ARITHMETIC = re.compile(r"\(\(|\[|\$\{")
+_EXPRESSION = re.compile(r"\(\(([^()`\[\]'\"]*)\)\)")
 _LET = re.compile(r"\blet\b")
 _OPEN = re.compile(
     r"not a valid (?:arithmetic operator|parameter expansion operator)|arithmetic"

@@ -136,6 +136,11 @@ class Known:
         self._values: dict[str, tuple[str, ...]] = {}
         self._elements: dict[str, tuple[str, ...] | None] = {}
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the names of the variables that the script sets."""
+        return frozenset(self._settings)
+
     def values(self, name: str) -> tuple[str, ...]:
         """Return all values that a variable may have; ``(ANY,)`` if they are unknown."""
         if name not in self._values:

@@ -22,6 +22,7 @@ from assayd_pipeline.shell.parse.script import ParsedScript
 from assayd_pipeline.shell.parse.words import Setting, literal, name_of_parameter
 
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[.*\])?(?:\+?=.*)?", re.DOTALL)
+_PLAIN_NAME = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
 _DOLLAR = re.compile(r"([\"']?)\$(?=[A-Za-z_]\w{0,99}=)")
 _BEGINNING = re.compile(r"[\"']?([A-Za-z_][A-Za-z0-9_]*)(?:\[|\+?=)")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[0-9@*\x01]+\])?|[0-9\x01]+|[@*]")
@@ -42,6 +43,12 @@ def check_name(script: ParsedScript, word: Node, what: str) -> None:
         return
     message = f"Which variable {what} sets is known only when it runs: {script.written(word)}."
     suggestion = "Write the variable's name literally. For names that vary, use an associative array."
+    plain_name = _PLAIN_NAME.fullmatch(written)
+    if plain_name is not None:
+        suggestion = f"Remove the `$` before the name: `{what} {plain_name[1]}`."
+        edit = script.replacing(word, plain_name[1])
+        script.error(word, "variable.dynamic_name", message, suggestion, edit=edit)
+        return
     dollar = _DOLLAR.match(written)
     if dollar is None:
         script.error(word, "variable.dynamic_name", message, suggestion)

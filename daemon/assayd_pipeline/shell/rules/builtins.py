@@ -10,6 +10,7 @@ exec cat                      builtin.not_allowed
 cd /etc                       path.outside
 trap "$x" EXIT                trap.dynamic        (x is unknown)
 trap 'rm x' EXIT              command.blocked     (the text of a trap is judged as a script)
+trap 'frob' EXIT              command.not_allowed (a warning)
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from assayd.findings.source_text import snippet
-from assayd.model.finding import Finding
+from assayd.model.finding import Finding, Severity
 from assayd_pipeline.shell.parse.nodes import Node
 from assayd_pipeline.shell.parse.options import ArgumentValue, Parsed, Syntax, parse
 from assayd_pipeline.shell.parse.resolve import Invocation, WordForm
@@ -193,6 +194,15 @@ def at_trap(script: ParsedScript, trap: Node, finding: Finding) -> Finding:
     line, column = script.source.place(trap.start)
     shown = snippet(script.source.text, line)
     message = f"In the text of this trap: {finding.message}"
+    # PATH hides the program, and bash only prints an error when the trap fires.
+    unknown = finding.rule == "command.not_allowed"
     return replace(
-        finding, message=message, line=line, column=column, end_line=line, snippet=shown, edit=None
+        finding,
+        message=message,
+        severity=Severity.WARNING if unknown else finding.severity,
+        line=line,
+        column=column,
+        end_line=line,
+        snippet=shown,
+        edit=None,
     )

@@ -2,7 +2,8 @@
 
 frob x                  command.not_allowed
 rm x                    command.blocked
-r"m" x                  command.obscured
+r"m" x                  command.blocked      (the name is rm)
+/bin/c?t x              command.obscured
 $tool x                 command.dynamic
 /bin/cat x              command.path
 eval "$x"               builtin.not_allowed
@@ -18,6 +19,7 @@ import re
 
 from assayd.did_you_mean import close_names
 from assayd.guest.near import nearest
+from assayd.model.finding import Edit
 from assayd_pipeline.shell.parse.nodes import Node
 from assayd_pipeline.shell.parse.resolve import TOOLS, Invocation, WordForm
 from assayd_pipeline.shell.parse.script import ParsedScript
@@ -53,6 +55,24 @@ _INSTEAD = {
     "wget": "Use curl, where the policy opens hosts.",
     "sudo": "Leave sudo out and run the command itself.",
     "python": "Use awk; jq for JSON, a SQL step for tables.",
+    "pip": "Nothing can be installed. Use awk, jq for JSON, or a SQL step.",
+    "pip3": "Nothing can be installed. Use awk, jq for JSON, or a SQL step.",
+    "npm": "Nothing can be installed. Use awk, jq for JSON, or a SQL step.",
+    "apt": "Nothing can be installed. Use an allowed command.",
+    "apt-get": "Nothing can be installed. Use an allowed command.",
+    "import": "This is Python. Write bash, or use awk, jq or a SQL step.",
+    "print": "Write `echo`.",
+    "node": "Use awk; jq for JSON, a SQL step for tables.",
+    "Rscript": "Use awk; a SQL step for tables.",
+    "csvtool": "Use `awk -F,`, or a SQL step that reads the file as a table.",
+    "csvcut": "Use `cut -d,` or `awk -F,`.",
+    "csvsql": "Write a SQL step: it reads `data/x.csv` as a table.",
+    "yq": "Use awk; jq reads JSON only.",
+    "tree": "Use find.",
+    "less": "Use cat or head.",
+    "more": "Use cat or head.",
+    "vim": "Use sed.",
+    "nano": "Use sed.",
     "python3": "Use awk; jq for JSON, a SQL step for tables.",
     "perl": "Use awk or sed.",
     "sqlite3": "Write a step of type sql.",
@@ -72,8 +92,8 @@ def check_invocation(script: ParsedScript, call: Invocation) -> None:
         suggestion += "test a flag with [[ $flag == true ]]."
         script.error(call.word, "command.dynamic", message, suggestion)
     elif call.form is WordForm.OBSCURED:
-        message = f"The command's name is not written in one piece: {written}."
-        suggestion = "Write the command's name in plain text, without quotes or backslashes inside."
+        message = f"The command's name is a pattern: {written}."
+        suggestion = "Write the command's name literally, without `*`, `?`, brackets, braces or a tilde."
         script.error(call.word, "command.obscured", message, suggestion)
     elif call.path:
         _refuse_path(script, call)
@@ -95,6 +115,10 @@ def check_invocation(script: ParsedScript, call: Invocation) -> None:
 
 def _refuse_unknown(script: ParsedScript, call: Invocation) -> None:
     message = f"The command {call.name} is not allowed."
+    if (foreign := _foreign(script, call)) is not None:
+        hint, edit = foreign
+        script.error(call.word, "command.not_allowed", message, hint, edit=edit)
+        return
     counted = _COUNTED.fullmatch(call.name)
     if counted is not None:
         hint = f"Write arithmetic in parentheses: `(({call.name}))`."
@@ -108,6 +132,27 @@ def _refuse_unknown(script: ParsedScript, call: Invocation) -> None:
     script.error(call.word, "command.not_allowed", message, _advice(script, call.name), edit=edit)
 
 
+def _foreign(script: ParsedScript, call: Invocation) -> tuple[str, Edit | None] | None:
+    """Return hint and edit for a word of another language, or for the part of a jq filter behind a pipe."""
+    line, column = script.source.place(call.word.start)
+    text = script.source.text.split("\n")[line - 1]
+    if (filtered := _JQ_FILTER.search(text)) is not None and filtered.end() >= column:
+        quoted = f"'{filtered[2]}'"
+        new = text[: filtered.start(2)] + quoted + text[filtered.end(2) :]
+        return f"The `|` ends the command. Quote the filter of jq: `{quoted}`.", script.line_edit(line, new)
+    if call.name in _OPERATORS:
+        return f"Write `{_OPERATORS[call.name]}`.", script.replacing(call.word, _OPERATORS[call.name])
+    typed = _TYPED.match(text)
+    if call.name in _TYPES and typed is not None:
+        new = f"{typed[1]}{typed[3]}={typed[4]}"
+        return f"bash has no types. Assign without spaces: `{new.strip()}`.", script.line_edit(line, new)
+    return None
+
+
+_JQ_FILTER = re.compile(r"\bjq((?:\s+-{1,2}[\w-]+)*)\s+(\.[^\s'\"]*(?:\s*\|\s*[.\w][^\s|'\"]*)+)")
+_OPERATORS = {"not": "!", "NOT": "!"}
+_TYPES = frozenset({"auto", "char", "const", "double", "final", "float", "int", "my", "str", "string", "var"})
+_TYPED = re.compile(r"(\s*)(\w+)\s+\$?(\w+)\s*=\s*([^;]+?)\s*;?\s*$")
 _COUNTED = re.compile(r"[A-Za-z_]\w{0,99}(?:\+\+|--)")
 _RENAMED = {"gawk": "awk", "mawk": "awk"}
 

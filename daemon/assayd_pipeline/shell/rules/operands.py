@@ -131,7 +131,7 @@ def _files(tool: Tool, parsed: Parsed) -> Iterator[tuple[ArgumentValue, bool]]:
 
 def _check_date(script: ParsedScript, parsed: Parsed) -> None:
     for operand in parsed.operands:
-        if not operand.value.startswith(("+", ANY)):
+        if not operand.value.startswith(("+", ANY, "%")):
             message = f"date with {script.written(operand.node)} sets the clock."
             suggestion = "Give a format that begins with +, e.g. date +%F; take a date apart with -d."
             script.error(operand.node, "option.refused", message, suggestion)
@@ -156,7 +156,7 @@ def _check_find(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> Non
 def _check_absolute(script: ParsedScript, arguments: Sequence[ArgumentValue], name: str) -> None:
     """Judge the arguments that look like a path to a place outside, whatever else they may mean."""
     for argument in arguments:
-        if argument.value.startswith(("/", "../", HOME)):
+        if argument.value.startswith(("/", "../", HOME, "data/")):
             judge_path(script, argument.node, argument.value, PathUse.READS, name)
 
 

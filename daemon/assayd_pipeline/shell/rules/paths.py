@@ -2,6 +2,7 @@
 
 data/sales.csv          inside
 /sandbox/tmp/x          inside
+/tmp/x                  inside: a link to the sandbox's tmp/
 /dev/null               a device that may be used
 /etc/passwd             path.outside
 ../x                    path.outside
@@ -19,9 +20,10 @@ import re
 from enum import StrEnum
 
 from assayd_pipeline.shell.parse.nodes import Node
-from assayd_pipeline.shell.parse.script import ParsedScript
+from assayd_pipeline.shell.parse.script import NamedPath, ParsedScript
 from assayd_pipeline.shell.parse.words import ANY, HOME, arguments_of, values_of, visible
 
+TEMPORARY = "/tmp"  # noqa: S108 - a link of the image to the sandbox's tmp/
 SANDBOX = "/sandbox"
 """Where the engine mounts the only writable place, and where steps begin."""
 
@@ -52,7 +54,9 @@ class PathUse(StrEnum):
     """It is read."""
     WRITES = "writes to"
     """Something is written there."""
-    ENTERS = "changes to"
+    CHANGES = "changes"
+    """It is read and written."""
+    ENTERS = "enters"
     """It becomes the current directory."""
 
 
@@ -68,8 +72,8 @@ def where(path: str) -> Where:
     if _NETWORK.fullmatch(path):
         return Where.NETWORK
     if path.startswith("/"):
-        inside = path == SANDBOX or path.startswith(SANDBOX + "/")
-        return Where.INSIDE if inside and not climbs(path[len(SANDBOX) :]) else Where.OUTSIDE
+        root = next((root for root in (SANDBOX, TEMPORARY) if f"{path}/".startswith(f"{root}/")), None)
+        return Where.INSIDE if root is not None and not climbs(path[len(root) :]) else Where.OUTSIDE
     return Where.INSIDE if not climbs(path) else Where.OUTSIDE
 
 
@@ -103,6 +107,7 @@ def judge_path(script: ParsedScript, node: Node, path: str, use: PathUse, what: 
         use: what is done with it.
         what: who does it, e.g. ``cat`` or ``>``.
     """
+    script.paths.append(NamedPath(node=node, value=path, use=use, what=what))
     place = where(path)
     if place is Where.NETWORK:
         message = f"{what} uses {visible(path)}, a network connection."
@@ -121,8 +126,6 @@ def judge_path(script: ParsedScript, node: Node, path: str, use: PathUse, what: 
 
 
 def _advice(path: str) -> str:
-    if path.startswith("/tmp"):  # noqa: S108 - a word of the script
-        return "Use the folder tmp/ of the sandbox directory: write tmp/… instead of /tmp/…."
     return "Use paths below the sandbox directory, without a leading slash: data/, tmp/, logs/."
 
 

@@ -4,10 +4,10 @@ awk '{ system("ls") }' f        awk.execute
 awk '{ print | "sort" }' f      awk.execute
 awk '@load "fork"' f            awk.load
 awk '{ print > "/etc/x" }' f    path.outside
-awk "{ print \$$n }" f          awk.dynamic     (n is unknown)
+awk "{ print \$$n }" f          awk.dynamic     (a warning, if n is unknown)
 awk '$1 > $min' f               awk.shell_variable   (a warning, if the shell has a variable min)
 awk '{ print "x }' f            awk.unreadable
-sed "$commands" f               sed.dynamic     (unknown)
+sed "$commands" f               sed.dynamic     (a warning, if it is unknown)
 sed 's/a/b' f                   sed.unreadable
 sed 's/a/ls/e' f                sed.execute
 sed "s/a/$b/" f                 sed.undecided   (a warning)
@@ -24,11 +24,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from assayd.model.finding import Edit
+from assayd.model.text_limits import shorten
 from assayd_pipeline.shell.parse.nodes import Node
 from assayd_pipeline.shell.parse.options import ArgumentValue, Parsed
 from assayd_pipeline.shell.parse.resolve import Invocation
-from assayd_pipeline.shell.parse.script import ParsedScript
-from assayd_pipeline.shell.parse.words import ANY
+from assayd_pipeline.shell.parse.script import NamedPath, ParsedScript
+from assayd_pipeline.shell.parse.words import ANY, name_of_parameter, unquoted
 from assayd_pipeline.shell.rules.paths import PathUse, judge_path
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=.*", re.DOTALL)
@@ -67,18 +69,29 @@ def check_awk(script: ParsedScript, call: Invocation, parsed: Parsed) -> None:
 
 
 def _check_program(script: ParsedScript, node: Node, program: str, assigned: Sequence[str]) -> None:
+    if _has_argument(script, node):
+        written = script.source.written(node)
+        message = "In double quotes, `$1` or `$2` is an argument of the step, which is empty."
+        plain = f"'{written[1:-1]}'" if "'" not in written and "\\" not in written else None
+        edit = script.replacing(node, plain) if plain is not None else None
+        hint = "Write the awk program in single quotes: `'{ print $2 }'`."
+        script.error(node, "awk.dynamic", message, hint, edit=edit)
+        return
     if ANY in program:
         message = "A part of the awk program is known only when it runs."
         suggestion = "Write the program in single quotes and hand values over with -v: "
         suggestion += "awk -v n=\"$n\" '{ print $n }' file."
-        script.error(node, "awk.dynamic", message, suggestion)
+        script.warn(node, "awk.dynamic", message, suggestion)
         return
     tokens = list(_tokens(program))
     if tokens and tokens[-1].kind == "broken":
         message = f"The awk program cannot be read from {tokens[-1].text[:40]!r} on."
         script.error(node, "awk.unreadable", message, "Close every string and every pattern on its own line.")
         return
+    if not _check_brackets(script, node, tokens):
+        return
     _check_shell_variables(script, node, tokens, assigned)
+    _check_patterns(script, node, tokens)
     printing = False
     for index, token in enumerate(tokens):
         following = tokens[index + 1] if index + 1 < len(tokens) else _Token("end", "")
@@ -88,6 +101,69 @@ def _check_program(script: ParsedScript, node: Node, program: str, assigned: Seq
         elif printing and token.text in {">", ">>", "<"} and following.kind == "string":
             use = PathUse.READS if token.text == "<" else PathUse.WRITES
             judge_path(script, node, following.text[1:-1], use, "awk")
+        elif printing and token.text in {">", ">>"}:
+            script.paths.append(NamedPath(node=node, value=ANY, use=PathUse.WRITES, what="awk"))
+
+
+def _has_argument(script: ParsedScript, node: Node) -> bool:
+    """Return whether a program in double quotes holds $1 of the step: ``awk "{ print $2 }"``."""
+    parts = unquoted(node)
+    quoted = len(node.nodes("Parts")) == 1 and node.nodes("Parts")[0].kind == "DblQuoted"
+    if not quoted or not any(part.kind == "ParamExp" and name_of_parameter(part).isdigit() for part in parts):
+        return False
+    around = [each for each in script.source.nodes if each.kind == "FuncDecl"]
+    inside = any(each.start < node.start < each.end for each in around)
+    return not inside and not any(call.name == "set" for call in script.calls)
+
+
+def _check_brackets(script: ParsedScript, node: Node, tokens: Sequence[_Token]) -> bool:
+    """``awk '{ print $1'`` -> awk.unreadable; return whether all brackets are closed."""
+    texts = [token.text for token in tokens if token.kind in {"sign", "end"}]
+    for opener, closer in ("{}", "()"):
+        missing = texts.count(opener) - texts.count(closer)
+        if missing > 0:
+            message = f"A `{opener}` of the awk program isn't closed."
+            edit = _closed(script, node, closer) if missing == 1 else None
+            hint = f"Close it with `{closer}`."
+            script.error(node, "awk.unreadable", message, hint, edit=edit)
+            return False
+    return True
+
+
+def _closed(script: ParsedScript, node: Node, closer: str) -> Edit | None:
+    """Close a brace before END, otherwise at the end of the program."""
+    written = script.source.written(node)
+    if written[:1] != "'" or written[-1:] != "'" or closer != "}":
+        return None
+    last = re.search(r"\s*\bEND\s*\{", written)
+    before = written[: last.start()] if last is not None else ""
+    if last is not None and before.count("{") > before.count("}"):
+        return script.replacing(node, f"{before} }}{written[last.start() :]}")
+    return script.replacing(node, f"{written[:-1].rstrip()} }}'")
+
+
+def _check_patterns(script: ParsedScript, node: Node, tokens: Sequence[_Token]) -> None:
+    """``awk '$2 = "north"'``: the pattern assigns (a warning)."""
+    depth = 0
+    kept = [token for token in tokens if token.text != "\n"]
+    for place, token in enumerate(kept):
+        depth += (token.text == "{") - (token.text == "}")
+        before = [each.text for each in kept[max(place - 2, 0) : place]]
+        after = kept[place + 1 : place + 3]
+        begins = place < 3 or kept[place - 3].text in {"}", ";", "&&", "||"}
+        if token.text == "=" and depth == 0 and before[:1] == ["$"] and begins and after[:1]:
+            constant = after[0].kind in {"string", "number"}
+            ends = len(after) == 1 or after[1].text in {"{", "&&", "||", ";"}
+            if constant and ends:
+                message = f"`${before[1]} = {after[0].text}` assigns to the field of every line."
+                hint = f"Compare with two equals signs: `${before[1]} == {after[0].text}`."
+                script.warn(node, "shell.suspicious", message, hint, edit=_compared(script, node, before[1]))
+
+
+def _compared(script: ParsedScript, node: Node, field: str) -> Edit | None:
+    written = script.source.written(node)
+    new, count = re.subn(rf"(\${re.escape(field)}\s*)=(?![=~])", r"\1==", written)
+    return script.replacing(node, new) if count == 1 else None
 
 
 def _check_token(script: ParsedScript, node: Node, token: _Token, following: _Token) -> None:
@@ -138,6 +214,17 @@ def _tokens(program: str) -> Iterator[_Token]:
             yield token
 
 
+_WRITES = re.compile(r"w[ \t]")
+
+
+def _note_written(script: ParsedScript, source: ArgumentValue) -> None:
+    """Note that a sed script may write a file: ``sed -n 'w data/x'``."""
+    if _WRITES.search(source.value):
+        script.paths.append(NamedPath(node=source.node, value=ANY, use=PathUse.WRITES, what="sed"))
+
+
+_AFTER_FLAGS = re.compile(r"[gpIiMme\d]*(?:\s*$|\s*[;}\n#]|w[ \t])")
+_SEPARATORS = 3
 _SUBSTITUTES = re.compile(r"[sy][^\w\s\\]")
 _SUBSTITUTION = re.compile(r"[sy](.)(?:\\.|(?!\1).)*+\1(?:\\.|(?!\1).)*+\1(\w*)", re.DOTALL)
 
@@ -149,10 +236,11 @@ def check_sed(script: ParsedScript, call: Invocation, parsed: Parsed) -> None:
     if not sources and not parsed.given("-f", "--file", "-e", "--expression"):
         sources, operands = operands[:1], operands[1:]
     for source in sources:
+        _note_written(script, source)
         if source.value.startswith(ANY):
             message = "A command of the sed script is known only when it runs."
             suggestion = 'Write the commands in plain text; a value may stand inside s: sed "s/a/$b/".'
-            script.error(source.node, "sed.dynamic", message, suggestion)
+            script.warn(source.node, "sed.dynamic", message, suggestion)
         elif ANY in source.value:
             message = "A value inside the sed script is known only when it runs; "
             message += "a / or & in it changes the script."
@@ -166,17 +254,28 @@ def check_sed(script: ParsedScript, call: Invocation, parsed: Parsed) -> None:
             script.error(option.node, "path.outside", message, "Give -i a plain ending, e.g. -i.bak.")
     for operand in operands:
         if operand.value != "-":
-            use = PathUse.WRITES if in_place else PathUse.READS
+            use = PathUse.CHANGES if in_place else PathUse.READS
             judge_path(script, operand.node, operand.value, use, "sed")
 
 
 def _check_substitution(script: ParsedScript, source: ArgumentValue) -> None:
     """Judge the command ``s/a/b/`` at the beginning of a sed script."""
     found = _SUBSTITUTION.match(source.value)
+    written = script.source.written(source.node)
     if found is None:
-        message = "The sed script has a pattern that is not closed."
-        suggestion = "Write the separator three times: s/a/b/."
-        script.error(source.node, "sed.unreadable", message, suggestion)
+        separator, quote = source.value[1], written[-1:] if written[-1:] in {"'", '"'} else ""
+        body = written[:-1] if quote else written
+        message = f"The last `{separator}` of the sed script is missing."
+        hint = f"Write the separator three times: `{shorten(source.value, 60)}{separator}`."
+        edit = script.replacing(source.node, f"{body}{separator}{quote}")
+        script.error(source.node, "sed.unreadable", message, hint, edit=edit)
+    elif not _AFTER_FLAGS.match(source.value, found.start(2)):
+        separator = source.value[1]
+        message = f"The text of the sed script contains `{separator}`, which separates its parts."
+        parts = written.count(separator) == _SEPARATORS and "|" not in written
+        edit = script.replacing(source.node, written.replace(separator, "|")) if parts else None
+        hint = "Separate the parts with another delimiter: `s|old|new|`."
+        script.error(source.node, "sed.unreadable", message, hint, edit=edit)
     elif "e" in found[2]:
         message = "The sed script runs what it finds as a command (s///e)."
         script.error(source.node, "sed.execute", message, "Leave e out; run commands in the script itself.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assayd.model.finding import Rule, Severity
+from assayd.model.finding import Rule, Severity, keyed
 
 _ERRORS = (
     (
@@ -16,7 +16,7 @@ _ERRORS = (
         "Bad: rm data/x. Good: leave it; the directory is thrown away.",
     ),
     ("command.path", "A command that is named by a path", "Bad: /bin/cat x. Good: cat x."),
-    ("command.obscured", "A command's name that is not written in one piece", "Bad: c'a't x. Good: cat x."),
+    ("command.obscured", "A command's name that is a pattern", "Bad: /bin/c?t x. Good: cat x."),
     ("command.dynamic", "A command that is known only when it runs", "Bad: $tool x. Good: cat x."),
     ("command.coproc", "A process beside the script", "Bad: coproc cat. Good: producer | consumer."),
     ("builtin.not_allowed", "A builtin that is not allowed", 'Bad: eval "$x". Good: the command itself.'),
@@ -31,6 +31,11 @@ _ERRORS = (
     ("option.refused", "An option that the policy refuses", "Bad: sort --compress-program=x. Good: sort."),
     ("option.dynamic", "An option that is known only when it runs", "Bad: sort --$x. Good: sort --reverse."),
     ("path.outside", "A path outside the sandbox directory", "Bad: cat /etc/passwd. Good: cat data/x."),
+    (
+        "path.missing",
+        "A file or folder that doesn't exist",
+        "Bad: cat data/sale.csv, if the submitted file is data/sales.csv.",
+    ),
     ("redirect.network", "A network connection by a path", "Bad: cat < /dev/tcp/h/80. Good: cat < data/x."),
     ("variable.protected", "A variable that scripts may not set", "Bad: PATH=tmp. Good: path=tmp."),
     ("variable.dynamic_name", "A variable whose name is known only then", 'Bad: read "$x". Good: read -r x.'),
@@ -48,22 +53,22 @@ _ERRORS = (
         "Bad: awk '@load \"x\"'. Good: functions in it.",
     ),
     (
-        "awk.dynamic",
-        "An awk program that is known only then",
-        'Bad: awk "$x". Good: awk -v n="$x" \'{ print n }\'.',
-    ),
-    (
         "awk.unreadable",
         "An awk program that cannot be read",
         "Bad: awk '{ print \"x }'. Good: awk '{ print \"x\" }'.",
     ),
     ("sed.execute", "A sed script that runs a command", "Bad: sed 's/a/b/e'. Good: sed 's/a/b/'."),
-    ("sed.dynamic", "A sed script that is known only then", 'Bad: sed "$x". Good: sed "s/a/$x/".'),
     ("sed.unreadable", "A sed script that cannot be read", "Bad: sed 's/a/b'. Good: sed 's/a/b/'."),
     ("curl.no_network", "curl without an open host", "Bad: curl https://a.example. Good: files under data/."),
     ("curl.url", "An address that is not open", 'Bad: curl "$url". Good: curl "https://open.example/$path".'),
 )
 _WARNINGS = (
+    ("sed.dynamic", "A sed script that is known only then", 'Bad: sed "$x". Good: sed "s/a/$x/".'),
+    (
+        "awk.dynamic",
+        "An awk program that is known only then",
+        'Bad: awk "$x". Good: awk -v n="$x" \'{ print n }\'.',
+    ),
     (
         "awk.shell_variable",
         "A variable of the shell in an awk program in single quotes",
@@ -84,10 +89,41 @@ _WARNINGS = (
     ("process.not_awaited", "A process that nothing waits for", "Bad: cat f &. Good: cat f & wait."),
 )
 
-COMMAND_RULES = (
-    *(Rule(id=rule, title=title, help=example) for rule, title, example in _ERRORS),
-    *(
-        Rule(id=rule, title=title, severity=Severity.WARNING, help=example)
-        for rule, title, example in _WARNINGS
+_KEYS = {
+    "awk.execute": "enforcement",
+    "awk.load": "enforcement",
+    "builtin.not_allowed": "commands.builtins",
+    "builtin.option": "enforcement",
+    "command.blocked": "commands.blocked",
+    "command.coproc": "enforcement",
+    "command.dynamic": "commands.allowed",
+    "command.not_allowed": "commands.allowed",
+    "command.obscured": "commands.allowed",
+    "command.path": "commands.allowed",
+    "curl.no_network": "network.hosts",
+    "curl.url": "network.hosts",
+    "expansion.indirect": "enforcement",
+    "expansion.prompt": "enforcement",
+    "function.name": "enforcement",
+    "option.dynamic": "commands.options",
+    "option.refused": "commands.options",
+    "path.outside": "enforcement",
+    "quote.locale": "enforcement",
+    "redirect.network": "network.hosts",
+    "sed.execute": "enforcement",
+    "trap.dynamic": "enforcement",
+    "variable.dynamic_name": "commands.protected",
+    "variable.protected": "commands.protected",
+}
+"""The profile's keys that state the rules; the rest is bash or a tool itself."""
+
+COMMAND_RULES = keyed(
+    (
+        *(Rule(id=rule, title=title, help=example) for rule, title, example in _ERRORS),
+        *(
+            Rule(id=rule, title=title, severity=Severity.WARNING, help=example)
+            for rule, title, example in _WARNINGS
+        ),
     ),
+    _KEYS,
 )

@@ -88,8 +88,8 @@ _COPY = _tool(
     instead="-t --target-directory",
 )
 _TEXT_ONLY = (
-    "dd", "dirname", "echo", "expr", "factor", "false", "id", "printf", "pwd", "sleep", "test", "tr",
-    "true", "uname", "whoami", "yes",
+    "dd", "dirname", "echo", "expr", "factor", "false", "id", "printenv", "printf", "pwd", "sleep", "test",
+    "tr", "true", "uname", "whoami", "yes",
 )  # fmt: skip
 
 TOOLS: Mapping[str, Tool] = {

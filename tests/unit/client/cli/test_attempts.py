@@ -157,6 +157,7 @@ def test_without_a_file_all_profiles_are_checked(tmp_path, monkeypatch, capsys) 
     assert capsys.readouterr().out.splitlines() == [
         "all profiles: fine",
         "integration_test: the allowlist is empty, every access to the network is refused",
+        "loopback: the allowlist is empty, every access to the network is refused",
     ]
     (tmp_path / "bad.toml").write_text("[resources]\ntimeout_s = 'soon'\n")
     monkeypatch.setenv("ASSAYD_POLICY_FOLDERS", json.dumps([str(tmp_path)]))
@@ -199,7 +200,7 @@ def test_without_a_daemon_it_says_which_socket_and_what_to_do(tmp_path, capsys) 
     assert main(["--socket", str(tmp_path / "none"), "list"]) == 4
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert f"{tmp_path}/none (--socket): the socket doesn't exist; start it with `assayd`" in said
+    assert f"{tmp_path}/none (--socket): the socket doesn't exist; start it with `make serve`" in said
 
 
 def test_a_user_who_is_not_admitted_is_refused(tmp_path, capsys, monkeypatch) -> None:

@@ -67,6 +67,52 @@ def test_table_of_a_result_is_shown_below_its_case() -> None:
     assert below.startswith("      sums: dataframe, 2 rows × 1 column\n         n\n      0  5\n")
 
 
+def with_cases(*cases: tuple[str, str, object]):
+    """Return an attempt with cases of a name, a status and a result."""
+    attempt = golden("failed_at_run")
+    results = attempt["report"]["runtime_results"]
+    first = results["cases"][0]
+    results["cases"] = [
+        first | {"name": name, "status": status, "result": result, "result_text": None}
+        for name, status, result in cases
+    ]
+    return attempt
+
+
+def test_paths_of_a_shape_without_fields_are_named() -> None:
+    reports = [(f"/d/{year}/a.csv", "passed", {"year": year}) for year in range(2020, 2026)]
+    failing = ("/d/old/a.csv", "failed", None)
+    empty = ("/d/2024.txt", "passed", {})
+
+    _, _, below = page(with_cases(*reports, failing, empty)).partition("Fields extracted from ")
+
+    shown = below.split("\n")
+    assert shown[0] == "1 of 3 shapes of paths"
+    assert shown[1:3] == ["  ✗ 0/1 path like /d/old/a.csv", "  ✗ 0/1 path like /d/2024.txt"]
+
+
+def test_few_paths_and_paths_of_one_shape_are_not_grouped() -> None:
+    few = [("/a", "passed", {"a": 1}), ("/a.b", "passed", {"a": 1})]
+    alike = [(f"/d/{year}/a.csv", "passed", {"year": year}) for year in range(2020, 2026)]
+    for cases in (few, alike):
+        assert "shapes of paths" not in page(with_cases(*cases))
+
+
+def test_failed_case_is_shown_behind_many_that_passed() -> None:
+    passed = [(f"/d/{number}", "passed", {"a": number}) for number in range(MAX_CASES + 5)]
+    shown = page(with_cases(*passed, ("/d/bad", "failed", None)))
+    assert "✗ bad" in shown
+    assert "… and 6 more" in shown
+
+
+def test_peak_above_the_limit_says_what_it_includes() -> None:
+    attempt = golden("failed_at_run")
+    attempt["execution"]["peak_memory_bytes"] = 132 * 2**20
+    assert "peak 132 MiB, " in page(attempt)
+    attempt["execution"]["cause"] = "out_of_memory"
+    assert "peak 132 MiB with the runner, " in page(attempt)
+
+
 def test_long_lists_are_cut_and_say_so() -> None:
     attempt = golden("failed_at_run")
     report = attempt["report"]

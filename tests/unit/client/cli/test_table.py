@@ -66,12 +66,19 @@ def test_attempt_for_a_program_has_whole_times_and_rules_after_its_labels() -> N
         "12.35s",
         "category=weather platform=open_meteo run=nightly-2026-11-21",
         "case.failed name.undefined",
+        "",
     ]
+
+
+def test_attempt_under_report_only_says_so_in_its_last_cell() -> None:
+    reported = {**ATTEMPT, "enforcement": "report"}
+    assert attempt_row(reported)[-1] == "report-only"
+    assert attempt_row_for_people(reported, "2026-11-21", wide=False)[-1].startswith("report-only  ")
 
 
 def test_attempt_that_ended_in_our_error_is_listed_with_its_code() -> None:
     broken = {**ATTEMPT, "error": {"code": "engine.unreachable"}, "rules": [], "labels": {}}
-    assert attempt_row(broken)[-1] == "engine.unreachable"
+    assert attempt_row(broken)[-2] == "engine.unreachable"
     assert attempt_row_for_people(broken, "2026-11-21", wide=False)[-1] == "engine.unreachable"
 
 

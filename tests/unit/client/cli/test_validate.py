@@ -1,9 +1,16 @@
 import json
+from pathlib import Path
 
 import pytest
 
 from assayd.errors import RequestError
-from assayd_client.cli.submitting import ValidateRequest, build_submission, read_files, read_settings
+from assayd_client.cli.submitting import (
+    ValidateRequest,
+    build_submission,
+    read_cases,
+    read_files,
+    read_settings,
+)
 from support.daemons.fake_service import GOLDEN
 
 CODE = "def extract(path: str) -> dict:\n    return {}\n"
@@ -43,6 +50,20 @@ def test_json_is_the_finished_attempt_and_nothing_else(validate, capsys) -> None
     captured = capsys.readouterr()
     assert json.loads(captured.out)["report"]["status"] == "VALIDATED"
     assert captured.err == ""
+
+
+def test_refused_code_is_named_by_its_file(validate, source, capsys) -> None:
+    with Path(source).open("a") as file:
+        file.write("#" * 2**20)
+    assert validate() == 2
+    assert capsys.readouterr().err == f"assay: {source}: payload.code is larger than 1 MiB\n"
+
+
+def test_cases_that_are_not_objects_are_refused_by_their_number(tmp_path, source) -> None:
+    cases = tmp_path / "cases.json"
+    cases.write_text('[{"path": "/a", "expected": {}}, 1]')
+    with pytest.raises(RequestError, match=r"cases\.json: case 2 isn't a JSON object"):
+        read_cases(cases)
 
 
 def test_what_the_line_says_is_what_is_submitted(validate, service) -> None:

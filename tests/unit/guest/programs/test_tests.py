@@ -41,6 +41,10 @@ CROSSING = {
                  "a = [[2], [1]]\nb = {}\nf(a, b)\nassert a == [[1, 9], [2]] and b['k'] is a\nassert True"),
     "aliases": ("def f(a):\n    return a\n", "x = [1]\nassert f(x) is x"),
     "cycles": ("def f(a):\n    a.append(a)\n    return a\n", "x = []\ny = f(x)\nassert y is x and x[0] is x"),
+    "default factories": (
+        "from collections import defaultdict\ndef f(d):\n    d['x']\n    return defaultdict(lambda: [7], a=1)\n",
+        "from collections import defaultdict\nd = defaultdict(lambda: 5)\ngot = f(d)\n"
+        "assert d == {'x': 5} and got == {'a': 1} and got['b'] == [7] and got == {'a': 1, 'b': [7]}"),
     "sets": ("def f(s):\n    s.add(3)\n    return frozenset(s)\n", "s = {1}\nassert f(s) == {1, 3} == s"),
     "odd values": (
         "def f(*v):\n    return v\n",
@@ -73,6 +77,9 @@ CROSSING = {
         "def f(node):\n    node.next = Node(2)\n    return node.next\n",
         "n = Node(1)\ngot = f(n)\nassert type(got) is Node and got.value == 2 and n.next is got"),
     "module import": ("def f():\n    return 4\n", "from solution import f as g\nimport answer\nassert g() == answer.f() == 4"),
+    "class attributes": (
+        "class f:\n    limit = 1\n    _label = 'x'\n    def get(self):\n        return self.limit, self._label\n",
+        "f.limit = 5\nassert f().get() == (5, 'x') and f()._label == 'x' and f.limit == 5"),
     "keyword arguments": ("def f(a, *, b=2):\n    return a - b\n", "assert f(1) == -1 and f(a=5, b=1) == 4"),
 }  # fmt: skip
 NODE = "class Node:\n    def __init__(self, value):\n        self.value, self.next = value, None\n"
@@ -109,6 +116,7 @@ REFUSED = {
     "swallowed": "try:\n    Stack() == 3\nexcept Exception:\n    pass\nassert True",
     "untransferable argument": "import threading\nassert Stack(threading.Lock())",
     "copied": "import copy\nassert copy.copy(Stack())",
+    "inherited": "class Mine(Stack):\n    pass\nassert Mine().push(1)",
 }
 
 
@@ -151,6 +159,29 @@ def test_exception_that_ends_loops_in_silence_arrives_as_runtime_error(tmp_path:
     assert seen.record["test"]["error_type"] == "RuntimeError"  # type: ignore[index]
 
 
+@pytest.mark.parametrize("base", ["StopIteration", "GeneratorExit", "KeyboardInterrupt"])
+def test_own_exception_ends_no_loop_of_the_tests(tmp_path: Path, base: str) -> None:
+    code = f"class Done({base}): pass\ndef f(x):\n    raise Done\n"
+    tests = "for got in map(f, [1]):\n    assert False\n"
+    (seen,) = run_tests(tmp_path, prepared(code, tests)).values()
+    assert seen.record["test"]["error_type"] == "RuntimeError"  # type: ignore[index]
+
+
+HIDING = {
+    "handle": "lambda: True",
+    "built-in": "callable",
+}
+
+
+@pytest.mark.parametrize("name", HIDING)
+def test_field_of_a_copy_hides_no_method_of_its_class(tmp_path: Path, name: str) -> None:
+    context = "class Tree:\n    def __init__(self):\n        self.left = None\n    def is_sorted(self, by=None):\n        return False\n"
+    code = f"def f():\n    tree = Tree()\n    tree.__dict__['is_sorted'] = {HIDING[name]}\n    return tree\n"
+    tests = "tree = f()\nassert tree.is_sorted(*([] if 'handle' in 'NAME' else [len]))".replace("NAME", name)
+    (seen,) = run_tests(tmp_path, prepared(code, tests, context=context)).values()
+    assert "in the place of Tree.is_sorted" in str(seen.record["fault"])
+
+
 def test_each_test_gets_a_fresh_solution(tmp_path: Path) -> None:
     code = "calls = []\ndef f():\n    calls.append(1)\n    return len(calls)\n"
     seen = run_tests(tmp_path, prepared(code, ["assert f() == 1", "assert f() == 1 and f() == 2"]))
@@ -161,6 +192,12 @@ def test_output_of_the_solution_is_kept_and_that_of_tests_is_not_among_it(tmp_pa
     payload = prepared("def f():\n    print('ours')\n", "print('theirs')\nassert f() is None")
     (seen,) = run_tests(tmp_path, payload).values()
     assert (seen.output("stdout"), seen.record["printed"]) == (b"ours\n", "theirs\n")
+
+
+def test_events_are_those_of_the_solution_alone(tmp_path: Path) -> None:
+    payload = prepared("import wave\ndef f(): ...\n", "import sndhdr\nassert f() is None")
+    (seen,) = run_tests(tmp_path, payload).values()
+    assert [detail for kind, detail, *_ in seen.events if kind == "import"] == ["wave"]
 
 
 def test_solution_that_comes_after_its_tests_is_a_fault(tmp_path: Path) -> None:
@@ -190,7 +227,40 @@ def test_form_passes_the_right_solution_and_fails_the_wrong_one(tmp_path: Path, 
     assert (passed(right), passed(wrong)) == (list(right), [])
 
 
-def test_skipped_test_says_so(tmp_path: Path) -> None:
+def test_skipped_test_says_so_and_ends_well(tmp_path: Path) -> None:
     tests = "import unittest\nclass T(unittest.TestCase):\n    @unittest.skip('later')\n    def test_it(self): ...\n"
     (seen,) = run_tests(tmp_path, prepared("def f(): ...\n", tests)).values()
     assert (seen.record["status"], seen.record["message"]) == ("skipped", "later")
+    assert seen.end["wait_status"] == 0
+
+
+SKIPS = {
+    "own exception": ("class SkipTest(Exception): pass\ndef f():\n    raise SkipTest\n", "assert f() == 1"),
+    "of pytest": ("class Skipped(Exception): pass\ndef f():\n    raise Skipped\n", "assert f() == 1"),
+    "chosen by its answer": (
+        "def f():\n    raise NotImplementedError\n",
+        "import unittest\ntry:\n    f()\nexcept NotImplementedError:\n    raise unittest.SkipTest\nassert True",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SKIPS)
+def test_solution_cannot_have_its_test_skipped(tmp_path: Path, name: str) -> None:
+    (seen,) = run_tests(tmp_path, prepared(*SKIPS[name])).values()
+    assert seen.record["status"] == "failed"
+
+
+def test_parameter_set_that_skips_itself_leaves_the_others(tmp_path: Path) -> None:
+    tests = (
+        "import types, unittest\nsets = [1, 2, 3]\ndef test_it(n):\n    if n == 2:\n        raise unittest.SkipTest\n"
+        "    assert f(n) == n\nmark = types.SimpleNamespace(name='parametrize', args=('n', sets))\ntest_it.pytestmark = mark\n"
+    )
+    right, wrong = ("def f(n):\n    assert n != 2\n    return n\n", "def f(n):\n    return 1\n")
+    runs = [run_tests(tmp_path, prepared(code, tests)) for code in (right, wrong)]
+    assert [len(passed(seen)) for seen in runs] == [1, 0]
+
+
+def test_endless_test_ends_at_its_deadline_and_the_next_one_runs(tmp_path: Path) -> None:
+    tests = ["while True: pass", "assert f() == 1"]
+    seen = run_tests(tmp_path, prepared("def f():\n    return 1\n", tests), deadline_s=0.3)
+    assert (seen["assert_1"].end["end"], passed(seen)) == ("deadline", ["assert_2"])

@@ -10,8 +10,11 @@ import pytest
 from assayd.kinds.solution.payload import PreparedSolution, SolutionPayload
 from assayd.kinds.solution.validator import validator
 from assayd.model.report import CaseStatus
-from assayd.model.run import Cause, Outcome, RunEnd, RunResult, UnitEnd, UnitResult
+from assayd.model.run import Cause, Limits, Outcome, RunEnd, RunResult, UnitEnd, UnitResult
+from assayd.package_data import share
+from assayd.policies import load_policies
 
+LIMITS = Limits(timeout_s=20, unit_timeout_s=10, memory_bytes=2**28, max_processes=8)
 SECRET = "hidden-4711"
 PASSED = {"status": "returned", "value": None, "fault": None, "last_call": "", "printed": ""}
 TOLD = {"error_type": "AssertionError", "message": SECRET, "line": 3, "traceback": f"{SECRET}\nAssertionError", "where": "check"}  # fmt: skip
@@ -25,7 +28,7 @@ def payload(reveal: str = "none", **more: object) -> PreparedSolution:
 
 
 def unit(name: str, record: object, cause: Cause | None = None) -> UnitResult:
-    good = isinstance(record, dict) and record.get("status") == "returned"
+    good = isinstance(record, dict) and record.get("status") in {"returned", "skipped"}
     ended = cause or (Cause.COMPLETED if good else Cause.EXITED_NONZERO)
     return UnitResult(
         name=name,
@@ -59,6 +62,8 @@ def test_messages_are_shown_if_the_request_reveals_them(reveal: str, shown: bool
     context = validator.retry_context(judgement.stage_findings["sandbox"], "sandbox")
     assert (SECRET in context, SECRET in str(judgement.cases)) == (shown, shown)
     assert ("assert_1" in context + str(judgement.cases)) == (reveal != "none")
+    planned = validator.plan(payload(reveal), load_policies([share("policies")]).get("solution"), LIMITS)
+    assert ("assert_1" in str([unit.name for unit in planned.units])) == (reveal != "none")
 
 
 def test_test_that_was_not_reached_counts_as_failed() -> None:
@@ -67,10 +72,11 @@ def test_test_that_was_not_reached_counts_as_failed() -> None:
 
 
 def test_skipped_test_does_not_count_and_nothing_but_skipped_fails() -> None:
-    skipped = {**PASSED, "status": "skipped", "message": "later"}
+    skipped = {"status": "skipped", "message": "later"}
     assert judged(payload(), PASSED, skipped).score == 1.0
     nothing = judged(payload(), skipped, skipped)
-    assert (nothing.score, len(nothing.stage_findings["sandbox"])) == (0.0, 1)
+    (finding,) = nothing.stage_findings["sandbox"]
+    assert (nothing.score, finding.message) == (0.0, "Every hidden test skipped itself")
 
 
 @pytest.mark.parametrize(
@@ -93,8 +99,8 @@ def test_record_of_another_form_is_no_pass(record: object) -> None:
 
 def test_pass_with_a_bad_end_is_no_pass() -> None:
     prepared = payload()
-    good = unit("assert_1", PASSED)
-    units = (good, replace(unit("assert_2", PASSED), outcome=Outcome(cause=Cause.TIMEOUT)))
+    good = unit("test 1", PASSED)
+    units = (good, replace(unit("test 2", PASSED), outcome=Outcome(cause=Cause.TIMEOUT)))
     result = RunResult(units=units, end=RunEnd.FINISHED, outcome=Outcome(cause=Cause.TIMEOUT))
     assert validator.judge(prepared, None, result).score == 0.5  # type: ignore[arg-type]
 

@@ -50,9 +50,8 @@ BAD = [
     ("CREATE TABLE IF NOT EXISTS t (a UNIQUE ON CONFLICT REPLACE)", "sql.replace", 1, 52),
     ("CREATE TABLE IF NOT EXISTS t (a, UNIQUE (a) ON CONFLICT REPLACE)", "sql.replace", 1, 57),
     ("PRAGMA writable_schema = 1", "sql.pragma", 1, 1),
-    (".mode csv", "sql.shell", 1, 1),
-    ("SELECT 1;\n.import data/x.csv t\nSELECT 2", "sql.shell", 2, 1),
-    ("SELECT value FROM generate_series(1, 5)", "sql.shell", 1, 19),
+    (".mode csv", "sql.dot_command", 1, 1),
+    ("SELECT 1;\n.import data/x.csv t\nSELECT 2", "sql.dot_command", 2, 1),
     ("SELECT median(a) FROM t", "sql.shell", 1, 8),
     ("PRAGMA foreign_keys = OFF", "sql.pragma", 1, 1),
     ("PRAGMA foreign_keys(0)", "sql.pragma", 1, 1),
@@ -201,7 +200,7 @@ def test_many_rows_of_values_are_read_in_little_time() -> None:
     [
         ("SELECT " + ",".join(["median(a)"] * 600) + " FROM t; SELECT 1;", "sql.shell"),
         ("SELECT median(a);\n" * 900, "sql.shell"),
-        (".a\n" * 900, "sql.shell"),
+        (".a\n" * 900, "sql.dot_command"),
     ],
 )
 def test_what_belongs_to_the_shell_is_told_as_often_as_anything(text: str, rule: str) -> None:

@@ -88,8 +88,8 @@ def test_valid_statements_that_other_dialects_read_otherwise_are_understood(text
         (".mode csv", "Leave it out"),
         (".import data/x.csv t", 'FROM "data/x.csv"'),
         (".read other.sql", "Put the statements"),
-        ("SELECT value FROM generate_series(1, 5)", "WITH RECURSIVE"),
-        ("SELECT readfile('data/x.csv')", 'FROM "data/x.csv"'),
+        ("SELECT median(a) FROM t", "avg()"),
+        ("SELECT writefile('data/x', 1)", "a bash step"),
     ],
 )
 def test_what_belongs_to_the_shell_is_said_with_what_to_write_instead(text: str, remedy: str) -> None:
@@ -114,3 +114,15 @@ def test_words_of_other_databases_come_with_what_sqlite_has() -> None:
     assert (finding.rule, finding.line) == ("sql.not_understood", 2)
     assert "INTEGER PRIMARY KEY" in (finding.suggestion or "")
     assert "leave ENGINE=… out" in (finding.suggestion or "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT value FROM generate_series(1, 5)",
+        "SELECT readfile('data/x.csv')",
+        "SELECT a FROM t WHERE a REGEXP '^[a-z]+$'",
+    ],
+)
+def test_functions_of_the_shell_that_steps_have_pass(text: str) -> None:
+    assert found(text, PIPELINE) == ()

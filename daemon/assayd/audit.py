@@ -1,0 +1,160 @@
+"""The audit log: who changed what, as lines of JSON that are chained by digests.
+
+Each line holds the SHA-256 of the line before it, also across files, so that a changed, removed or inserted
+line shows. Whoever can write all files can write a whole new chain: keep copies elsewhere. Lines name
+paths, ids and users, and never hold source text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import structlog
+
+log = structlog.get_logger()
+
+NO_LINE = "0" * 64
+"""Stands for the line before the first."""
+FILE_BYTES = 16 * 2**20
+FILES = 16
+"""Files that are kept; with one more, the oldest goes, and the chain begins with the next one."""
+_NAME = re.compile(r"audit-(\d{6,12})\.jsonl")
+_LONGEST = 4096
+
+
+class AuditError(ValueError):
+    """The chain is broken; the message says at which line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """What was verified: how many lines, and the times of the first and the last one."""
+
+    lines: int
+    first_at: str | None
+    last_at: str | None
+
+
+class AuditLog:
+    """The log of one folder, which one process writes."""
+
+    def __init__(self, folder: Path, *, file_bytes: int = FILE_BYTES, files: int = FILES) -> None:
+        """Go on with the chain of a folder. Raises: OSError, if it can't be used."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder = folder
+        self._file_bytes = file_bytes
+        self._files = files
+        numbers = [_number(file) for file in files_of(folder)]
+        self._opened = -1
+        self._written = 0
+        self._last = NO_LINE
+        self._open(numbers[-1] if numbers else 1)
+
+    def close(self) -> None:
+        """Write nothing more."""
+        if self._opened >= 0:
+            os.close(self._opened)
+            self._opened = -1
+
+    def note(self, action: str, *, actor: dict[str, object], subject: str, **details: object) -> None:
+        """Write one line. A disk that is full is logged, and stops nothing."""
+        entry = {
+            "at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "actor": actor,
+            "action": action,
+            "subject": subject[:_LONGEST],
+            **details,
+            "previous": self._last,
+        }
+        line = json.dumps(entry, separators=(",", ":"), default=str).encode()
+        try:
+            if self._written >= self._file_bytes:
+                self._turn()
+            os.write(self._opened, line + b"\n")
+        except OSError as problem:
+            log.error("audit.not_written", action=action, problem=str(problem))
+            return
+        self._written += len(line) + 1
+        self._last = _digest(line)
+
+    def read(self, since: str = "") -> Iterator[bytes]:
+        """Return the lines from a time on, each with its line break, oldest first."""
+        for file in files_of(self._folder):
+            with file.open("rb") as opened:
+                for line in opened:
+                    if not since or _at(line) >= since:
+                        yield line
+
+    def _turn(self) -> None:
+        """Begin the next file, and remove the oldest one beyond those that are kept."""
+        number = _number(files_of(self._folder)[-1]) + 1
+        last = self._last
+        self.close()
+        self._open(number)
+        self._last = last
+        for old in files_of(self._folder)[: -self._files]:
+            old.unlink()
+
+    def _open(self, number: int) -> None:
+        file = self._folder / f"audit-{number:06}.jsonl"
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._opened = os.open(file, flags, 0o600)
+        content = file.read_bytes()
+        if content and not content.endswith(b"\n"):  # the end of a line that a loss of power has cut
+            os.write(self._opened, b"\n")
+            content += b"\n"
+        self._written = len(content)
+        if content:
+            self._last = _digest(content.splitlines()[-1])
+
+
+def files_of(folder: Path) -> list[Path]:
+    """Return the files of a log, oldest first."""
+    return sorted((file for file in folder.iterdir() if _NAME.fullmatch(file.name)), key=_number)
+
+
+def verify(lines: Iterable[bytes]) -> Chain:
+    """Follow the chain from its first line. Raises: AuditError, at the first line that doesn't fit."""
+    count, expected = 0, None
+    first = last = None
+    for count, line in enumerate(lines, start=1):
+        text = line.rstrip(b"\n")
+        entry = _entry(text)
+        if entry is None:  # cut by a loss of power: the next line has to fit it
+            expected = _digest(text)
+            continue
+        if expected is not None and entry.get("previous") != expected:
+            raise AuditError(f"line {count} doesn't follow line {count - 1}: a line was changed or removed")
+        expected = _digest(text)
+        last = str(entry.get("at"))
+        first = first or last
+    return Chain(lines=count, first_at=first, last_at=last)
+
+
+def _digest(line: bytes) -> str:
+    return hashlib.sha256(line).hexdigest()
+
+
+def _number(file: Path) -> int:
+    found = _NAME.fullmatch(file.name)
+    return int(found[1]) if found else 0
+
+
+def _entry(line: bytes) -> dict[str, object] | None:
+    with suppress(ValueError):
+        entry = json.loads(line)
+        if isinstance(entry, dict):
+            return entry
+    return None
+
+
+def _at(line: bytes) -> str:
+    return str((_entry(line) or {}).get("at", ""))

@@ -1,0 +1,49 @@
+"""Tells findings that a profile states from those that hold always, and reports the former if it says so.
+
+import os    import.not_allowed     under `enforce` an error, under `report` a warning
+def f(:      syntax.invalid         an error under each: no profile states it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from assayd.model.finding import Finding, Layer, Rule, Severity
+from assayd.model.policy import ExecutionPolicy, ImportMode
+from assayd.model.text_limits import shorten
+
+REPORTED = 'Reported only: `enforcement = "enforce"` would fail the submission.'
+REPORT_ONLY = (
+    'its profile only reported broken rules; submit it under a profile with `enforcement` = "enforce", '
+    "or set `approve_reported` = true in the profile"
+)
+"""Why a result can't be approved or committed."""
+
+
+def settle(
+    findings: Iterable[Finding], rules: Sequence[Rule], policy: ExecutionPolicy
+) -> tuple[Finding, ...]:
+    """Return findings with their profile keys, as warnings if the policy only reports them."""
+    keys = {rule.id: rule.profile_key for rule in rules if rule.profile_key is not None}
+    return tuple(_settled(finding, keys, policy) for finding in findings)
+
+
+def would_fail(findings: Iterable[Finding]) -> bool:
+    """Return whether any finding is only reported, and would fail the submission otherwise."""
+    return any(finding.message.endswith(REPORTED) for finding in findings)
+
+
+def _settled(finding: Finding, keys: Mapping[str, str], policy: ExecutionPolicy) -> Finding:
+    if finding.rule not in keys:
+        return finding
+    found = replace(finding, profile_key=keys[finding.rule])
+    if not policy.reports_only or not _is_refused(found, policy):
+        return found
+    return replace(found, severity=Severity.WARNING, message=f"{shorten(found.message, 500)} {REPORTED}")
+
+
+def _is_refused(finding: Finding, policy: ExecutionPolicy) -> bool:
+    """Return whether enforcement makes this an error: what a run only recorded was allowed for the report."""
+    recorded = finding.layer is Layer.RUNTIME and finding.severity is Severity.INFO
+    return finding.is_error or (recorded and policy.imports.mode is ImportMode.ENFORCE)

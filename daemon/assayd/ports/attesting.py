@@ -1,0 +1,42 @@
+"""What signs verdicts, if the operator has configured a key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from assayd.model.attempt import Attempt
+from assayd.model.batch import Batch, Item
+from assayd.model.report import Report
+from assayd.model.run import ContainerFacts
+
+ATTESTATION = "attestation.json"
+"""Name of the attestation in a bundle."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concluded:
+    """A finished attempt, before its bundle is written.
+
+    `files` are the bundle's, by name. `sources` are the submitted texts with their places in the payload, as
+    ``files.adapter.py``; the text of a file is the file's content.
+    """
+
+    attempt: Attempt
+    report: Report
+    container: ContainerFacts | None
+    files: Mapping[str, bytes]
+    sources: Sequence[tuple[str, str]]
+
+
+class Attester(Protocol):
+    """Signs what attempts and batches came to. Raises: AssaydError ``attestation.failed``."""
+
+    async def attest(self, concluded: Concluded) -> bytes:
+        """Return the signed statement of an attempt."""
+        ...
+
+    async def attest_batch(self, batch: Batch, items: Sequence[Item]) -> bytes:
+        """Return the signed statement of a finished batch and all its items."""
+        ...

@@ -1,0 +1,38 @@
+"""What `assayd --check-config` checks beyond the form of each setting."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from assayd.errors import ConfigError
+from assayd.kinds import registry
+from assayd.settings import Settings
+from assayd.wiring.profiles import load_profiles, without_policy
+
+
+def check_settings(settings: Settings) -> None:
+    """See that a daemon can start with these settings, and serve every kind.
+
+    Raises: ConfigError, also with the problems of policy files.
+    """
+    kinds = registry.load(settings.validators)
+    policies = load_profiles(settings)
+    for kind, policy in without_policy(kinds, policies).items():
+        message = (
+            f"the kind {kind} needs the policy {policy}, which no file defines: put {policy}.toml into "
+            "a folder of `policy_folders`, or remove the kind from `validators`"
+        )
+        raise ConfigError("kind.no_policy", message, field="validators")
+    _require_folder(settings.state_dir.absolute())
+
+
+def _require_folder(state_dir: Path) -> None:
+    """See that the state directory is one, or can be made by this user. Raises: ConfigError."""
+    there = next(each for each in (state_dir, *state_dir.parents) if os.path.lexists(each))
+    is_folder = os.path.isdir(there)  # noqa: PTH112  (Path.is_dir() may raise)
+    # One that exists may be the daemon's, and this another user who checks the settings.
+    if is_folder and (there == state_dir or os.access(there, os.W_OK | os.X_OK)):
+        return
+    why = f"{there} isn't a folder that this user may write to"
+    raise ConfigError("state.unusable", f"state_dir: cannot use {state_dir}: {why}", field="state_dir")

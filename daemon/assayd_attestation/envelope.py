@@ -1,0 +1,95 @@
+"""DSSE envelopes around in-toto statements: what is signed, and whether a signature fits a key.
+
+Source: https://github.com/secure-systems-lab/dsse (protocol.md, envelope.md), version 1.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cryptography.exceptions import InvalidSignature
+
+from assayd.model.json_reader import JsonError, JsonLimits, read_strictly
+from assayd_attestation.keys import PublicKey
+
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+MOST_BYTES = 64 * 2**20
+_LIMITS = JsonLimits(bytes=MOST_BYTES, depth=16, containers=1_000_000, values=4_000_000, number_chars=40)
+
+
+class EnvelopeError(ValueError):
+    """An envelope can't be read, or none of the keys has signed it; the message says which."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """The statement of an envelope, and the id of the key that signed it."""
+
+    statement: Mapping[str, object]
+    key_id: str
+
+
+def pre_authentication(payload: bytes) -> bytes:
+    """Return the bytes that a signature is over."""
+    kind = PAYLOAD_TYPE.encode()
+    return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
+
+
+def seal(payload: bytes, *, key_id: str, signature: bytes) -> bytes:
+    """Return the envelope of a signed statement as JSON."""
+    signatures = [{"keyid": key_id, "sig": base64.b64encode(signature).decode()}]
+    body = base64.b64encode(payload).decode()
+    return json.dumps({"payload": body, "payloadType": PAYLOAD_TYPE, "signatures": signatures}).encode()
+
+
+def open_envelope(text: bytes, keys: Sequence[PublicKey]) -> Opened:
+    """Return the statement of an envelope that one of the keys has signed.
+
+    Nothing of the statement is read before its signature is known to be good.
+
+    Raises: EnvelopeError.
+    """
+    envelope = _object(text, "the attestation")
+    if envelope.get("payloadType") != PAYLOAD_TYPE:
+        raise EnvelopeError(f"the attestation's payloadType isn't {PAYLOAD_TYPE}")
+    payload = _decoded(envelope.get("payload"), "payload")
+    key = _signer(envelope.get("signatures"), pre_authentication(payload), keys)
+    statement = _object(payload, "the signed statement")
+    if statement.get("_type") != STATEMENT_TYPE:
+        raise EnvelopeError(f"the signed statement's _type isn't {STATEMENT_TYPE}")
+    return Opened(statement=statement, key_id=key.id)
+
+
+def _signer(signatures: object, signed: bytes, keys: Sequence[PublicKey]) -> PublicKey:
+    for each in signatures if isinstance(signatures, list) else ():
+        signature = _decoded(each.get("sig") if isinstance(each, dict) else None, "sig")
+        for key in keys:
+            try:
+                key.key.verify(signature, signed)
+            except InvalidSignature:
+                continue
+            return key
+    shown = ", ".join(key.id[:16] for key in keys)
+    raise EnvelopeError(f"the signature is not by this key ({shown})")
+
+
+def _object(text: bytes, what: str) -> Mapping[str, object]:
+    try:
+        value = read_strictly(text, _LIMITS)
+    except JsonError as error:
+        raise EnvelopeError(f"{what} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise EnvelopeError(f"{what} is not a JSON object")
+    return value
+
+
+def _decoded(text: object, what: str) -> bytes:
+    try:
+        return base64.b64decode(text if isinstance(text, str) else "?", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise EnvelopeError(f"the attestation's {what} is not base64") from error

@@ -1,0 +1,139 @@
+"""Ed25519 keys in PEM files: a private one that signs, and next to it the public ones that verify.
+
+`FILE` holds the private key, `FILE.pub` the public keys, newest first: after a rotation the older ones stay
+there, so that what they signed stays verifiable.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+_PEM_BLOCK = re.compile(rb"-----BEGIN [A-Z0-9 ]+-----.+?-----END [A-Z0-9 ]+-----\n?", re.DOTALL)
+_MOST_BYTES = 2**20
+
+
+class KeyFileError(ValueError):
+    """A key file can't be used; the message names the file and says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """A key that verifies, with the id that envelopes name it by."""
+
+    key: Ed25519PublicKey
+
+    @property
+    def id(self) -> str:
+        """Return the SHA-256 of the key's SubjectPublicKeyInfo, in hexadecimal."""
+        encoding, form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        return hashlib.sha256(self.key.public_bytes(encoding, form)).hexdigest()
+
+    @property
+    def pem(self) -> bytes:
+        """Return the key as a PEM block."""
+        encoding, form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        return self.key.public_bytes(encoding, form)
+
+
+def public_file(private: Path) -> Path:
+    """Return the file of the public keys of a private one."""
+    return private.with_name(f"{private.name}.pub")
+
+
+def create(file: Path) -> PublicKey:
+    """Write a new private key, and its public key next to it. Raises: KeyFileError, if one exists."""
+    for each in (file, public_file(file)):
+        if each.exists():
+            raise KeyFileError(f"{each} exists; choose another name, or run: assay keys rotate {file}")
+    key = Ed25519PrivateKey.generate()
+    public = PublicKey(key.public_key())
+    _write(file, _private_pem(key), mode=0o600)
+    _write(public_file(file), public.pem, mode=0o644)
+    return public
+
+
+def rotate(file: Path) -> PublicKey:
+    """Replace a private key, and put the new public key before the older ones. Raises: KeyFileError."""
+    old = PublicKey(read_private(file).public_key())
+    known = [each.pem for each in read_public(public_file(file))] if public_file(file).exists() else []
+    key = Ed25519PrivateKey.generate()
+    public = PublicKey(key.public_key())
+    olds = known if old.pem in known else [old.pem, *known]
+    _write(public_file(file), b"".join([public.pem, *olds]), mode=0o644)
+    _write(file, _private_pem(key), mode=0o600)
+    return public
+
+
+def read_private(file: Path) -> Ed25519PrivateKey:
+    """Read a private key that only its owner can read. Raises: KeyFileError."""
+    mode, text = _read(file)
+    if mode & 0o077:
+        raise KeyFileError(f"{file} is readable by other users; run: chmod 600 {file}")
+    try:
+        key = serialization.load_pem_private_key(text, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise KeyFileError(f"{file} is not a private key in PEM without a password") from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise KeyFileError(f"{file} is not an Ed25519 key; create one with: assay keys new FILE")
+    return key
+
+
+def read_public(file: Path) -> tuple[PublicKey, ...]:
+    """Read all public keys of a file. Raises: KeyFileError, also if there are none."""
+    _, text = _read(file)
+    keys = []
+    for block in _PEM_BLOCK.findall(text):
+        if b"PRIVATE" in block.splitlines()[0]:
+            raise KeyFileError(f"{file} holds a private key; name its public key: {public_file(file)}")
+        try:
+            key = serialization.load_pem_public_key(block)
+        except (ValueError, UnsupportedAlgorithm) as error:
+            raise KeyFileError(f"{file} holds a block that is not a public key in PEM") from error
+        if not isinstance(key, Ed25519PublicKey):
+            raise KeyFileError(f"{file} holds a key that is not Ed25519")
+        keys.append(PublicKey(key))
+    if not keys:
+        raise KeyFileError(f"{file} holds no public key in PEM")
+    return tuple(keys)
+
+
+def _private_pem(key: Ed25519PrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _read(file: Path) -> tuple[int, bytes]:
+    """Return a file's mode and content; both are of one descriptor, so that they belong together."""
+    try:
+        with file.open("rb") as opened:
+            about = os.fstat(opened.fileno())
+            if not stat.S_ISREG(about.st_mode):
+                raise KeyFileError(f"{file} is not a regular file")
+            return stat.S_IMODE(about.st_mode), opened.read(_MOST_BYTES)
+    except OSError as error:
+        raise KeyFileError(f"can't read the key file {file}: {error.strerror}") from error
+
+
+def _write(file: Path, content: bytes, *, mode: int) -> None:
+    """Write a file whole or not at all."""
+    draft = file.with_name(f".{file.name}.new")
+    try:
+        draft.unlink(missing_ok=True)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(descriptor, "wb") as opened:
+            opened.write(content)
+            opened.flush()
+            os.fsync(descriptor)
+        draft.replace(file)
+    except OSError as error:
+        raise KeyFileError(f"can't write the key file {file}: {error.strerror}") from error

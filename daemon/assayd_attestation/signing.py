@@ -1,0 +1,127 @@
+"""Signs statements: with a key in a file, or by a program that has the key elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from assayd.errors import AssaydError
+from assayd.model.batch import Batch, Item
+from assayd.ports.attesting import Concluded
+from assayd.ports.clock import Clock
+from assayd_attestation import keys, statement
+from assayd_attestation.envelope import pre_authentication, seal
+from assayd_attestation.statement import Signatory
+
+LARGE_BYTES = 2**20
+"""Of a bundle's files; from here on they are hashed in a thread."""
+_MOST_ANSWER = 4096
+_MOST_ERROR = 300
+
+
+class Signer(Protocol):
+    """Signs bytes with one key."""
+
+    key_id: str
+
+    async def sign(self, text: bytes) -> bytes:
+        """Return the signature. Raises: AssaydError ``attestation.failed``."""
+        ...
+
+
+class FileSigner:
+    """A key that was read from a file."""
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+        self.key_id = keys.PublicKey(key.public_key()).id
+
+    async def sign(self, text: bytes) -> bytes:
+        """Return the signature."""
+        return self._key.sign(text)
+
+
+class CommandSigner:
+    """A program that reads the bytes to sign on standard input, and prints the signature in base64.
+
+    Every signature is checked with the public key before it is used.
+    """
+
+    def __init__(self, command: Sequence[str], public: keys.PublicKey, timeout_s: float) -> None:
+        self._command = tuple(command)
+        self._public = public
+        self._timeout_s = timeout_s
+        self.key_id = public.id
+
+    async def sign(self, text: bytes) -> bytes:
+        """Return the signature. Raises: AssaydError ``attestation.failed``."""
+        printed = await self._ask(text)
+        try:
+            signature = base64.b64decode(printed.strip(), validate=True)
+            self._public.key.verify(signature, text)
+        except (binascii.Error, ValueError, InvalidSignature) as error:
+            raise _failed("what it printed is not a signature by attestation.command_key") from error
+        return signature
+
+    async def _ask(self, text: bytes) -> bytes:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+        except OSError as error:
+            raise _failed(f"{self._command[0]} can't be started: {error.strerror}") from error
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                printed, said = await process.communicate(text)
+        except TimeoutError as error:
+            raise _failed(f"{self._command[0]} has not answered within {self._timeout_s:g} s") from error
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if process.returncode != 0 or len(printed) > _MOST_ANSWER:
+            reason = said.decode("utf-8", "replace").strip()[:_MOST_ERROR] or "no reason on standard error"
+            raise _failed(f"{self._command[0]} ended with {process.returncode}: {reason}")
+        return printed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SigningAttester:
+    """Implements `ports.attesting.Attester`."""
+
+    signer: Signer
+    signatory: Signatory
+    clock: Clock
+
+    async def attest(self, concluded: Concluded) -> bytes:
+        """Return the signed statement of an attempt."""
+        if sum(map(len, concluded.files.values())) > LARGE_BYTES:
+            payload = await asyncio.to_thread(statement.of_attempt, concluded, self.signatory)
+        else:
+            payload = statement.of_attempt(concluded, self.signatory)
+        return await self._sealed(payload)
+
+    async def attest_batch(self, batch: Batch, items: Sequence[Item]) -> bytes:
+        """Return the signed statement of a finished batch and all its items."""
+        now = self.clock.now()
+        return await self._sealed(
+            await asyncio.to_thread(statement.of_batch, batch, items, self.signatory, now)
+        )
+
+    async def _sealed(self, payload: bytes) -> bytes:
+        signature = await self.signer.sign(pre_authentication(payload))
+        return seal(payload, key_id=self.signer.key_id, signature=signature)
+
+
+def _failed(reason: str) -> AssaydError:
+    return AssaydError("attestation.failed", f"the verdict can't be signed: {reason}")

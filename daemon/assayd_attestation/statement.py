@@ -1,0 +1,102 @@
+"""The in-toto statements of attempts and batches: what a signature vouches for.
+
+The subjects are the submission and its source texts; the predicate says what came of them, and binds the
+other files of the bundle by their digests. docs/attestations.md describes both predicates.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from assayd import __version__
+from assayd.documents.base import timestamp
+from assayd.model.batch import Batch, Item
+from assayd.model.finding import Severity
+from assayd.model.report import Report
+from assayd.model.run import ContainerFacts
+from assayd.ports.attesting import Concluded
+from assayd_attestation.envelope import STATEMENT_TYPE
+from assayd_attestation.types import BATCH_TYPE, VERDICT_TYPE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signatory:
+    """The daemon that signs: its id, and the name that the operator gave it."""
+
+    daemon_id: str
+    name: str | None
+
+
+def of_attempt(concluded: Concluded, signatory: Signatory) -> bytes:
+    """Return the statement of an attempt as JSON."""
+    attempt, report = concluded.attempt, concluded.report
+    sources = [(name, _sha256(text.encode("utf-8", "replace"))) for name, text in concluded.sources]
+    subjects = [("submission", attempt.input_digest), *sources]
+    predicate: dict[str, object] = {
+        "attempt": {"id": attempt.id, "kind": attempt.kind, "run": max(attempt.run_number, 1)},
+        "verdict": str(report.verdict),
+        "cause": attempt.cause,
+        "policy": {
+            "name": attempt.policy,
+            "digest": {"sha256": report.policy_digest},
+            "enforcement": str(report.enforcement),
+        },
+        "sandbox": _sandbox(concluded.container, report),
+        "limits": dict(report.effective_limits),
+        "findings": {str(each): sum(f.severity is each for f in report.findings) for each in Severity},
+        "cases": _cases(report),
+        "score": report.score,
+        "files": {name: _sha256(text) for name, text in sorted(concluded.files.items())},
+        "validatedAt": timestamp(report.validated_at),
+        "daemon": _daemon(signatory),
+    }
+    return _statement(subjects, VERDICT_TYPE, predicate)
+
+
+def of_batch(batch: Batch, items: Sequence[Item], signatory: Signatory, now: datetime) -> bytes:
+    """Return the statement of a batch as JSON; its subjects are its submissions, by line."""
+    predicate = {
+        "batch": {"id": batch.id, "name": batch.name},
+        "verdicts": dict(Counter(str(item.verdict) for item in items)),
+        "items": [
+            {"line": item.line, "attempt": item.attempt_id, "verdict": str(item.verdict)} for item in items
+        ],
+        "validatedAt": timestamp(batch.finished_at or now),
+        "daemon": _daemon(signatory),
+    }
+    subjects = [(f"line {item.line}", item.input_digest) for item in items]
+    return _statement(subjects, BATCH_TYPE, predicate)
+
+
+def _statement(subjects: Sequence[tuple[str, str]], kind: str, predicate: Mapping[str, object]) -> bytes:
+    named = [{"name": name, "digest": {"sha256": sha256}} for name, sha256 in subjects]
+    statement = {"_type": STATEMENT_TYPE, "subject": named, "predicateType": kind, "predicate": predicate}
+    return json.dumps(statement, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def _sandbox(container: ContainerFacts | None, report: Report) -> dict[str, object] | None:
+    if container is None:
+        return None
+    return {
+        "engine": container.engine,
+        "runtime": container.runtime,
+        "image": {"name": container.image, "digest": report.image_digest},
+        "network": report.effective_limits.get("network_mode"),
+    }
+
+
+def _cases(report: Report) -> dict[str, int] | None:
+    return None if report.cases is None else dict(Counter(str(case.status) for case in report.cases))
+
+
+def _daemon(signatory: Signatory) -> dict[str, object]:
+    return {"id": signatory.daemon_id, "name": signatory.name, "version": __version__}
+
+
+def _sha256(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()

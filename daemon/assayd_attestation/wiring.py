@@ -1,0 +1,31 @@
+"""Builds what signs, from the settings."""
+
+from __future__ import annotations
+
+from assayd.errors import ConfigError
+from assayd.ports.clock import Clock
+from assayd.settings.model import AttestationSettings
+from assayd_attestation import keys
+from assayd_attestation.signing import CommandSigner, FileSigner, Signer, SigningAttester
+from assayd_attestation.statement import Signatory
+
+
+def build_attester(settings: AttestationSettings, *, daemon_id: str, clock: Clock) -> SigningAttester:
+    """Return what signs. Raises: ConfigError ``attestation.key``, if a key can't be used."""
+    try:
+        signer = _signer(settings)
+    except keys.KeyFileError as error:
+        raise ConfigError("attestation.key", str(error), field="attestation") from error
+    signatory = Signatory(daemon_id=daemon_id, name=settings.name)
+    return SigningAttester(signer=signer, signatory=signatory, clock=clock)
+
+
+def _signer(settings: AttestationSettings) -> Signer:
+    if settings.key is not None and settings.command:
+        raise keys.KeyFileError("both attestation.key and attestation.command are set; remove one")
+    if settings.key is not None:
+        return FileSigner(keys.read_private(settings.key))
+    if settings.command_key is None:
+        raise keys.KeyFileError("attestation.command is set without attestation.command_key, its public key")
+    newest, *_ = keys.read_public(settings.command_key)
+    return CommandSigner(settings.command, newest, settings.timeout_s)

@@ -1,0 +1,29 @@
+"""Ages as people write them: ``30m``, ``24h``, ``7d``."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from assayd.errors import RequestError
+
+_AGE = re.compile(r"(\d{1,6})([smhd])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def read_age(text: str) -> timedelta | None:
+    """Return an age; None for text that isn't one."""
+    parts = _AGE.fullmatch(text)
+    return timedelta(**{_UNITS[parts[2]]: int(parts[1])}) if parts is not None else None
+
+
+def moment_before(text: str | None) -> str | None:
+    """Return a time for the API, from an age or an ISO 8601 time. Raises: RequestError ``usage``."""
+    if text is None:
+        return None
+    age = read_age(text)
+    try:
+        moment = datetime.fromisoformat(text) if age is None else datetime.now(UTC) - age
+    except ValueError as error:
+        raise RequestError("usage", f"{text!r} is neither an age like 24h nor a time") from error
+    return moment.astimezone(UTC).isoformat()

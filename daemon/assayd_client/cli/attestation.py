@@ -1,0 +1,157 @@
+"""`assay verify` and `assay keys`: signed verdicts, checked without a daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from assayd.errors import RequestError
+from assayd_client.cli import exits
+from assayd_client.cli.ages import read_age
+
+if TYPE_CHECKING:
+    from assayd_attestation.keys import PublicKey
+    from assayd_attestation.verifying import Verified
+
+keys_app = typer.Typer(help="Create and show the keys of signed verdicts.", no_args_is_help=True)
+
+NEEDS = "signed verdicts need the package {missing}; install it with: pip install cryptography"
+KeyFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="The private key; FILE.pub has the public one.")
+]
+
+
+def verify(  # noqa: PLR0913, PLR0917  (a parameter per option)
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="BUNDLE|FILE",
+            help="A bundle (folder or .tar), a batch's attestation, or a code file.",
+        ),
+    ],
+    key: Annotated[Path, typer.Option(metavar="PUB", help="Public keys of the daemon, in PEM.")],
+    attestation: Annotated[
+        Path | None,
+        typer.Option(metavar="F", help="Attestation of FILE. Default: FILE.attestation.json."),
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option(metavar="NAME|DIGEST", help="Demand a verdict under this policy.")
+    ] = None,
+    max_age: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Demand a verdict no older than this: 30m, 24h, 7d.")
+    ] = None,
+    allow_reported: Annotated[
+        bool,
+        typer.Option("--allow-reported", help="Accept a profile that only reports broken rules."),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the signed statement as JSON.")] = False,
+) -> None:
+    """Check a signed verdict offline.
+
+    The exit code is 0 if the code is validated, 1 if the attestation doesn't match, and 6 without one.
+    """
+    age = _age(max_age)
+    if not path.exists():
+        raise RequestError("usage", f"{path} doesn't exist")
+    with _wing():
+        from assayd_attestation import verifying
+
+        wanted = verifying.Wanted(policy=policy, max_age=age, reported=allow_reported)
+        try:
+            verified = verifying.verify(path, _public(key), attestation=attestation, wanted=wanted)
+        except verifying.UnsignedError as error:
+            _end(f"Unsigned: {error}", exits.UNSIGNED)
+        except verifying.MismatchError as error:
+            _end(f"Doesn't match: {error}", exits.FAILED)
+        except OSError as error:
+            raise RequestError("usage", f"can't read {error.filename}: {error.strerror}") from error
+    _show(verified, as_json=as_json)
+
+
+@keys_app.command("new")
+def create_key(file: KeyFile) -> None:
+    """Create a private key in FILE, and its public key in FILE.pub."""
+    with _wing():
+        from assayd_attestation import keys
+
+        public = keys.create(file)
+        print(f"Private key: {file} (keep it secret; set it as attestation.key)")
+        print(f"Public key:  {keys.public_file(file)} (give it to whoever verifies)")
+    print(f"Key id:      {public.id}")
+
+
+@keys_app.command("show")
+def show_keys(file: KeyFile) -> None:
+    """Print the ids of the public keys of FILE, newest first."""
+    with _wing():
+        from assayd_attestation import keys
+
+        found = keys.read_public(file if file.suffix == ".pub" else keys.public_file(file))
+    for public in found:
+        print(public.id)
+
+
+@keys_app.command("rotate")
+def rotate_key(file: KeyFile) -> None:
+    """Replace the private key; FILE.pub keeps the older public keys, so that old bundles stay verifiable."""
+    with _wing():
+        from assayd_attestation import keys
+
+        public = keys.rotate(file)
+        print(f"New key:    {public.id}")
+        print(f"Restart the daemon, and hand out {keys.public_file(file)} again.")
+
+
+@contextmanager
+def _wing() -> Iterator[None]:
+    """Say what is missing if the wing can't be imported, and which key file can't be used."""
+    try:
+        from assayd_attestation import keys
+    except ModuleNotFoundError as missing:
+        raise RequestError("usage", NEEDS.format(missing=missing.name)) from missing
+    try:
+        yield
+    except keys.KeyFileError as error:
+        raise RequestError("usage", str(error)) from error
+
+
+def _public(key: Path) -> tuple[PublicKey, ...]:
+    from assayd_attestation import keys
+
+    return keys.read_public(key)
+
+
+def _age(text: str | None) -> timedelta | None:
+    age = read_age(text) if text is not None else None
+    if text is not None and age is None:
+        raise RequestError("usage", f"--max-age {text!r}: give a number with s, m, h or d, like 24h")
+    return age
+
+
+def _end(message: str, code: int) -> None:
+    from assayd_client.cli.terminal import plain
+
+    print(plain(message))
+    raise typer.Exit(code)
+
+
+def _show(verified: Verified, *, as_json: bool) -> None:
+    from assayd_client.cli.terminal import plain, print_json
+
+    if as_json:
+        print_json(verified.statement)
+        return
+    predicate = verified.predicate
+    daemon, policy, verdicts = (predicate.get(name) or {} for name in ("daemon", "policy", "verdicts"))
+    items = f", {verdicts['validated']} items" if verdicts else ""
+    print(plain(f"✓ {verified.subject}: validated{items}"))
+    if policy:
+        print(plain(f"Policy:    {policy['name']} ({policy['digest']['sha256']})"))
+    print(plain(f"Validated: {predicate.get('validatedAt')}"))
+    print(plain(f"Daemon:    {daemon.get('name') or daemon.get('id')}, assayd {daemon.get('version')}"))
+    print(f"Key:       {verified.key_id}")

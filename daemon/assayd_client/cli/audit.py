@@ -1,0 +1,63 @@
+"""`assay audit`: who changed what, and whether the log itself was changed."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from assayd_client import Document
+from assayd_client.cli import exits
+from assayd_client.cli.ages import moment_before
+from assayd_client.cli.options import Json, open_client
+
+
+def show_audit(
+    context: typer.Context,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Show changes since then: 30m, 24h, 7d or a time.")
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check that no line was changed or removed.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show who changed what; for operators. With --verify, the exit code is 1 if the log was changed."""
+    with open_client(context) as client:
+        lines = client.audit(since=None if verify else moment_before(since)).splitlines(keepends=True)
+    if verify:
+        _verify(lines)
+    elif as_json:
+        for line in lines:
+            print(line.decode("utf-8", "replace"), end="")
+    else:
+        _show([json.loads(line) for line in lines])
+
+
+def _verify(lines: list[bytes]) -> None:
+    from assayd import audit
+
+    try:
+        chain = audit.verify(lines)
+    except audit.AuditError as error:
+        print(f"Changed: {error}")
+        raise typer.Exit(exits.FAILED) from error
+    print(f"✓ {chain.lines} lines follow each other, from {chain.first_at} to {chain.last_at}")
+
+
+def _show(entries: list[Document]) -> None:
+    from assayd_client.cli.listing import print_table
+    from assayd_client.cli.terminal import out
+
+    rows = [
+        (entry["at"][:19] + "Z", _actor(entry["actor"]), entry["action"], entry["subject"])
+        for entry in entries
+    ]
+    print_table(out(), ("at", "who", "action", "subject"), rows)
+
+
+def _actor(actor: Document) -> str:
+    if "uid" in actor:
+        return f"uid {actor['uid']}"
+    return f"token {actor['token']}" if "token" in actor else "daemon"

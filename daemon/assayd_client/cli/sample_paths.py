@@ -1,0 +1,184 @@
+"""The sample paths of a command line: named one by one, listed in a file, or chosen from a folder.
+
+Decides which paths look alike, and which of many represent them. The daemon limits their number.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+from zlib import crc32
+
+import typer
+
+from assayd.errors import RequestError
+from assayd.model.text_limits import SAMPLE_PATH_CHARS
+from assayd_client.cli.terminal import count, plain
+
+PER_SHAPE = 3
+"""Paths of one shape that are chosen from a folder."""
+MOST_CHOSEN = 50
+"""Paths that are chosen from a folder, however many shapes it has."""
+MOST_BYTES = 16 * 2**20
+"""Size of a file that lists paths."""
+RUNS = re.compile(r"[0-9]+|[^\W\d_]+")
+LONGEST_NUMBER = 3
+"""Digits of numbers that are alike however long they are; a year is of another shape than a counter."""
+
+SamplePath = Annotated[
+    list[str] | None, typer.Option(metavar="P", help="Try the code on this path (repeatable).")
+]
+SamplePaths = Annotated[
+    Path | None,
+    typer.Option(
+        "--sample-paths",
+        metavar="FILE",
+        help="Try the code on each path in this file, one per line; - is standard input.",
+    ),
+]
+SampleTree = Annotated[
+    Path | None,
+    typer.Option(
+        "--sample-tree", metavar="DIR", help="Try the code on some paths of each shape in this folder."
+    ),
+]
+
+
+@dataclass(slots=True)
+class Group:
+    """The paths of one shape: how many they are, and those that represent them."""
+
+    count: int
+    chosen: list[str]
+
+
+def sample_paths(
+    named: Sequence[str] | None, listed: Path | None, tree: Path | None, files: Sequence[Path] = ()
+) -> tuple[str, ...]:
+    """Return the paths that three options mean, each once; say on standard error what a folder gave.
+
+    Raises: RequestError ``usage`` or ``file.unreadable``.
+    """
+    if listed == Path("-") and Path("-") in files:
+        raise RequestError("usage", "--sample-paths - and a file - both read standard input; name a file")
+    paths = [*(named or ()), *(() if listed is None else read_list(listed))]
+    if tree is not None:
+        groups = grouped_tree(tree)
+        chosen = list(represented(groups))
+        _say(tree, groups, chosen)
+        paths += chosen
+    return tuple(dict.fromkeys(paths))
+
+
+def read_list(file: Path) -> list[str]:
+    """Return the lines of a file that aren't empty. Raises: RequestError ``file.unreadable``."""
+    source = "standard input" if file == Path("-") else str(file)
+    try:
+        if file == Path("-"):
+            content = sys.stdin.buffer.read(MOST_BYTES + 1)
+        else:
+            with file.open("rb") as opened:
+                content = opened.read(MOST_BYTES + 1)
+        text = content.decode("utf-8")
+    except OSError as error:
+        raise RequestError("file.unreadable", f"--sample-paths: {source}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise RequestError("file.unreadable", f"--sample-paths: {source}: it isn't valid UTF-8") from error
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    paths = [line for line in lines if line]
+    if len(content) > MOST_BYTES or not paths:
+        fault = "larger than 16 MiB" if paths else "empty"
+        raise RequestError("usage", f"--sample-paths: {source} is {fault}; write one path per line")
+    return paths
+
+
+def grouped_tree(tree: Path) -> dict[str, Group]:
+    """Group the files below a folder by shape, the largest group first. Symbolic links are left out.
+
+    Raises: RequestError ``usage``, if the folder has no file whose path can be submitted.
+    """
+    if not tree.is_dir():
+        fault = "not a folder" if tree.exists() else "no such folder"
+        raise RequestError("usage", f"--sample-tree: {tree}: {fault}")
+    groups: dict[str, Group] = {}
+    for path in _files_below(tree):
+        group = groups.setdefault(shape_of(path), Group(count=0, chosen=[]))
+        group.count += 1
+        # The smallest checksums: an even sample of any number of paths, and the same at the next call.
+        group.chosen = sorted([*group.chosen, path], key=_checksum)[:PER_SHAPE]
+    if not groups:
+        raise RequestError("usage", f"--sample-tree: {tree} has no readable file; name another folder")
+    return dict(sorted(groups.items(), key=lambda item: (-item[1].count, item[0])))
+
+
+def represented(groups: Mapping[str, Group]) -> Iterator[str]:
+    """Return at most `MOST_CHOSEN` paths: one of each shape before a second of any."""
+    rounds = (
+        group.chosen[number]
+        for number in range(PER_SHAPE)
+        for group in groups.values()
+        if number < len(group.chosen)
+    )
+    return (path for _, path in zip(range(MOST_CHOSEN), rounds, strict=False))
+
+
+def by_shape(paths: Iterable[str]) -> dict[str, list[str]]:
+    """Return paths by their shapes, in their own order."""
+    groups: dict[str, list[str]] = {}
+    for path in paths:
+        groups.setdefault(shape_of(path), []).append(path)
+    return groups
+
+
+def shape_of(path: str) -> str:
+    """Return a path with its words and numbers replaced by what they look like; the suffix stays.
+
+    ``/data/CLIENT-7/2024/report.csv`` becomes ``/a/A-9/9999/a.csv``.
+    """
+    stem, dot, suffix = path.rpartition(".")
+    if not stem or not suffix.isalnum():
+        stem, dot, suffix = path, "", ""
+    return RUNS.sub(_run, stem) + dot + suffix
+
+
+def _run(found: re.Match[str]) -> str:
+    run = found.group()
+    if run[0].isdecimal():
+        return "9" if len(run) <= LONGEST_NUMBER else "9" * len(run)
+    if run.isupper():
+        return "A"
+    return "a" if run.islower() else "Aa"
+
+
+def _files_below(tree: Path) -> Iterator[str]:
+    for folder, folders, names in os.walk(tree):
+        folders.sort()
+        for name in names:
+            path = os.path.join(folder, name)  # noqa: PTH118  (a million of them)
+            if len(path) <= SAMPLE_PATH_CHARS and _is_text(path) and not os.path.islink(path):  # noqa: PTH114
+                yield path
+
+
+def _is_text(path: str) -> bool:
+    """Return whether a file's name is valid UTF-8, as JSON must be."""
+    return not any("\ud800" <= character <= "\udfff" for character in path)
+
+
+def _checksum(path: str) -> tuple[int, str]:
+    return crc32(path.encode()), path
+
+
+def _say(tree: Path, groups: Mapping[str, Group], chosen: Sequence[str]) -> None:
+    total = sum(group.count for group in groups.values())
+    shapes = len(by_shape(chosen))
+    of = f" of {len(groups)}" if shapes < len(groups) else ""
+    print(
+        f"assay: {plain(str(tree))} has {count(total, 'file')} of {count(len(groups), 'shape')}; "
+        f"chosen: {count(len(chosen), 'path')} of {shapes}{of}",
+        file=sys.stderr,
+    )

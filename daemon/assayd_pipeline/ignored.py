@@ -1,0 +1,104 @@
+"""Reports errors that bash or a tool printed in a step that passed: the step went on without noticing.
+
+    scripts/01_a.sh: line 2: [: amount: integer expression expected     step.ignored_error at line 2
+    grep: *.csv: No such file or directory                              at the only line that calls grep
+
+A profile says how severe they are (`commands.ignored_errors`). For `uncaught`, the line of the step must show
+that `set -e` with `pipefail` would have ended the step. Doubt makes a warning: conditions, lists with `||` or
+`&&`, substitutions inside arguments, functions, and lines that can't be found.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from assayd.findings.source_text import snippet
+from assayd.model.finding import Finding, Layer, Rule, Severity
+from assayd.model.policy import IgnoredErrors
+from assayd.model.text_limits import shorten
+from assayd_pipeline.errors import ErrorClass, ErrorSource, classify
+from assayd_pipeline.judging import StepText
+from assayd_pipeline.messages import explain, is_known
+
+RULE = Rule(
+    id="step.ignored_error",
+    title="An error that the step ignored",
+    severity=Severity.WARNING,
+    help="Bad: n=$(grep -c x tmp/nothere). Good: set -euo pipefail at the top of the step.",
+)
+_MOST_LINES = 500
+_MOST_FINDINGS = 5
+_SOURCE = re.compile(r"scripts/[^:]*: line \d{1,6}: |([a-z][a-z0-9]{0,20}): ")
+_HARMLESS = re.compile(r"\bwarning: |[Bb]roken pipe|write error|[Tt]ry '|\busage: ")
+_HANDLED = re.compile(
+    r"\|\||&&|&\s*$|^\s*(?:if|elif|while|until|!|local|export|declare|readonly|typeset|case)\b|^\s*!|[<>]\(|`"
+)
+_ANYWHERE = re.compile(
+    r"^\s*(?:\}|\)|done|fi|esac)[^#\n]*(?:\|\||&&|&\s*$)|\bset \+e\b|\bset \+o errexit\b"
+    r"|\btrap\b[^\n]*\bERR\b",
+    re.MULTILINE,
+)
+_FUNCTION = re.compile(r"^\s*(?:function\s+[\w-]+|[\w-]+\s*\(\s*\))", re.MULTILINE)
+_ASSIGNMENT = re.compile(r"\s*\w+=\"?\$\(")
+
+
+def ignored_errors(step: StepText, stderr: str, level: IgnoredErrors | None) -> Iterator[Finding]:
+    """Return a finding for each error that a bash step printed before it passed."""
+    level = level or IgnoredErrors.WARNING
+    if step.program is not ErrorSource.BASH or level is IgnoredErrors.OFF or not stderr:
+        return
+    seen: set[str] = set()
+    for line in stderr.splitlines()[:_MOST_LINES]:
+        said = line.strip()
+        if said in seen or len(seen) == _MOST_FINDINGS or not _is_error(said, step.content):
+            continue
+        seen.add(said)
+        yield _finding(step, said, level)
+
+
+def _is_error(said: str, content: str) -> bool:
+    """Return whether bash or a program that the step calls printed a line, as an error."""
+    source = _SOURCE.match(said)
+    if source is None or _HARMLESS.search(said):
+        return False
+    if source[1] is not None and re.search(rf"\b{source[1]}\b", content) is None:
+        return False
+    return is_known(said) or classify(said, program=ErrorSource.BASH).error_class is not ErrorClass.UNKNOWN
+
+
+def _finding(step: StepText, said: str, level: IgnoredErrors) -> Finding:
+    told = explain(said, step.content)
+    uncaught = level is IgnoredErrors.UNCAUGHT and told.line is not None and _ends(step.content, told.line)
+    is_error = level is IgnoredErrors.ERROR or uncaught
+    hint = told.hint or classify(said, program=ErrorSource.BASH).advice
+    shown = snippet(step.content, told.line)
+    return Finding(
+        rule=RULE.id,
+        category=classify(said, program=ErrorSource.BASH).error_class,
+        message=shorten(f"{step.label}: The step ignored an error: {said}."),
+        severity=Severity.ERROR if is_error else Severity.WARNING,
+        layer=Layer.RUNTIME,
+        file=step.name,
+        line=told.line if shown is not None else None,
+        snippet=shown,
+        suggestion=hint,
+        edit=told.edit,
+        context=step.label,
+    )
+
+
+def _ends(content: str, line: int) -> bool:
+    """Return whether `set -e` with `pipefail` would certainly have ended a step at a line."""
+    lines = content.split("\n")
+    first = last = line - 1
+    while first > 0 and re.search(r"(?:\\|\||&&)\s*$", lines[first - 1]):
+        first -= 1
+    while last < len(lines) - 1 and re.search(r"(?:\\|\||&&)\s*$", lines[last]):
+        last += 1
+    whole = "\n".join(lines[first : last + 1])
+    if any(_HANDLED.search(each) for each in lines[first : last + 1]) or _ANYWHERE.search(content):
+        return False
+    if "$(" in whole and not _ASSIGNMENT.match(whole):
+        return False
+    return not (_FUNCTION.search(content) and lines[first][:1] in {" ", "\t"})

@@ -1,0 +1,138 @@
+"""Explains what bash, its tools and SQLite print when something fails: remedy, place and correction.
+
+    head: invalid number of lines: 'data/a'     line 3, `-n` takes a number: `head -n 10 data/a`
+    scripts/01_a.sh: line 2: [: amount: integer expression expected
+
+Patterns and texts are in `data/messages.toml`. A step writes its own standard error: whatever it prints can
+change a hint and never turns a failed step into a passed one.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from assayd.model.finding import Edit
+
+_TABLE = Path(__file__).parent / "data" / "messages.toml"
+_AT_LINE = re.compile(r"scripts/[^:]*: line (\d{1,6}): ")
+_PROGRAM = re.compile(r"([a-z][\w.-]{0,30}): ")
+_LAST_FORM = re.compile(r"(?:^| )(?:Write|Assign)\b[^`]*`[^`]*`\.$")
+"""The example at the end of a hint, which the corrected line replaces."""
+_MOST_LINES = 2000
+_LINE_CHARS = 2000
+_SHOWN_CHARS = 110
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One entry of the table; its head says what the fields do."""
+
+    find: re.Pattern[str]
+    hint: str
+    at: str = ""
+    put: str = ""
+    only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """What to do about a message, and where: a 1-based line of the step, if it is known."""
+
+    hint: str | None
+    line: int | None = None
+    edit: Edit | None = None
+
+
+@cache
+def _messages() -> tuple[Message, ...]:
+    told = tomllib.loads(_TABLE.read_text(encoding="utf-8"))["message"]
+    return tuple(Message(**{**each, "find": re.compile(each["find"])}) for each in told)
+
+
+def is_known(said: str) -> bool:
+    """Return whether the table has a remedy for a line of standard error."""
+    return any(message.find.search(said[:_LINE_CHARS]) for message in _messages())
+
+
+def explain(said: str, content: str) -> Explained:
+    """Explain a line of standard error of a step with a text; without a remedy, say only where it is."""
+    said = said[:_LINE_CHARS]
+    lines = content.split("\n")[:_MOST_LINES]
+    at = _place(said, lines)
+    for message in _messages():
+        found = message.find.search(said)
+        if found is None:
+            continue
+        line, new = _corrected(message, found, lines, at)
+        if message.only and new is None:
+            continue
+        hint = _filled(message.hint, found)
+        if line is None or new is None:
+            return Explained(hint=hint, line=at)
+        if len(new.strip()) <= _SHOWN_CHARS:
+            hint = f"{_LAST_FORM.sub('', hint)} Write `{new.strip()}`.".lstrip()
+        return Explained(
+            hint=hint,
+            line=line,
+            edit=Edit(start_line=line, end_line=line, replacement=new),
+        )
+    return Explained(hint=None, line=at)
+
+
+def _filled(text: str, found: re.Match[str], *, escape: bool = False) -> str:
+    def value(place: re.Match[str]) -> str:
+        group = found.group(int(place[1])) or ""
+        return re.escape(group) if escape else group
+
+    return re.sub(r"\{([1-9])\}", value, text)
+
+
+def _corrected(
+    message: Message, found: re.Match[str], lines: list[str], at: int | None
+) -> tuple[int | None, str | None]:
+    """Return the line that has the pattern of an entry, and its correction; None if it isn't one line."""
+    if not message.at:
+        return None, None
+    pattern = re.compile(_filled(message.at, found, escape=True))
+    put = _filled(message.put, found)
+    places = [
+        (number, seen)
+        for number, line in enumerate(lines, 1)
+        if (at is None or number == at)
+        and not line.lstrip().startswith("#")
+        and (seen := pattern.search(line[:_LINE_CHARS])) is not None
+    ]
+    if len(places) != 1:
+        return None, None
+    [(number, seen)] = places
+    line = lines[number - 1]
+    return number, line[: seen.start()] + seen.expand(put) + line[seen.end() :]
+
+
+def _place(said: str, lines: list[str]) -> int | None:
+    """Return the line that bash names, or the only one that calls the program of a message."""
+    named = _AT_LINE.match(said)
+    if named is not None:
+        return int(named[1]) if int(named[1]) <= len(lines) else None
+    program = _PROGRAM.match(said)
+    if program is None:
+        return None
+    calls = list(_calls(program[1], lines))
+    if len(calls) > 1:
+        quoted = re.findall(r"['\"`‘]([^'\"`’]{2,200})['\"’]|: ([\w./*-]{3,200}):", said)
+        values = [value for pair in quoted for value in pair if value]
+        narrowed = [n for n in calls if any(value in lines[n - 1] for value in values)]
+        calls = narrowed or calls
+    return calls[0] if len(calls) == 1 else None
+
+
+def _calls(program: str, lines: list[str]) -> Iterator[int]:
+    word = re.compile(rf"(?<![\w./-]){re.escape(program)}(?![\w.=-])")
+    for number, line in enumerate(lines, 1):
+        if not line.lstrip().startswith("#") and word.search(line[:_LINE_CHARS]):
+            yield number

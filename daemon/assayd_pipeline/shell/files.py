@@ -1,0 +1,232 @@
+r"""Finds files that a step reads and that won't exist, and folders that it writes to and that won't exist.
+
+cp data/nothere.csv out.csv; echo done     path.missing   the file is neither submitted nor created before
+wc -l sales.csv                            path.missing   the file is data/sales.csv
+cd data; wc -l data/sales.csv              path.missing   that is data/data/sales.csv
+cat data\sales.csv                         path.missing   paths have slashes
+echo x > tmp/reports/a.txt                 path.missing   no command creates the folder
+cat data/x.csv || echo none                nothing        the script deals with a missing file
+
+Bash and its tools print an error for each, and the step often goes on to its end. Only literal paths count,
+and only if no command before could create them: what can't be decided is left to the run.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from assayd.did_you_mean import close_names
+from assayd.model.finding import Edit
+from assayd_pipeline.shell.parse.nodes import Node
+from assayd_pipeline.shell.parse.script import NamedPath, ParsedScript
+from assayd_pipeline.shell.parse.words import is_known, literal, values_of
+from assayd_pipeline.shell.rules.paths import SANDBOX, TEMPORARY, PathUse
+
+_FOLDERS = frozenset({"", "data", "tmp", "logs", "scripts"})
+_READERS = frozenset(
+    {
+        "awk", "base64", "cat", "cksum", "cmp", "column", "comm", "cp", "cut", "diff", "egrep", "expand",
+        "fgrep", "fmt", "fold", "grep", "head", "join", "jq", "md5sum", "mv", "nl", "od", "paste", "rev",
+        "sed", "sha1sum", "sha256sum", "sha512sum", "shuf", "sort", "split", "tac", "tail", "unexpand",
+        "uniq", "wc", "<",
+    }
+)  # fmt: skip
+_WRITERS = frozenset({">", ">>", ">|", "&>", "&>>", "cp", "mv", "tee"})
+_MAKERS = frozenset({"mkdir", "cp", "mv"})
+_PATTERN = re.compile(r"[*?\[\]{}]")
+_BACKSLASHES = re.compile(r"""["']?([\w.-]+(?:\\+[\w.-]+)+)["']?""")
+_SCOPES = frozenset(
+    {"Subshell", "CmdSubst", "ProcSubst", "FuncDecl", "IfClause", "WhileClause", "ForClause", "CaseClause"}
+)
+_TOLD = 4
+_MOST_PATHS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkFiles:
+    """The files that a step begins with: submitted paths, and beginnings of the paths that steps write."""
+
+    submitted: frozenset[str] = frozenset()
+    written: tuple[str, ...] = ()
+
+    def has(self, path: str) -> bool:
+        """Return whether a path is a submitted file, or a folder of one."""
+        folder = f"{path.rstrip('/')}/"
+        return path in self.submitted or any(one.startswith(folder) for one in self.submitted)
+
+
+def written_by(script: ParsedScript) -> tuple[str, ...]:
+    """Return the literal beginnings of the paths that a script writes; an empty one stands for any path."""
+    found = (_normal(_beginning(one.value), "") for one in script.paths if one.use is PathUse.WRITES)
+    return tuple(dict.fromkeys(found))
+
+
+def check_files(script: ParsedScript, files: WorkFiles) -> None:
+    """Leave a finding for each literal path that won't exist when the script uses it."""
+    folders = _Folders(script)
+    if not folders.certain or len(script.paths) > _MOST_PATHS:
+        return
+    before = files
+    files = replace(files, written=(*files.written, *written_by(script)))
+    guarded = _Guarded(script)
+    seen: set[tuple[int, str]] = set()
+    for one in sorted(script.paths, key=lambda each: each.node.start):
+        path = _normal(one.value, folders.at(one.node.start))
+        key = (one.node.start, path)
+        if key in seen or not is_known(one.value) or guarded.covers(one):
+            continue
+        seen.add(key)
+        if one.use in {PathUse.READS, PathUse.CHANGES} and one.what in _READERS:
+            _check_read(script, one, path, files, folders)
+        elif one.use is PathUse.WRITES and one.what in _WRITERS:
+            _check_written(script, one, path, before)
+
+
+def _check_read(script: ParsedScript, one: NamedPath, path: str, files: WorkFiles, folders: _Folders) -> None:
+    raw = script.source.written(one.node)
+    slashes = _BACKSLASHES.fullmatch(raw)
+    if slashes is not None and files.has(meant := re.sub(r"\\+", "/", slashes[1])):
+        _leave(script, one, f"`{slashes[1]}` has backslashes, and paths have slashes.", meant)
+        return
+    if files.has(path) or any(path.startswith(each) for each in files.written):
+        return
+    below = posixpath.join("data", one.value)
+    if _PATTERN.search(one.value):
+        if "/" not in one.value and any(fnmatchcase(each, below) for each in files.submitted):
+            _leave(script, one, f"`{one.value}` matches no file here.", below)
+        return
+    if (folder := folders.at(one.node.start)) and files.has(_normal(one.value, "")):
+        shorter = posixpath.relpath(_normal(one.value, ""), folder)
+        _leave(script, one, f"After `cd`, `{one.value}` is `{path}`, which doesn't exist.", shorter)
+    elif not folder and "/" not in one.value and files.has(below):
+        _leave(script, one, f"`{one.value}` doesn't exist.", below)
+    elif path.startswith("data/"):
+        _leave_missing(script, one, path, files)
+
+
+def _leave_missing(script: ParsedScript, one: NamedPath, path: str, files: WorkFiles) -> None:
+    message = f"`{path}` doesn't exist: it isn't submitted, and nothing before creates it."
+    near = close_names(path, sorted(files.submitted))
+    if near:
+        _leave(script, one, message, near[0])
+        return
+    given = [each for each in sorted(files.submitted) if each.startswith("data/")]
+    shown = f" ({', '.join(given[:_TOLD])})" if given else ""
+    suggestion = f"Read a submitted file{shown}, or create `{path}` in an earlier step."
+    script.error(one.node, "path.missing", message, suggestion)
+
+
+def _leave(script: ParsedScript, one: NamedPath, message: str, meant: str) -> None:
+    """Leave the finding of a path that has an obvious replacement."""
+    raw = script.source.written(one.node)
+    quote = raw[0] if raw[:1] in {"'", '"'} and raw[-1:] == raw[:1] else ""
+    plain = raw.strip("\"'") == one.value or "\\" in raw
+    edit = script.replacing(one.node, f"{quote}{meant}{quote}") if plain else None
+    script.error(one.node, "path.missing", message, f"Did you mean `{meant}`?", edit=edit)
+
+
+def _check_written(script: ParsedScript, one: NamedPath, path: str, files: WorkFiles) -> None:
+    folder = posixpath.dirname(path)
+    if folder in _FOLDERS or files.has(folder) or _PATTERN.search(path) or path.startswith(("..", "/")):
+        return
+    made = (
+        _normal(_beginning(each.value), "")
+        for each in script.paths
+        if each.use is PathUse.WRITES and each.what in _MAKERS and each is not one
+    )
+    if any(path.startswith(each) for each in (*files.written, *made)):
+        return
+    line, _ = script.source.place(one.node.start)
+    text = script.source.text.split("\n")[line - 1]
+    before = script.source.text.split("\n")[line - 2].rstrip() if line > 1 else ""
+    indent = text[: len(text) - len(text.lstrip())]
+    edit = Edit(start_line=line, end_line=line, replacement=f"{indent}mkdir -p {folder}\n{text}")
+    script.error(
+        one.node,
+        "path.missing",
+        f"The folder `{folder}` doesn't exist: nothing before creates it.",
+        f"Create it first: `mkdir -p {folder}`.",
+        edit=edit if re.fullmatch(r"[\w./-]+", folder) and not before.endswith(("\\", "|", "&")) else None,
+    )
+
+
+def _beginning(value: str) -> str:
+    """Return the literal beginning of a value."""
+    found = re.match(r"[^\x00-\x03*?\[\]{}]*", value)
+    return found[0] if found is not None else ""
+
+
+def _normal(path: str, folder: str) -> str:
+    """Return a path as seen from the sandbox directory."""
+    if path == "":
+        return ""
+    whole = posixpath.normpath(posixpath.join(SANDBOX, folder, path))
+    if whole == TEMPORARY or whole.startswith(f"{TEMPORARY}/"):
+        return whole.removeprefix("/")
+    return whole.removeprefix(SANDBOX).removeprefix("/") if whole.startswith(SANDBOX) else whole
+
+
+class _Folders:
+    """The current folder at each place of a script, if its calls of cd are literal and at the top."""
+
+    def __init__(self, script: ParsedScript) -> None:
+        self.certain = True
+        self._changes: list[tuple[int, str]] = []
+        scopes = [(node.start, node.end) for node in script.source.nodes if node.kind in _SCOPES]
+        calls = (call for call in script.calls if call.name in {"cd", "pushd", "popd"})
+        folder = ""
+        for call in sorted(calls, key=lambda each: each.word.start):
+            target = literal(call.arguments[0]) if len(call.arguments) == 1 else None
+            inner = any(start < call.word.start < end for start, end in scopes)
+            if call.name != "cd" or target is None or target.startswith("-") or inner:
+                self.certain = False
+                return
+            folder = _normal(target, folder)
+            self._changes.append((call.word.start, folder))
+
+    def at(self, offset: int) -> str:
+        """Return the folder at a place, relative to the sandbox directory."""
+        before = [folder for start, folder in self._changes if start < offset]
+        return before[-1] if before else ""
+
+
+class _Guarded:
+    """The paths and places for which a script deals with a missing file."""
+
+    def __init__(self, script: ParsedScript) -> None:
+        self._places = [(each.start, each.end) for node in script.source.nodes for each in _tolerant(node)]
+        words = [word for call in script.calls if call.name in {"[", "test"} for word in call.arguments]
+        words += [
+            word
+            for node in script.source.nodes
+            if node.kind == "UnaryTest" and (word := node.node("X")) is not None
+        ]
+        self._tested = {value for word in words for value in values_of(word, script.known)}
+
+    def covers(self, one: NamedPath) -> bool:
+        """Return whether the script tests a path, or expects a failure at its place."""
+        return one.value in self._tested or any(start <= one.node.start < end for start, end in self._places)
+
+
+def _tolerant(node: Node) -> Iterator[Node]:
+    """Return the parts of a node whose failure is expected: conditions, and what `||` stands behind."""
+    match node.kind:
+        case "BinaryCmd" if node.text("Op") == "||" and (left := node.node("X")) is not None:
+            yield left
+        case "IfClause" | "WhileClause":
+            yield from node.nodes("Cond")
+        case "" if node.flag("Negated") or _is_silenced(node.nodes("Redirs")):
+            yield node
+
+
+def _is_silenced(redirections: Sequence[Node]) -> bool:
+    """Return whether errors go to the null device or to a file."""
+    return any(
+        each.text("Op") in {"&>", "&>>"} or (number is not None and number.text("Value") == "2")
+        for each in redirections
+        for number in [each.node("N")]
+    )

@@ -1,0 +1,150 @@
+"""Sample paths from a list and from a folder."""
+
+import io
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from assayd.errors import RequestError
+from assayd_client.cli.sample_paths import (
+    MOST_CHOSEN,
+    PER_SHAPE,
+    grouped_tree,
+    read_list,
+    represented,
+    sample_paths,
+    shape_of,
+)
+
+CODE = "def extract(path: str) -> dict:\n    return {}\n"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A folder with twelve reports of one shape, and one file of each of two others."""
+    root = tmp_path / "tree"
+    for client in ("ABC", "XYZ"):
+        for year in ("2023", "2024"):
+            for quarter in "123":
+                file = root / f"CLIENT-{client}" / year / f"Q{quarter}" / "report.csv"
+                file.parent.mkdir(parents=True)
+                file.touch()
+    (root / "notes.txt").touch()
+    (root / "2024-01-02.json").touch()
+    return root
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("/data/CLIENT-ABC/2024/Q1/report.csv", "/data/CLIENT-XYZ/2023/Q3/totals.csv"),
+        ("/data/part-7.csv", "/data/part-112.csv"),
+        ("/data/v1/README", "/data/v2/README"),
+    ],
+)
+def test_paths_that_look_alike_have_one_shape(one: str, other: str) -> None:
+    assert shape_of(one) == shape_of(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("/data/2024/a.csv", "/data/2024/a.json"),
+        ("/data/2024-01-02.csv", "/data/20240102.csv"),
+        ("/data/2024/a.csv", "/data/24/a.csv"),
+        ("/data/ABC/a.csv", "/data/abc/a.csv"),
+        ("/data/a.csv", "/data/x/a.csv"),
+        ("/data/a_b.csv", "/data/a-b.csv"),
+    ],
+)
+def test_paths_that_need_different_code_have_different_shapes(one: str, other: str) -> None:
+    assert shape_of(one) != shape_of(other)
+
+
+def test_folder_gives_some_paths_of_each_shape_and_says_so(tree: Path, capsys) -> None:
+    chosen = sample_paths(None, None, tree)
+
+    assert len([path for path in chosen if path.endswith("report.csv")]) == PER_SHAPE
+    assert {str(tree / "notes.txt"), str(tree / "2024-01-02.json")} <= set(chosen)
+    assert all(Path(path).is_file() for path in chosen)
+    assert f"{tree} has 14 files of 3 shapes; chosen: 5 paths of 3\n" in capsys.readouterr().err
+    assert sample_paths(None, None, tree) == chosen
+
+
+def test_one_path_of_each_shape_comes_before_a_second_of_any(tmp_path: Path, capsys) -> None:
+    for shape in range(MOST_CHOSEN + 5):
+        for number in range(2):
+            file = tmp_path / "/".join("d" * (shape + 1)) / f"{number}.csv"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
+
+    chosen = list(represented(grouped_tree(tmp_path)))
+
+    assert len({shape_of(path) for path in chosen}) == len(chosen) == MOST_CHOSEN
+    sample_paths(None, None, tmp_path)
+    assert f"chosen: {MOST_CHOSEN} paths of {MOST_CHOSEN} of {MOST_CHOSEN + 5}" in capsys.readouterr().err
+
+
+def test_links_and_names_that_are_not_text_are_left_out(tree: Path) -> None:
+    (tree / "link.xml").symlink_to("/etc/passwd")
+    (tree / "etc").symlink_to("/etc")
+    Path(os.fsdecode(bytes(tree) + b"/bad\xff.xml")).touch()
+
+    assert len(grouped_tree(tree)) == 3
+
+
+@pytest.mark.parametrize(("name", "why"), [("nowhere", "no such folder"), ("file", "not a folder")])
+def test_folder_that_cannot_be_walked_is_refused(tmp_path: Path, name: str, why: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RequestError, match=f"--sample-tree: .*{name}: {why}"):
+        grouped_tree(tmp_path / name)
+
+
+def test_folder_without_files_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="has no readable file"):
+        grouped_tree(tmp_path)
+
+
+def test_list_has_a_path_on_each_line_and_each_is_taken_once(tmp_path: Path) -> None:
+    listed = tmp_path / "paths.txt"
+    listed.write_text("/a/1.csv\r\n\n/b/ 2.csv\n/named\n")
+
+    assert sample_paths(["/named"], listed, None) == ("/named", "/a/1.csv", "/b/ 2.csv")
+
+
+def test_list_comes_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"/a\n/b\n")))
+
+    assert sample_paths(None, Path("-"), None) == ("/a", "/b")
+
+
+def test_standard_input_is_not_read_for_two_things() -> None:
+    with pytest.raises(RequestError, match="both read standard input"):
+        sample_paths(None, Path("-"), None, [Path("-")])
+
+
+@pytest.mark.parametrize(
+    ("content", "why"), [(b"\n\n", "is empty"), (b"\xff\n", "isn't valid UTF-8"), (None, "No such file")]
+)
+def test_list_that_cannot_be_used_is_refused(tmp_path: Path, content: bytes | None, why: str) -> None:
+    listed = tmp_path / "paths.txt"
+    if content is not None:
+        listed.write_bytes(content)
+    with pytest.raises(RequestError, match=f"--sample-paths: .*paths.txt.*{why}"):
+        read_list(listed)
+
+
+def test_validate_submits_what_list_and_folder_give(assay, service, tree: Path, tmp_path: Path) -> None:
+    source, listed = tmp_path / "a.py", tmp_path / "paths.txt"
+    source.write_text(CODE)
+    listed.write_text("/listed\n")
+
+    options = ["--sample-path", "/named", "--sample-paths", str(listed), "--sample-tree", str(tree)]
+    assert assay("validate", "extractor", str(source), *options) == 0
+    (submission,) = service.submissions.values()
+    paths = json.loads(submission.document)["payload"]["sample_paths"]
+    assert paths[:2] == ["/named", "/listed"]
+    assert len(paths) == 7

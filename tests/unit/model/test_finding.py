@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from assayd.model.finding import Edit, Finding, bounded
+from assayd.model.text_limits import EDIT_CHARS, MESSAGE_CHARS, TRACEBACK_CHARS
+
+SHORT = Finding(rule="a.b", category="a", message="No 'x'.", suggestion="Add it.", snippet="x", context="y")
+
+
+def test_texts_of_a_finding_are_shortened_to_their_bounds() -> None:
+    name = "x" * 900_000
+    long = Finding(rule="a.b", category="a", message=name, suggestion=name, snippet=name, context=name)
+
+    (kept,) = bounded([long])
+
+    texts = (kept.message, kept.suggestion, kept.snippet, kept.context)
+    lengths = [len(text or "") for text in texts]
+    assert lengths == [MESSAGE_CHARS, MESSAGE_CHARS, MESSAGE_CHARS, TRACEBACK_CHARS]
+    assert kept.message.endswith("…")
+
+
+def test_an_ordinary_finding_is_kept_as_it_is() -> None:
+    assert bounded([SHORT]) == (SHORT,)
+
+
+def test_edits_beyond_the_bound_of_all_are_dropped_and_their_findings_stay() -> None:
+    half = Finding(
+        rule="a.b",
+        category="a",
+        message="m",
+        edit=Edit(start_line=1, end_line=1, replacement="x" * (EDIT_CHARS // 2)),
+    )
+
+    assert [finding.edit is not None for finding in bounded([half, half, half])] == [True, True, False]

@@ -1,0 +1,59 @@
+"""What error messages of bash and its tools mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from assayd_pipeline.messages import explain
+
+
+@pytest.mark.parametrize(
+    ("said", "content", "line", "hint", "corrected"),
+    [
+        (
+            "head: invalid number of lines: 'data/a'",
+            "ls\nhead -n data/a\n",
+            2,
+            "`-n` takes a number. Write `head -n 10 data/a`.",
+            "head -n 10 data/a",
+        ),
+        (
+            'scripts/01_a.sh: line 2: 09: value too great for base (error token is "09")',
+            "m=09\nn=$((m + 1))\n",
+            2,
+            "Write `n=$((10#m + 1))`.",
+            None,
+        ),
+        ("tr: extra operand 'data/a'", "tr a b data/a", 1, "standard input only", "tr a b < data/a"),
+        (
+            "jq: error: pen/0 is not defined at <top-level>, line 1:",
+            "jq '.a == 'pen'' data/a | sort",
+            1,
+            "double quotes",
+            "jq '.a == \"pen\"' data/a | sort",
+        ),
+        ("UNIQUE constraint failed: users.email", "", None, "INSERT OR IGNORE", None),
+        ("NOT NULL constraint failed: t.b", "", None, "WHERE b IS NOT NULL", None),
+        ("scripts/01_a.sh: line 3: OUT: unbound variable", "\n\necho $OUT", 3, "OUT=", None),
+        ("scripts/01_a.sh: line 1: [: -gt: unary operator expected", "[ $n -gt 0 ]", 1, ":-0}", None),
+    ],
+)
+def test_message_has_a_remedy_and_a_place(
+    said: str, content: str, line: int | None, hint: str, corrected: str | None
+) -> None:
+    told = explain(said, content)
+    assert told.line == line
+    assert hint.replace("10#m", "10#$m") in (told.hint or "")
+    if corrected is not None:
+        assert told.edit is not None
+        assert told.edit.replacement == corrected
+
+
+def test_unknown_message_only_has_a_place() -> None:
+    told = explain("cat: data/x: No such file or directory", "ls\ncat data/x\n")
+    assert (told.hint, told.line, told.edit) == (None, 2, None)
+
+
+def test_program_on_several_lines_has_no_place_unless_a_value_tells_them_apart() -> None:
+    assert explain("sort: it failed", "sort a\nsort b\n").line is None
+    assert explain("sort: cannot read: 'data/b': gone", "sort data/a\nsort data/b\n").line == 2
