@@ -34,7 +34,7 @@ def headline_of(headlines: Mapping[str, str], stage: str) -> str:
 
 
 def retry_context(findings: Sequence[Finding], *, headline: str, reminders: Sequence[str] = ()) -> str:
-    """Return the text for another try: errors in order with what is worth little, or else warnings."""
+    """Return the text for another try: errors and findings about quality, or warnings if none exist."""
     told = [f for f in findings if f.is_error or is_about_quality(f)]
     told = told or [f for f in findings if f.severity is Severity.WARNING]
     lines = [headline, ""]

@@ -1,7 +1,7 @@
-"""Runs submitted code again once its result is known, for what is said of its quality and judged by nobody.
+"""Runs submitted code again once its result is known. These results make warnings and decide nothing.
 
-What the further tries return goes beside the result. The event `check` is told before the first of them: what
-fails after it, fails through the check, and the daemon then runs the unit again without one.
+The record has them next to the result. The event `check` comes before the first further run: a unit that
+fails after it fails through the check, and the daemon then runs it again without one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST_CHARS = 4096
 
 
 class _Nowhere:
-    """A stream that what is printed by the way goes to."""
+    """A stream that drops its text."""
 
     def write(self, text: object) -> int:
         return 0

@@ -1,7 +1,7 @@
 """`call`: compile a text, run it as a module, call one function of it, return its value.
 
 Arguments: source, filename, function, args, kwargs, builtins; `names`: which names of which modules may be
-taken by a computed name, where built-ins are safe; `again`: arguments of further calls, which nobody judges.
+taken by a computed name, where built-ins are safe; `again`: arguments of further calls, for warnings.
 Record: see docs/guest-protocol.md.
 """
 

@@ -2,7 +2,7 @@
 
 Arguments: source, filename, namespace, results, builtins; `tagged` for values that JSON has no form for;
 `as_script` for a text that ends as a program does; `modules` where the text imports submitted files; `again`:
-how many further runs there are, which nobody judges. Record: see docs/guest-protocol.md.
+the number of further runs, for warnings. Record: see docs/guest-protocol.md.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ _CHANGING = re.compile(r"(?:INSERT|UPDATE|DELETE|WITH)\b", re.IGNORECASE)
 _BY_INTENT = re.compile(
     r"\bOR\s+IGNORE\b|\bON\s+CONFLICT\b|\bNOT\s+(?:EXISTS|IN)\b|\bEXCEPT\b|\bIS\s+NULL\b", re.IGNORECASE
 )
-"""Statements that are written so that they can be run again: they change what is found, if any."""
+"""Statements that are written so that they can run again: they change rows only if there are any."""
 
 
 class _Unfit(Exception):
