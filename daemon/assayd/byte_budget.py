@@ -17,7 +17,7 @@ from assayd.errors import RequestError
 from assayd.fair_queue import FairSemaphore
 
 LARGE_BYTES = 2**20
-"""What is larger is read by itself: read, it takes many times its size."""
+"""A larger text is read alone: once read, it takes many times its size."""
 OPERATORS_SHARE = 8
 """An eighth of the budget is kept for operators."""
 

@@ -43,7 +43,7 @@ log = structlog.get_logger()
 
 DRAIN_S = 30.0
 SWITCH_S = 0.0005
-"""How long a thread keeps the interpreter when others want it; those that flush and commit are waited for."""
+"""How long a thread keeps the interpreter when others want it; the event loop waits for the store's."""
 
 
 def run(settings: Settings, overrides: PartOverrides | None = None) -> int:

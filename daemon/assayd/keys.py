@@ -17,7 +17,7 @@ from assayd.errors import ConfigError
 MOST_BYTES = 4096
 _PR_SET_DUMPABLE = 4
 NONE = "none"
-"""What is sent where no key is needed; the libraries insist on some text."""
+"""Sent if no key is needed: the libraries insist on some text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

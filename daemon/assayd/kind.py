@@ -40,7 +40,7 @@ from assayd.model.run import Limits, RunResult, RunSpec
 from assayd.model.submission import Sample
 
 P = TypeVar("P", bound=BaseModel, default=Any)
-"""A kind's payload as it is submitted."""
+"""A kind's submitted payload."""
 Q = TypeVar("Q", bound=BaseModel, default=P)
 """Its payload as `Kind.prepare` returns it: the same model, unless `Kind.prepared` names another."""
 
@@ -67,7 +67,7 @@ class Cap(StrEnum):
     """How the size of a part of a payload is measured; the value names the limit in the settings."""
 
     SOURCE = "source_bytes"
-    """A text, in bytes."""
+    """One text, in bytes."""
     INPUTS = "inputs_bytes"
     """Any JSON, in bytes of its canonical form."""
     SAMPLE_PATHS = "sample_paths"

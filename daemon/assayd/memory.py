@@ -11,7 +11,7 @@ import gc
 
 _MMAP_THRESHOLD, _ARENA_MAX = -3, -8
 _MAPPED_FROM_BYTES = 2**20
-"""What is larger is a mapping of its own, and gone when it is freed. Set, it does not grow by itself."""
+"""A larger block is a separate mapping, which freeing returns. Once set, it doesn't grow by itself."""
 _ARENAS = 2
 _LIBC = ctypes.CDLL(None)
 

@@ -12,7 +12,7 @@ import sdnotify
 from assayd.aio import task_group
 
 USUALLY_S = 5.0
-"""How often the status is told where no watchdog asks for more."""
+"""How often the status is sent if no watchdog demands more."""
 
 
 class Notifier:

@@ -25,7 +25,7 @@ class AddressOptions:
 
 
 Target = str | Path | AddressOptions | None
-"""The daemon to ask: the path of its socket, or what is named; None for what the environment says."""
+"""The daemon to ask: the path of its socket, or an address; None: the environment's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

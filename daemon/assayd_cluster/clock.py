@@ -12,4 +12,4 @@ NOW: ColumnElement[int] = literal_column(
 )
 """Microseconds since 1970."""
 LIVE_SINCE = NOW - int(LIVE_S * 1_000_000)
-"""Who has beaten since then counts as alive."""
+"""A node or gateway with a beat since then counts as alive."""

@@ -11,7 +11,7 @@ from sqlalchemy.exc import ArgumentError
 from assayd.errors import ConfigError
 
 _WHERE_TO = ("host", "hostaddr", "service", "servicefile", "passfile")
-"""What may stand behind the ``?`` of a database URL and say where it leads."""
+"""Parameters of a database URL that name its host."""
 
 
 def require_encrypted_broker(urls: str, setting: str) -> None:

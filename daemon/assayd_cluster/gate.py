@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 NODES = "/v1/nodes"
 OPEN = frozenset({"/healthz"})
-"""What is answered to anybody, so that a load balancer can ask."""
+"""Answered without a token, so that a load balancer can ask."""
 NOBODY = 2**32 - 1
 """Whose such a request is: neither a user's number nor a tenant's."""
 READING = frozenset({"GET", "HEAD"})
@@ -37,7 +37,7 @@ POLICY_VIOLATION = 1008
 STATE = "token"
 """Under which the token's record lies in the state of a request."""
 SHOWN = "token_shown"
-"""Under which a connection says what to call with the record of a good token."""
+"""Under which a connection says what to call when it has sent a good token, and whether an operator's."""
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="assayd"'}
 
 
@@ -101,7 +101,7 @@ class TokenGate:
         address = client_address(scope)
         record = await self._verifier.verify(secret, address)
         if (shown := scope["state"].get(SHOWN)) is not None:
-            shown(record)
+            shown(is_operator=record.may(TokenScope.OPERATE))
         require_scope(record, scope["method"], scope["path"])
         scope["state"] |= {"caller": _caller(record), STATE: record}
         if self._of_tenant[record.tenant_id] >= self._most_of_one and record.node is None:

@@ -23,7 +23,6 @@ from assayd.api.fairness import Places
 from assayd.api.peer import PeerHttpTools
 from assayd.errors import ConfigError
 from assayd_cluster.gate import SHOWN, counted_address
-from assayd_cluster.tokens import Scope, TokenRecord
 
 log = structlog.get_logger()
 
@@ -206,10 +205,10 @@ class _Counted(PeerHttpTools):
         self.app_state = {**self.app_state, SHOWN: self._shown}
         self._token_due = self.loop.call_later(TOKEN_S, self.transport.close)
 
-    def _shown(self, record: TokenRecord) -> None:
+    def _shown(self, *, is_operator: bool) -> None:
         """Let a connection stay, now that it has shown a good token."""
         self._forget_token()
-        if record.may(Scope.OPERATE):
+        if is_operator:
             self.count.shown_by_operator()
 
     def _forget_token(self) -> None:

@@ -29,7 +29,7 @@ MOST_CHARS = 128
 FIRST_TENANT = 2**32
 """No user of a host has a number as large."""
 NODES_TENANT = "nodes"
-"""Whose the tokens of nodes are; nobody else's may be."""
+"""Owner of the tokens of nodes, and of no others."""
 TRIES = 5
 
 
@@ -37,13 +37,13 @@ class Scope(Enum):
     """What a token may."""
 
     READ = "read"
-    """See what is its tenant's."""
+    """Read the tenant's attempts."""
     SUBMIT = "submit"
     """Read, and send work for its tenant."""
     OPERATE = "operate"
     """All that an operator may: see everybody, examine, drain, make tokens."""
     NODE = "node"
-    """Fetch runs for one node, and write what came of them; nothing else."""
+    """Fetch runs for one node, and write their results; nothing else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

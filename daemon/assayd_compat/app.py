@@ -5,11 +5,11 @@ Decides which requests are served at once and how many; what they do is in a mod
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import MappingProxyType
 
-from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from assayd_client import AsyncClient, Target
 from assayd_client.errors import ClientError
 from assayd_compat import fusion, judge0, piston
-from assayd_compat.bodies import BadRequest, Held, Room, answer, executor_of
+from assayd_compat.bodies import HELD_BYTES, BadRequest, Held, Room, answer, executor_of
 from assayd_compat.executor import Executor
 
 AT_ONCE = 64
@@ -29,9 +29,20 @@ AT_ONCE = 64
 
 
 def build(
-    daemon: Target = None, *, at_once: int = AT_ONCE, policies: Mapping[str, str] = MappingProxyType({})
+    daemon: Target = None,
+    *,
+    at_once: int = AT_ONCE,
+    policies: Mapping[str, str] = MappingProxyType({}),
+    callers: Sequence[Middleware] = (),
 ) -> Starlette:
-    """Return the service for a daemon or gateway; `policies` has the profiles of languages by name."""
+    """Return the service for a daemon or gateway.
+
+    Args:
+        daemon: where programs run.
+        at_once: how many programs are under way at once.
+        policies: the profiles of languages, by the language's name.
+        callers: what refuses callers before their requests are read.
+    """
 
     @asynccontextmanager
     async def running(app: Starlette) -> AsyncIterator[None]:
@@ -50,7 +61,14 @@ def build(
         registry=registry,
     )
 
+    held = Gauge(
+        "assayd_compat_held_bytes", "Bytes that requests and waiting programs hold.", registry=registry
+    )
+    held.set_function(lambda: HELD_BYTES - room.free)
+    programs = Gauge("assayd_compat_programs_running", "Programs under way.", registry=registry)
+
     async def metrics(request: Request) -> Response:
+        programs.set(request.app.state.executor.running)
         return PlainTextResponse(generate_latest(registry))
 
     return Starlette(
@@ -65,6 +83,7 @@ def build(
         middleware=[
             Middleware(Counted, answers=answers),
             Middleware(OnlyPrograms),
+            *callers,
             Middleware(Holding, room=room),
         ],
         exception_handlers={BadRequest: refused, ClientError: failed, ClientDisconnect: gone},

@@ -83,7 +83,9 @@ def executor_of(request: Request) -> Executor:
 def token_of(request: Request) -> str | None:
     """Return the token that a request has: as a bearer, or in Judge0's own header."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    return (token.strip() if scheme.lower() == "bearer" else "") or request.headers.get("x-auth-token")
+    return (
+        (token.strip() if scheme.lower() == "bearer" else "") or request.headers.get("x-auth-token") or None
+    )
 
 
 async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
+import anyio
+
 from assayd.ids import Ulids
 from assayd_client import AsyncClient
 from assayd_client.address import ServerChoice
@@ -21,6 +23,7 @@ from assayd_client.requests import ClientRequest
 from assayd_client.requests import artifact as artifact_request
 from assayd_client.requests import attempt as attempt_request
 from assayd_client.requests import cancel as cancel_request
+from assayd_client.requests import kinds as kinds_request
 from assayd_client.requests import policy as policy_request
 from assayd_client.requests import submit as submit_request
 from assayd_compat.program import (
@@ -52,7 +55,7 @@ class Executor:
     def __init__(self, client: AsyncClient, *, at_once: int, policies: Mapping[str, str]) -> None:
         """`policies` has the profile of each language that does not run under its usual one."""
         self._client = client
-        self._places = asyncio.Semaphore(at_once)
+        self._places = anyio.CapacityLimiter(at_once)
         self._policies = policies
         self._limits: dict[str, Json] = {}
         self._ids = Ulids()
@@ -71,6 +74,11 @@ class Executor:
     def caller(self) -> str | None:
         """Return the token of the caller; None for the service's own user."""
         return self._token
+
+    @property
+    def running(self) -> int:
+        """Return how many programs are under way, of all callers."""
+        return int(self._places.borrowed_tokens)
 
     async def run(
         self,
@@ -98,8 +106,8 @@ class Executor:
             return replace(result, files=await self._collected(program.collect, result.run, hold))
 
     async def reach(self) -> None:
-        """Ask the daemon for a profile. Raises: ClientError, if it does not answer or refuses the caller."""
-        await self._document(policy_request("script"))
+        """Ask the daemon for its kinds. Raises: ClientError, if it does not answer or refuses the caller."""
+        await self._document(kinds_request())
 
     async def limits(self, policy: str) -> Json:
         """Return the limits of a profile: `timeout_s`, `unit_timeout_s`, `memory_mb`.

@@ -61,7 +61,7 @@ STATUSES = {
 QUEUED, PROCESSING, ACCEPTED, WRONG, TIME, COMPILATION, NZEC, OTHER, INTERNAL = 1, 2, 3, 4, 5, 6, 11, 12, 13
 SIGNALLED = {"SIGSEGV": 7, "SIGXFSZ": 8, "SIGFPE": 9, "SIGABRT": 10}
 LANGUAGE_LABEL, EXPECTED_LABEL = "judge0_language", "judge0_expected"
-REFUSED = ("callback_url", "additional_files", "compiler_options")
+REFUSED = ("additional_files", "compiler_options")
 FIELDS = frozenset(
     {
         *DEFAULT_FIELDS, *TEXTS, "language_id", "status_id", "created_at", "finished_at", "exit_code",
@@ -77,8 +77,8 @@ CONFIG = {
     "allowed_languages_for_compile_options": [],
     "enable_command_line_arguments": True,
     "enable_submission_delete": False,
-    "enable_callbacks": False,
-    "callbacks_max_tries": 0,
+    "enable_callbacks": True,
+    "callbacks_max_tries": 1,
     "callbacks_timeout": 0,
     "enable_additional_files": False,
     "enable_batched_submissions": True,
@@ -378,6 +378,7 @@ def _program(asked: SubmissionRequest, language: Language) -> Program:
         timeout_s=min(times, default=None),
         memory_mb=max(int(asked.memory_limit / 1024), 1) if asked.memory_limit else None,
         labels=_labels(asked),
+        webhook=asked.callback_url,
     )
 
 

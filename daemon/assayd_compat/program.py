@@ -23,6 +23,7 @@ class Program:
         collect: paths whose files the client wants back, if they exist at the end.
         client: the interface that it came by, which becomes a label.
         labels: further labels of its run.
+        webhook: where the daemon sends the end of its run; one that the operator lists.
     """
 
     language: Language
@@ -36,6 +37,7 @@ class Program:
     memory_mb: int | None = None
     collect: Sequence[str] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    webhook: str | None = None
 
 
 class End(StrEnum):
@@ -112,11 +114,11 @@ def execution(program: Program, policy: str, limits: Json, product: object = Non
     language = program.language
     if not language.run and not program.arguments and program.source.strip():
         payload = _run_payload(program, {"code": program.source, "files": dict(program.files)})
-        return _submission(program, policy, payload, program.timeout_s, limits)
+        return _run_submission(program, policy, payload, limits)
     if language.compile:
         files = {**program.files, language.product: product}
         payload = _run_payload(program, {"argv": [*language.run, *program.arguments], "files": files})
-        return _submission(program, policy, payload, program.timeout_s, limits)
+        return _run_submission(program, policy, payload, limits)
     return interpretation(program, policy, limits)
 
 
@@ -126,12 +128,17 @@ def interpretation(program: Program, policy: str, limits: Json) -> Json:
     start = language.run or ("python3.11", language.file)
     files = {**program.files, language.file: program.source}
     payload = _run_payload(program, {"argv": [*start, *program.arguments], "files": files})
-    return _submission(program, policy, payload, program.timeout_s, limits)
+    return _run_submission(program, policy, payload, limits)
 
 
 def _run_payload(program: Program, payload: Json) -> Json:
     inside = [path for path in program.collect if not path.startswith("/") and ".." not in path.split("/")]
     return {**payload, "stdin": program.stdin, "collect": inside}
+
+
+def _run_submission(program: Program, policy: str, payload: Json, limits: Json) -> Json:
+    submission = _submission(program, policy, payload, program.timeout_s, limits)
+    return submission if program.webhook is None else {**submission, "webhook": program.webhook}
 
 
 def _submission(program: Program, policy: str, payload: Json, timeout_s: float | None, limits: Json) -> Json:

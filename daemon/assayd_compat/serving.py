@@ -1,7 +1,7 @@
-"""Listens for clients of other judges, on a loopback port or a Unix socket, for its own user alone.
+"""Listens for clients of other judges: on loopback or a Unix socket for its own user, else by `secure`.
 
-Those clients send no secret, so whoever may connect may run programs as this user. The kernel says whose
-process is at the other end of a loopback connection; a socket's mode keeps others out.
+Most of those clients send no secret, so whoever may connect may run programs as this user. The kernel says
+whose process is at the other end of a loopback connection; a socket's mode keeps others out.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from pathlib import Path
 from types import FrameType
 
 import uvicorn
+from starlette.applications import Starlette
 
 from assayd.errors import RequestError
 from assayd_client import Target
+from assayd_client.address import ServerChoice, find_daemon
 from assayd_client.cli.own_user import OwnUserH11
 from assayd_compat.app import build
 from assayd_compat.languages import BY_NAME
@@ -40,56 +42,95 @@ class Listen:
     port: int = 0
 
 
-def read_listen(text: str) -> Listen:
-    """Return where ``HOST:PORT`` or ``unix:PATH`` is. Raises: RequestError ``usage``."""
+def read_listen(text: str, *, secure: bool = False) -> Listen:
+    """Return where ``HOST:PORT`` or ``unix:PATH`` is; other hosts than loopback only if `secure`.
+
+    Raises: RequestError ``usage``.
+    """
     if text.startswith("unix:") and len(text) > len("unix:"):
+        if secure:
+            raise RequestError("usage", "--certificate is for HOST:PORT; a socket needs no TLS")
         return Listen(path=Path(text.removeprefix("unix:")))
     host, found, port = text.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
     if not found or not port.isdigit() or int(port) > 65535:
         raise RequestError("usage", f"--listen {text!r} isn't HOST:PORT or unix:PATH, e.g. 127.0.0.1:8080")
-    try:
-        loopback = ip_address("127.0.0.1" if host == "localhost" else host).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
+    if not secure and not _is_loopback(host):
         message = (
-            f"--listen {text!r} isn't a loopback address. Clients of other judges send no secret, so anyone "
-            "who reaches the port could run programs as you. Listen on loopback, and serve other machines by "
-            "a proxy with TLS and its own authentication"
+            f"--listen {text!r} isn't a loopback address. Anyone who reaches the port could run programs as "
+            "you. Listen on loopback; to serve other machines, use TLS (--certificate and --key) and the "
+            "tokens of a gateway (--server)"
         )
         raise RequestError("usage", message)
     return Listen(host="127.0.0.1" if host == "localhost" else host, port=int(port))
 
 
-def serve(daemon: Target, where: str, *, at_once: int, policies: Sequence[str]) -> None:
+def serve(
+    daemon: Target,
+    where: str,
+    *,
+    at_once: int,
+    policies: Sequence[str],
+    certificate: Path | None = None,
+    key: Path | None = None,
+) -> None:
     """Serve until the program is ended; `policies` are LANGUAGE=NAME each.
 
-    Raises: RequestError ``usage``, for an address that can't be used or an unknown language.
+    With a certificate and its key, this serves other machines, by TLS, for callers with a gateway's token.
+    Raises: RequestError ``usage``, for an address or files that can't be used, or an unknown language.
     """
-    place, chosen = read_listen(where), read_policies(policies)
+    secure = _read_files(daemon, certificate, key)
+    place, chosen = read_listen(where, secure=secure is not None), read_policies(policies)
     _raise_descriptors()
     with listen(place) as listener:
-        config = uvicorn.Config(
-            build(daemon, at_once=at_once, policies=chosen),
-            http=OwnUserH11 if place.path is None else "h11",
-            log_level="warning",
-            access_log=False,
-            ws="none",
-            lifespan="on",
-            proxy_headers=False,
-            server_header=False,
-            limit_concurrency=CONNECTIONS,
-            backlog=CONNECTIONS,
-            timeout_graceful_shutdown=GRACE_S,
-        )
-        print(f"Serving SandboxFusion, Piston and Judge0 clients on {shown(listener)}", flush=True)
+        print(f"Serving SandboxFusion, Piston and Judge0 clients on {shown(listener, secure)}", flush=True)
         signal.signal(signal.SIGTERM, _end)
         try:
-            uvicorn.Server(config).run(sockets=[listener])
+            if secure is not None:
+                from assayd_compat.secure import serve_others
+
+                serve_others(daemon, listener, secure, at_once=at_once, policies=chosen)
+            else:
+                app = build(daemon, at_once=at_once, policies=chosen)
+                uvicorn.Server(_config(app, place)).run(sockets=[listener])
         finally:
             if place.path is not None:
                 place.path.unlink(missing_ok=True)
+
+
+def _config(app: Starlette, place: Listen) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=OwnUserH11 if place.path is None else "h11",
+        log_level="warning",
+        access_log=False,
+        ws="none",
+        lifespan="on",
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=CONNECTIONS,
+        backlog=CONNECTIONS,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+
+
+def _read_files(daemon: Target, certificate: Path | None, key: Path | None) -> tuple[Path, Path] | None:
+    """Return the certificate and its key; None if neither is named. Raises: RequestError ``usage``."""
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise RequestError("usage", "name both --certificate and --key, or neither")
+    if not isinstance(find_daemon(daemon), ServerChoice):
+        message = "--certificate needs a gateway, whose tokens callers send; name it with --server"
+        raise RequestError("usage", message)
+    return certificate, key
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address("127.0.0.1" if host == "localhost" else host).is_loopback
+    except ValueError:
+        return False
 
 
 def read_policies(given: Sequence[str]) -> dict[str, str]:
@@ -121,13 +162,13 @@ def listen(place: Listen) -> socket.socket:
     return listener
 
 
-def shown(listener: socket.socket) -> str:
+def shown(listener: socket.socket, secure: object = None) -> str:
     """Return the address for people: a URL, or the path of the socket."""
     name = listener.getsockname()
     if isinstance(name, str):
         return f"unix:{name}"
     host = f"[{name[0]}]" if ":" in name[0] else name[0]
-    return f"http://{host}:{name[1]}"
+    return f"{'http' if secure is None else 'https'}://{host}:{name[1]}"
 
 
 def _listen_at(path: Path) -> socket.socket:

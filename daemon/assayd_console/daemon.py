@@ -12,7 +12,7 @@ from assayd_client import AsyncClient, Document, StreamEvent, requests
 from assayd_client.requests import ClientRequest
 
 KEPT_S = 60.0
-"""How long kinds and profiles are kept: they are large, and change when the daemon is told so."""
+"""How long kinds and profiles are kept: they are large, and change at a reload only."""
 
 
 class ConsoleDaemon:

@@ -61,7 +61,7 @@ COOKIE = "assay_console"
 LOGIN = "/login"
 STATIC = "/static/"
 KEPT = "private, max-age=86400"
-"""Of our own files: pages name them with the version, and so ask for those of another anew."""
+"""For the console's own files: pages name them with the version, so a new version loads new ones."""
 READING = frozenset({"GET", "HEAD"})
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "

@@ -23,7 +23,7 @@ from assayd_console.guard import Sessions
 ADDRESS = "127.0.0.1"
 CONNECTIONS = 64
 GRACE_S = 1
-"""How long open pages are waited for at the end."""
+"""How long the end waits for open pages."""
 
 
 def serve(daemon: Target, *, port: int, link_file: Path | None) -> None:

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from assayd_client.cli.terminal import UNSAFE, duration, plain
 
 LINE_CHARS = 2000
-"""Of one line; what is beyond is counted."""
+"""Characters of one line; the rest is counted."""
 TEXT_CHARS = 64_000
 """Of one text on a page."""
 UNSAFE_RUNS = re.compile(f"{UNSAFE.pattern}+")

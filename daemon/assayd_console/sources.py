@@ -10,9 +10,9 @@ from assayd_client.cli.report import Origin
 from assayd_console.shown import LINE_CHARS, TEXT_CHARS
 
 AROUND = 6
-"""Lines that are shown around a finding, where a text is too long to be shown whole."""
+"""Lines around a finding, if the source is too long to be shown whole."""
 MOST_LINES = 400
-"""Of a text that is shown whole."""
+"""Lines of a source that is shown whole."""
 RANK = {"error": 0, "warning": 1, "info": 2}
 
 

@@ -92,7 +92,10 @@ MEMORY_MB = 600
 @pytest.fixture(scope="module")
 def service(daemon: DaemonProcess) -> Iterator[Service]:
     """Return a service before the daemon; what it began has ended afterwards, and its memory was bounded."""
-    with compat_program(daemon.socket) as (url, pid), httpx.Client(base_url=url, timeout=60) as asked:
+    with (
+        compat_program(["--socket", str(daemon.socket)]) as (url, pid),
+        httpx.Client(base_url=url, timeout=60) as asked,
+    ):
         yield Service(asked=asked, url=url, pid=pid, daemon=daemon)
         with daemon.client() as client:
             for state in ("queued", "running"):

@@ -57,11 +57,11 @@ T = TypeVar("T")
 Flow = tuple[int, str]
 
 OUR_OWN: Flow = (-1, "")
-"""The flow of what the daemon asks for itself."""
+"""The flow of the daemon's own requests."""
 
 UNANALYSABLE = "source.unanalysable"
 MAX_ANSWER = 20 * 2**20
-"""A body of the largest size, and what is found in it."""
+"""A body of the largest size, and the findings in it."""
 NO_TABLES: Mapping[str, Sequence[Path]] = MappingProxyType({})
 
 

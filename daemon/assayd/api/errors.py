@@ -68,7 +68,7 @@ STATUS: Mapping[str, int] = {
     "doctor.busy": 429,
     "not_ready": 503,
 }
-"""A RequestError that is not listed is 422; what is not the request's fault is 503 or 500."""
+"""A RequestError that is not listed is 422; an error of the daemon is 503 or 500."""
 RETRY_AFTER_S: Mapping[int, str] = {429: "1", 503: "5"}
 
 

@@ -16,7 +16,7 @@ from assayd.fair_queue import FairSemaphore
 
 LARGE_BYTES = 2**20
 AT_ONCE = 3
-"""One of them is reserved for a user who has none."""
+"""One of them is reserved for a user without one."""
 _PIECE_BYTES = 256 * 2**10
 
 

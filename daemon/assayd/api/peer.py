@@ -126,7 +126,7 @@ class PeerHttpTools(BoundedHttpTools):
     """The bounded protocol, which knows its caller and keeps room for others."""
 
     access: SocketAccess | None = None
-    """Who is an operator; None: nobody is known to be."""
+    """Who is an operator; None: no caller is."""
     places: Places | None = None
     """Shared by all connections of one server; None where connections are counted elsewhere."""
     refused: Callable[[], None] | None = None

@@ -28,9 +28,9 @@ from assayd.model.submission import Submission
 from assayd.model.text_limits import MOST_WAIT_S, shorten
 
 MAX_LABELS = 16
-"""Label filters of one listing; each is a condition of its own for the database."""
+"""Label filters of one listing; each is a separate condition of the query."""
 LISTED_CHARS = 200
-"""Of what was asked for, in a list."""
+"""Characters of the request in words, in a list."""
 IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,128}")
 ID_PREFIX = r"^[0-9A-HJKMNP-TV-Z]{1,26}$"
 RULE = r"^[a-z0-9_.-]{1,128}$"

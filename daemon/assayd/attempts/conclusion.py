@@ -43,7 +43,7 @@ MOST_RULES = 50
 """Rules of errors that an attempt lists; its report has them all."""
 
 NOTHING = b"null"
-"""The document of what did not happen."""
+"""The document of a run that did not happen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from assayd.store.jobs import DatabaseJobStore
 ROOM_KNOWN_S = 1.0
 """How long the answer to whether there is room on the disk holds good, unless it gets short."""
 HOLDINGS_KNOWN_S = 5.0
-"""The same of what each user holds, where it decides."""
+"""The same for the bytes of each user, if they decide."""
 LOOKED_UP_AT = 16
 """While less than such a part of the room was added, what each user holds is not looked up again."""
 MIB = 2**20
@@ -56,7 +56,7 @@ class DiskQuota:
         self._operators = frozenset({0, os.geteuid()}) if operators is None else operators
         self._database = database_bytes
         self.free_bytes = 0
-        """Of the place of the bundles, as it was looked at last."""
+        """State of the bundles' file system at the last look."""
         self.trouble = ""
         """Why the place of the bundles can't be used, for operators: it may name paths."""
         self._promised = 0

@@ -44,7 +44,7 @@ REMOVED_S = 1.0
 """How long it takes to remove a container, about."""
 LARGE_AT_ONCE = 2
 OTHERS_SHARE = 8
-"""An eighth of what may be under way is for users who have nothing under way."""
+"""An eighth of the places is for users without an attempt under way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

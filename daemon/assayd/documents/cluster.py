@@ -33,7 +33,7 @@ class TokenDocument(BaseDocument):
     id: str = Field(description="Its id, by which it is revoked.")
     name: str = Field(description="Name of the token.")
     tenant: str = Field(description="User id of the owner.")
-    tenant_id: int = Field(description="The tenant's number; stands as `uid` in what is the tenant's.")
+    tenant_id: int = Field(description="The tenant's number; the `uid` of the tenant's attempts.")
     scopes: list[str] = Field(description="Scopes of the token.")
     node: str | None = Field(description="The node that it is bound to.")
     created_at: Timestamp = Field(description="When it was made.")

@@ -38,7 +38,7 @@ VOLATILE: Mapping[str, frozenset[str]] = {
     ),
     "execution.container": frozenset({"id", "warm"}),
 }
-"""By the path of an object (indexes left out), the fields of it that may differ."""
+"""By the path of an object (without indexes), the fields that may differ."""
 
 # They say the same once more: every finding is in `report.findings`.
 _REPEATED: Mapping[str, frozenset[str]] = {"report.stages": frozenset({"findings"})}
@@ -131,7 +131,7 @@ def _shown(value: Json) -> Json:
 
 
 COMPARED_LINES = 200
-"""Of so many changed lines it is looked for those that stayed."""
+"""Up to so many changed lines are compared for lines that stayed."""
 CONTEXT = 3
 MAX_CHARS = 64 * 2**10
 

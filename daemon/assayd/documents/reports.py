@@ -19,7 +19,7 @@ from assayd.model.submission import JsonValue
 
 SCHEMA_VERSION = 1
 RESULT_TEXT_BYTES = 4096
-"""A longer text of a result is left out: the result itself stands beside it."""
+"""A longer text of a result is omitted: the result itself is next to it."""
 
 
 class FindingDocument(BaseDocument):

@@ -29,7 +29,7 @@ _LOOKED = 20
 _DEPTH = 3
 _LEVELS = 4
 _READ = 200
-"""So much of a text is read to make a cell of it."""
+"""Characters of a string that are read for a cell."""
 
 Rows = Sequence[Sequence[str]]
 

@@ -39,7 +39,7 @@ _LIMITS = JsonLimits(
 
 _SCALARS = frozenset({int, float, bool, type(None)})
 _PIECE = 20_000
-"""About how many values and parts of texts are written at once: what is written holds many times its text."""
+"""About how many values and parts of strings are written at once; writing takes many times their memory."""
 _AT_ONCE = 1000
 _TEXT_CHARS = 2**18
 

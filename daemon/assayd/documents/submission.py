@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # the client reads documents without these
     from assayd.kind import Cap, Kind
 
 LARGE_DOCUMENT_BYTES = 64 * 2**10
-"""What is larger is read in a thread, and waits in the store."""
+"""A larger one is read in a thread, and waits in the store."""
 
 INTENT_BYTES = 16 * 2**10
 """Of the request in words."""
@@ -136,7 +136,7 @@ _NAME_CHARS = 200
 """Characters of a name that an error message shows."""
 
 Part = tuple[str, object]
-"""Where a part is, dotted, and what is there."""
+"""The dotted place of a part, and its value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +238,7 @@ def _inner(part: Part) -> list[tuple[str, Part]]:
 
 _USUAL = PayloadCaps()
 _ACCEPTED = PayloadCaps(inputs_bytes=2**40)
-"""What was accepted was within the settings of then."""
+"""An accepted submission was within the settings of its time."""
 
 
 def read_submission(body: bytes, kinds: Mapping[str, Kind], *, caps: PayloadCaps = _USUAL) -> Submission:

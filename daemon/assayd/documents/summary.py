@@ -38,7 +38,7 @@ class SummaryDocument(BaseDocument):
     )
     bucket_s: int = Field(description="How long each span is.")
     buckets: list[SummaryBucketDocument] = Field(
-        description="By time, oldest first; empty spans are left out."
+        description="By time, oldest first; empty spans are omitted."
     )
     slowest: list[SlowestDocument] = Field(description="The ten that took the longest.")
 

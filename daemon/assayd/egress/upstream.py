@@ -35,7 +35,7 @@ async def idle_after(idle_s: float) -> AsyncIterator[Callable[[], None]]:
 
 READ_BYTES = 32 * 1024
 AHEAD_BYTES = 1
-"""The socket is not read again before what it gave is taken: a host that drips is read in turns too."""
+"""The socket is read again once its bytes are taken, so a host that drips takes turns too."""
 MOST_TRIES = 4
 """How many addresses of one name are tried."""
 

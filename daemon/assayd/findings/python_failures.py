@@ -19,7 +19,7 @@ import re
 import sys
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from assayd.did_you_mean import close_names
 from assayd.findings.runs import RAISED_RULE, raised_finding
@@ -156,17 +156,24 @@ class ExceptionContext:
     """What an exception is explained with.
 
     `offer` says what can be imported, in words; `required` is what the submission says that it needs,
-    `awaited` the names that it expects to be given and was not.
+    `awaited` the names that it expects to be given and was not. `files` are the submitted texts by name, if
+    there are several, or if the kind adds a harness in a file of another name; `text` is the main one.
     """
 
     text: str
+    files: Mapping[str, str] = field(default_factory=dict)
     offer: str = "Python's standard library"
     required: Collection[str] = ()
     awaited: Collection[str] = ()
 
 
 def failure_finding(record: Raised, around: ExceptionContext) -> Finding:
-    """Return the finding for an exception that left the submitted code."""
+    """Return the finding for an exception that left the submitted code, or the harness of its kind."""
+    if is_of_harness(record, around):
+        return _harness_finding(record)
+    if record.file is not None and record.file in around.files:
+        own = replace(around, text=around.files[record.file], files={})
+        return replace(failure_finding(record, own), file=record.file)
     plain = raised_finding(record, around.text)
     for error_type, pattern, explain in _EXPLANATIONS:
         found = pattern.fullmatch(record.message) if record.error_type == error_type else None
@@ -176,6 +183,28 @@ def failure_finding(record: Raised, around: ExceptionContext) -> Finding:
                 suggestion = f"Did you mean '{record.meant}'?"
             return replace(plain, rule=rule, message=shorten(message), suggestion=shorten(suggestion))
     return plain
+
+
+def is_of_harness(record: Raised, around: ExceptionContext) -> bool:
+    """Return whether an exception came from code that the kind adds: in another file, or behind the text."""
+    if record.file is not None and around.files:
+        return record.file not in around.files
+    text = around.text
+    return bool(text) and record.line is not None and record.line > text.count("\n") + 1
+
+
+def _harness_finding(record: Raised) -> Finding:
+    """Return the finding for an exception of the kind's own code; its lines mean nothing to the author."""
+    plain = raised_finding(record, "")
+    return replace(
+        plain,
+        line=None,
+        snippet=None,
+        message=shorten(f"The kind's own code failed: {plain.message}"),
+        suggestion="Check the types and values that the code returns. If they are right, report this to the "
+        "author of the kind.",
+        edit=None,
+    )
 
 
 def _undefined(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:

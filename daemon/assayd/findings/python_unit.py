@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from assayd.findings.call_unit import Tried, case_of
 from assayd.findings.exec_unit import exit_code
-from assayd.findings.python_failures import ExceptionContext, failure_finding
+from assayd.findings.python_failures import ExceptionContext, failure_finding, is_of_harness
 from assayd.findings.runs import cause_finding, details_of, event_findings, not_compiled_finding, quoted_end
 from assayd.findings.timeout import timeout_finding, with_places
 from assayd.guest_results.json_reader import GuestJsonError
@@ -47,7 +47,7 @@ def judge_end(unit: UnitResult, around: ExceptionContext, *, what: str) -> Tried
         around: what an exception is explained with.
         what: the subject of the sentences, e.g. ``The script``.
     """
-    events = tuple(event_findings(unit.events, around.text))
+    events = tuple(event_findings(unit.events, around.files or around.text))
     if unit.outcome.completed and not has_errors(events):
         return Tried(case=_case(unit, CaseStatus.PASSED, None), findings=events)
     if has_errors(events) and unit.outcome.cause in _TELLING:
@@ -60,7 +60,9 @@ def judge_end(unit: UnitResult, around: ExceptionContext, *, what: str) -> Tried
     finding = _failure(unit, record, around, what)
     finding = replace(finding, context=finding.context or quoted_end(unit.stderr.text()))
     status = CaseStatus.FAILED if unit.outcome.cause in _AT_FAULT else CaseStatus.ERROR
-    return Tried(case=_explained(_case(unit, status, finding.message), record), findings=(*events, finding))
+    return Tried(
+        case=_explained(_case(unit, status, finding.message), record, around), findings=(*events, finding)
+    )
 
 
 def _case(unit: UnitResult, status: CaseStatus, message: str | None) -> Case:
@@ -98,13 +100,15 @@ def _on_status(unit: UnitResult, text: str) -> str:
 _ARGUMENTS = re.compile(r"error: the following arguments are required|error: unrecognized arguments")
 
 
-def _explained(case: Case, record: Record | None) -> Case:
+def _explained(case: Case, record: Record | None, around: ExceptionContext) -> Case:
     if not isinstance(record, Raised):
         return case
+    of_harness = is_of_harness(record, around)
     return replace(
         case,
         error_type=record.error_type,
         message=record.message,
         traceback=record.traceback,
-        line=record.line,
+        line=None if of_harness else record.line,
+        file=record.file if record.file in around.files else None,
     )

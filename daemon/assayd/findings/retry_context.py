@@ -110,7 +110,7 @@ def _cut(text: str) -> str:
 
 
 STDERR_CHARS = 4000
-"""Of what the failed case wrote on standard error: the end."""
+"""Last characters of the failed case's standard error."""
 
 _APPROACH = re.compile(
     r"(case|result|quality|collect)\.|tests\.failed|\w+\.(timeout|out_of_\w+|data_validation)$"

@@ -182,8 +182,10 @@ class Recipe:
         return f"usr/lib/python{self.python}"
 
 
-def load_recipe(recipes: Path, name: str) -> Recipe:
+def load_recipe(recipes: Path, name: str, shipped: Path | None = None) -> Recipe:
     """Read the recipe of an image that is shipped; `recipes.load` knows those of the operator as well.
+
+    `shipped` has `base.toml`, if `recipes` is the folder of another package.
 
     Raises:
         ConfigError: ``image.unknown`` (no such recipe) or ``image.recipe_invalid`` (cannot be used).
@@ -191,7 +193,7 @@ def load_recipe(recipes: Path, name: str) -> Recipe:
     path = recipes / name / RECIPE
     if not is_name(name) or not path.is_file():
         raise ConfigError("image.unknown", f"there is no image recipe {name!r}: {path} does not exist")
-    base = Table.read(recipes / BASE, _BASE_KEYS)
+    base = Table.read((shipped or recipes) / BASE, _BASE_KEYS)
     own = Table.read(path, _KEYS)
     recipe = Recipe(
         name=name,

@@ -13,14 +13,19 @@ from assayd.imaging.recipe import RECIPE, Recipe, check, is_name, load_recipe
 
 @dataclass(frozen=True, slots=True)
 class Recipes:
-    """The folder of the recipes that are shipped, and that of the operator, which need not exist."""
+    """The folder of the recipes that are shipped, and that of the operator, which need not exist.
+
+    `packaged` are those of installed packages.
+    """
 
     shipped: Path
     own: Path | None = None
+    packaged: tuple[Path, ...] = ()
 
     def names(self) -> list[str]:
         """Name all recipes, those that are shipped first."""
-        shipped = sorted(path.parent.name for path in self.shipped.glob(f"*/{RECIPE}"))
+        found = [sorted(each.glob(f"*/{RECIPE}")) for each in (self.shipped, *self.packaged)]
+        shipped = [path.parent.name for paths in found for path in paths]
         own = sorted(path.stem for path in self.own.glob(f"*{SUFFIX}")) if self.own is not None else []
         return [*shipped, *own]
 
@@ -40,8 +45,9 @@ class Recipes:
         own = own_path(self.own, name) if self.own is not None and is_name(name) else None
         if self.own is None or own is None or not own.is_file():
             return self._shipped(name, own)
-        if (self.shipped / name / RECIPE).is_file():
-            raise recipe_of_both(name, self.shipped / name / RECIPE, own)
+        shipped = self._folder_of(name) / name / RECIPE
+        if shipped.is_file():
+            raise recipe_of_both(name, shipped, own)
         table, extends = read_own(self.own, name)
         if extends is None:
             return adopted_recipe(table, name)
@@ -55,9 +61,16 @@ class Recipes:
         check(recipe, table)
         return recipe
 
+    def _folder_of(self, name: str) -> Path:
+        """Return the folder that has the recipe of an image; ours if none has."""
+        if not is_name(name):
+            return self.shipped
+        having = (each for each in (self.shipped, *self.packaged) if (each / name / RECIPE).is_file())
+        return next(having, self.shipped)
+
     def _shipped(self, name: str, own: Path | None) -> Recipe:
         try:
-            return load_recipe(self.shipped, name)
+            return load_recipe(self._folder_of(name), name, self.shipped)
         except ConfigError as error:
             if error.code != "image.unknown" or own is None:
                 raise

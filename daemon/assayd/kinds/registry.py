@@ -27,7 +27,10 @@ if TYPE_CHECKING:  # the client imports this module, for every line, and no vali
 
 GROUP = "assayd.validators"
 COMMAND_LINES = "assayd.command_lines"
-"""The group of what the command line shows of kinds; a name in it is that of a validator."""
+"""Entry points for the command line of kinds; each has the name of its validator."""
+
+DATA = "assayd.data"
+"""The group of packages with the files of a kind: folders `policies` and `images`, as in this project."""
 
 
 WINGS: Mapping[str, str] = MappingProxyType({"fifth": "assayd_fifth", "pipeline": "assayd_pipeline"})
@@ -118,6 +121,28 @@ def use_tables(loaded: Mapping[str, Kind], tables: Mapping[str, Sequence[Path]])
             message = f"tables names {kind!r}, which isn't a kind; the kinds are {', '.join(loaded)}"
             raise ConfigError("tables.unknown", message, field=f"tables.{kind}")
         loaded[kind].use_tables(folders)
+
+
+def data_folders(enabled: Sequence[str], name: str) -> tuple[Path, ...]:
+    """Return the folders `policies` or `images` of the packages of enabled kinds.
+
+    Raises: ConfigError ``validator.broken``, if a package isn't installed.
+    """
+    folders = []
+    for entry in _offered(DATA) if enabled else ():
+        if entry.name not in enabled:
+            continue
+        spec = find_spec(entry.value)
+        if spec is None or not spec.submodule_search_locations:
+            message = f"{entry.value!r}, which has the files of the kind {entry.name}, isn't a package"
+            raise ConfigError("validator.broken", message, field=entry.name)
+        folders += [Path(place, name) for place in spec.submodule_search_locations]
+    return tuple(folder for folder in folders if folder.is_dir())
+
+
+def offered_kinds() -> frozenset[str]:
+    """Return the names of the kinds that other installed packages offer, enabled or not."""
+    return frozenset(entry.name for entry in _offered(GROUP))
 
 
 def command_line(kind: str, enabled: Sequence[str] = ()) -> CommandLine:

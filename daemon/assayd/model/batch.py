@@ -25,7 +25,7 @@ class BatchState(StrEnum):
     FINISHED = "finished"
     """Every line has its verdict. Sending more lines opens it again."""
     CANCELLED = "cancelled"
-    """Somebody stopped it. Sending the lines again goes on with those that never ran."""
+    """A user stopped it. Sending the lines again continues with those that never ran."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

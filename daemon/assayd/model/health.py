@@ -12,7 +12,7 @@ class Health(StrEnum):
     OK = "ok"
     """As it should be."""
     WARN = "warn"
-    """It serves, but somebody should look."""
+    """It serves, but an operator should look."""
     FAIL = "fail"
     """It does not serve, or not safely."""
 

@@ -24,7 +24,7 @@ class Verdict(StrEnum):
     ERROR = "error"
     """We are at fault: nothing is known of the code."""
     CANCELLED = "cancelled"
-    """Somebody stopped it."""
+    """A user stopped it."""
 
 
 class StageStatus(StrEnum):

@@ -18,7 +18,7 @@ FINDINGS = 500
 EDIT_CHARS = SOURCE_BYTES
 """Of all edits of one stage: each repeats whole lines, and hundreds may be of one that is very long."""
 EDITED_LINE_CHARS = 4096
-"""The longest line that is edited because of what a run has shown."""
+"""The longest line that an edit from a run-time failure may change."""
 RETRY_FINDINGS = 20
 """Distinct findings that a retry context spells out; the rest is counted."""
 RETRY_CONTEXT_BYTES = 32 * 2**10

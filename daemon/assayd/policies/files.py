@@ -71,7 +71,7 @@ def _option(text: str) -> str:
 
 def _variable(text: str) -> str:
     if not text.removesuffix("*").isidentifier():
-        raise ValueError(f"{text!r} is not the name of a variable; a * may stand at its end")
+        raise ValueError(f"{text!r} is not the name of a variable; it may end with a *")
     return text
 
 

@@ -11,7 +11,7 @@ from assayd.model.bundle import Bundle, Written
 from assayd.model.report import Verdict
 
 BundleAttachments = Callable[[Attempt, Verdict], Awaitable[Mapping[str, bytes]]]
-"""Returns the files that the bundle of an attempt of a chain has beside its own, by name."""
+"""Returns the further files in the bundle of an attempt of a chain, by name."""
 
 
 async def no_attachments(attempt: Attempt, verdict: Verdict) -> Mapping[str, bytes]:

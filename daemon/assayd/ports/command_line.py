@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 STDIN = "stdin"
-"""The name, among the files of a command line, of what came over standard input."""
+"""The name of standard input among the files of a command line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

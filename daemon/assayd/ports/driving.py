@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Protocol
 
 ELSEWHERE_S = 1.0
-"""How often those who follow what another process carries on look at what is on record."""
+"""How often a follower of another process's work reads the records."""
 
 
 class Driven(StrEnum):

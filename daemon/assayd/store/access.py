@@ -34,7 +34,7 @@ class DatabaseAccess:
         self._writer.start()
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
         self.messages_added = asyncio.Event()
-        """Set when a message to a webhook was committed; who sends them clears it."""
+        """Set when a message to a webhook was committed; the sender clears it."""
         self.on_message: Callable[[Connection], object] = lambda _: None
         """Called in the transaction that writes a message to a webhook: another process may send it."""
 

@@ -31,7 +31,7 @@ from assayd.store.unsynced import MOST_BYTES, UnsyncedBundles
 T = TypeVar("T")
 MANIFEST = "manifest.json"
 PIECE_BYTES = 256 * 2**10
-"""How much of a file is read at a time for somebody who takes it."""
+"""How much of a file is read at a time for a download."""
 
 DIGEST_CHARS = 32
 OTHERS_S = 86_400.0

@@ -52,7 +52,7 @@ _NO_VERDICT = and_(_ITEM.error_code.is_(None), verdicts.c.attempt_id.is_(None))
 _BY_NAME = select(batches).where(batches.c.uid == bindparam("by_uid"), batches.c.name == bindparam("by_name"))
 _BY_ID = select(batches).where(_THIS)
 _LOCKED = _BY_ID.with_for_update()
-"""Nobody ends a batch while lines are added to it, or the other way around, wherever they do."""
+"""A batch isn't ended while lines are added to it, in any process."""
 _UNFINISHED_OF = select(func.count()).where(batches.c.uid == bindparam("by_uid"), _UNENDED)
 _GO_ON = update(batches).where(_THIS)
 _KNOWN = select(_ITEM.line, _ITEM.input_digest, _ITEM.submission, _ITEM.present).where(

@@ -18,7 +18,7 @@ from assayd.store.listing import Condition, Statement
 from assayd.store.tables import attempts, batch_items, batches, library_entries, submissions, verdicts
 
 ROW_BYTES = 4096
-"""Counted for what is on record of a finished attempt, in addition to its submission."""
+"""Counted for the record of a finished attempt, in addition to its submission."""
 _USAGE = (
     select(
         attempts.c.uid,

@@ -29,7 +29,7 @@ from assayd.store.recorder import JobRows, PlainJobRows, Recorder, Written, keep
 from assayd.store.unsynced import UNSYNCED, UnsyncedBundles
 
 LARGE_BYTES = 64 * 2**10
-"""A submission larger than this is looked for before it is written."""
+"""A larger submission is looked up before it is written."""
 BUNDLES = "artifacts"
 """The folder of the bundles below the state directory."""
 

@@ -78,7 +78,7 @@ class DatabaseLibrary:
         """
         if attempt.verdict is not Verdict.VALIDATED:
             what = attempt.verdict.value if attempt.verdict else attempt.state.value
-            message = f"only what is validated can be approved; this attempt is {what}"
+            message = f"only a validated attempt can be approved; this one is {what}"
             raise RequestError("library.not_validated", message)
         if not attempt.approvable:
             raise RequestError("library.report_only", REPORT_ONLY)

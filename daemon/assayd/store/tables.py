@@ -72,7 +72,7 @@ submissions = Table(
     Column("digest", String(64), primary_key=True),
     Column("document", LargeBinary, nullable=False),
 )
-"""What was submitted, once per content; `digest` is the SHA-256 of the document."""
+"""Submissions, once per content; `digest` is the SHA-256 of the document."""
 
 attempts = Table(
     "attempts",
@@ -100,7 +100,7 @@ attempts = Table(
     Index("ix_attempts_uid", "uid", "created_at", "id"),
     Index("ix_attempts_batch_id", "batch_id", "created_at", "id"),
 )
-"""Accepted attempts; what becomes of them is in `runs` and `verdicts`."""
+"""Accepted attempts; their results are in `runs` and `verdicts`."""
 
 labels = Table(
     "labels",
@@ -212,7 +212,7 @@ repair_steps = Table(
     Column("answer", ExactText, nullable=False),
     Column("reply", Text, nullable=False),
 )
-"""Answers of providers as they came, with what they were asked by; `reply` is what was read, as JSON."""
+"""Raw answers of providers with their prompts; `reply` is the parsed answer, as JSON."""
 
 generations = Table(
     "generations",
@@ -271,7 +271,7 @@ library_entries = Table(
     Column("bundle", Text),
     Index(None, "attempt_id"),
 )
-"""What was approved; its attempt and bundle stay as long as the entry. `chain` is JSON."""
+"""Approved attempts; attempt and bundle stay as long as the entry. `chain` is JSON."""
 
 events = Table(
     "events",
@@ -303,7 +303,7 @@ batches = Table(
     UniqueConstraint("uid", "name"),
     Index(None, "created_at", "id"),
 )
-"""Batches as they were opened; what is in them is in `batch_items`."""
+"""Batches; their items are in `batch_items`."""
 
 batch_items = Table(
     "batch_items",
@@ -337,4 +337,4 @@ webhook_messages = Table(
     Index("ix_webhook_messages_uid", "uid", "origin", "next_try_at"),
     Index(None, "next_try_at"),
 )
-"""What is still to be told to webhooks. A row outlives what it tells of, and goes when it is delivered."""
+"""Messages that wait for delivery to webhooks. A row outlives its attempt, and goes when it is delivered."""

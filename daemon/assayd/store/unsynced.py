@@ -52,7 +52,7 @@ MOST_BYTES = 128 * 2**10
 SETTLE_S = 15.0
 """How often the file system is flushed, and contents that it has are dropped."""
 MOST_UNSETTLED = 8 * 2**20
-"""As many bytes of contents are worth a flush of their own, so that the database stays small."""
+"""So many bytes of contents are worth a separate flush, so that the database stays small."""
 _MOST_KEPT = 1024
 _LENGTHS = struct.Struct(">II")
 _ADD = insert(UNSYNCED)

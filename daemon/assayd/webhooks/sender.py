@@ -32,7 +32,7 @@ log = structlog.get_logger()
 EACH = 4
 """Messages of one user to one origin that are on their way at once."""
 LOOK_AGAIN_S = 60.0
-"""How long nobody looks whether something is due, if nothing says so."""
+"""How long the sender rests before it looks for due messages unasked."""
 STORE_RETRY_S = 1.0
 EXAMINED_S = 3.0
 

@@ -102,4 +102,4 @@ class Basics:
 
 
 BuildExecution = Callable[[Basics, AsyncExitStack], Awaitable[Execution]]
-"""Builds where attempts run; what has a life of its own is entered into the stack."""
+"""Builds the place where attempts run; running parts are entered into the stack."""

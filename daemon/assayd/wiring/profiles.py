@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from assayd.kind import Kind
+from assayd.kinds import registry
 from assayd.package_data import share
 from assayd.policies import PolicySet, load_policies
 from assayd.settings import OWN_POLICIES, Settings
@@ -24,7 +25,8 @@ def load_profiles(settings: Settings) -> PolicySet:
         FileError: with every problem of every file.
     """
     own = [folder for folder in settings.policy_folders if folder != OWN_POLICIES or folder.is_dir()]
-    folders = [share("policies"), *own]
+    packaged = registry.data_folders(settings.validators, "policies")
+    folders = [share("policies"), *packaged, *own]
     return load_policies(
         folders,
         bounds=settings.bounds.bounds(),

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from assayd.errors import ConfigError
 from assayd.kinds import registry
 from assayd_client import AddressOptions
 
@@ -69,7 +70,7 @@ class LazyGroup(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands, sorted."""
-        kinds = (kind for kind in registry.own_kinds() if registry.command_line(kind).commands)
+        kinds = (kind for kind in (*registry.own_kinds(), *registry.offered_kinds()) if _has_commands(kind))
         return sorted([*COMMANDS, *kinds])
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -148,6 +149,13 @@ def _find(name: str) -> object | None:
     return registry.resolve(reference) if reference else None
 
 
+def _has_commands(kind: str) -> bool:
+    try:
+        return bool(registry.command_line(kind, (kind,)).commands)
+    except ConfigError:  # a broken package must not take the help of all other commands
+        return False
+
+
 def _built(name: str, found: Any) -> Any:
     """Return the command that typer makes of a function or of a `typer.Typer`."""
     parent = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -167,7 +175,7 @@ def _nothing() -> None:
 def _summary(name: str) -> str:
     """Return what a command is for, without making a command of it, which takes far longer."""
     if name not in COMMANDS:
-        return registry.command_line(name).commands_help
+        return registry.command_line(name, (name,)).commands_help
     found: Any = _find(name)
     text: Any = found.info.help if isinstance(found, typer.Typer) else found.__doc__
     return " ".join(text.partition("\n\n")[0].split())

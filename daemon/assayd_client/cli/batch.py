@@ -26,7 +26,7 @@ from assayd_client.cli.terminal import StyledLine, duration, line, out, plain, p
 MOST_SHOWN = 15
 MOST_LINES = 8
 MOST_REASONS = 3
-"""Of each code, so many lines are quoted with what was said of them."""
+"""How many lines are quoted with their error, for each code."""
 
 
 class Summary:

@@ -43,7 +43,7 @@ FOLDER_KINDS = frozenset({"module"})
 """A submission of them is the folder that a file is in, unless `folder` says otherwise."""
 
 ReadText = Callable[[Path], bytes | None]
-"""Returns the text of a file that is newer than the file itself; None where there is none."""
+"""Returns unsaved text of a file; None if the file itself counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,9 +17,7 @@ def serve(
     context: typer.Context,
     listen: Annotated[
         str,
-        typer.Option(
-            metavar="HOST:PORT", help="Address to listen on: a loopback host with its port, or unix:PATH."
-        ),
+        typer.Option(metavar="HOST:PORT", help="Address to listen on: a host with its port, or unix:PATH."),
     ] = "127.0.0.1:8080",
     concurrency: Annotated[
         int,
@@ -30,10 +29,26 @@ def serve(
         list[str] | None,
         typer.Option(metavar="LANGUAGE=NAME", help="Run a language under this profile; may be repeated."),
     ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Serve other machines by TLS with this certificate; needs --server."
+        ),
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Read the private key of the certificate from a file.")
+    ] = None,
 ) -> None:
-    """Serve clients of SandboxFusion, Piston and Judge0 on a loopback port or a socket."""
+    """Serve clients of SandboxFusion, Piston and Judge0 on a port or a socket."""
     try:
         from assayd_compat.serving import serve as serve_compat
     except ModuleNotFoundError as missing:
         raise RequestError("usage", NEEDS.format(missing=missing.name)) from missing
-    serve_compat(daemon_of(context), listen, at_once=concurrency, policies=policy or [])
+    serve_compat(
+        daemon_of(context),
+        listen,
+        at_once=concurrency,
+        policies=policy or [],
+        certificate=certificate,
+        key=key,
+    )

@@ -18,7 +18,7 @@ UNSIGNED = 6
 INTERRUPTED = 130
 """By the keyboard, while nothing was there to cancel: what a shell expects."""
 READER_GONE = 141
-"""Nobody reads the output any more, as after `| head`: 128 and SIGPIPE's number, what a shell expects."""
+"""The reader of the output is gone, as after `| head`: 128 and SIGPIPE's number, as shells expect."""
 
 OF_VERDICT: Mapping[str, int] = {
     "validated": VALIDATED,

@@ -254,10 +254,13 @@ def _names_of_users(image: str) -> Sequence[str]:
 def recipes_of_settings(shipped: Path | None = None) -> Recipes:
     """Return the recipes that are shipped, and those of the operator."""
     from assayd.imaging import Recipes
+    from assayd.kinds import registry
     from assayd.package_data import share
     from assayd.settings import load_settings
 
-    return Recipes(shipped or share("images"), load_settings().images.recipes_dir)
+    settings = load_settings()
+    packaged = registry.data_folders(settings.validators, "images")
+    return Recipes(shipped or share("images"), settings.images.recipes_dir, packaged)
 
 
 def _build(recipe: Recipe, recipes: Recipes, cache: Path, library: Path | None) -> ImageFacts:

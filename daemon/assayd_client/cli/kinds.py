@@ -10,12 +10,11 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from assayd.errors import ConfigError, RequestError
+from assayd.errors import RequestError
 from assayd.kinds import registry
 from assayd.ports.command_line import CommandLine, FromFiles
 from assayd.static import submitted_file
@@ -58,7 +57,9 @@ def find_kind(kind: str) -> Kind:
 
     Raises: RequestError ``kind.unknown``; ConfigError, when the settings or a validator cannot be used.
     """
-    return registry.own(kind) if kind in registry.own_kinds() else registry.find(kind, _enabled())
+    if kind in registry.own_kinds():
+        return registry.own(kind)
+    return registry.find(kind, (kind,) if kind in registry.offered_kinds() else ())
 
 
 def from_files_of(kind: str) -> FromFiles:
@@ -69,14 +70,27 @@ def from_files_of(kind: str) -> FromFiles:
     return partial(submitted_file.code_from_files, field=find_kind(kind).code_field)
 
 
+def from_files_for(kind: Document) -> FromFiles:
+    """Return the function that makes a payload of one text for a kind that only the daemon knows.
+
+    Raises: RequestError ``usage``, if its payload has several texts.
+    """
+    schema = kind["payload_schema"]
+    texts = [
+        name for name in schema.get("required", ()) if schema["properties"][name].get("type") == "string"
+    ]
+    if len(texts) != 1:
+        message = f"{kind['kind']}: install its package here too; its files can't be read without it"
+        raise RequestError("usage", message)
+    return partial(submitted_file.code_from_files, field=texts[0])
+
+
 def command_line_of(kind: str) -> CommandLine:
-    """Return what the command line shows of a kind; of one that nobody here knows, the usual."""
-    if kind in registry.own_kinds():
-        return registry.command_line(kind)
-    try:
-        return registry.command_line(kind, _enabled())
-    except ConfigError:  # the daemon knows the kind; this user may not read its settings
-        return CommandLine()
+    """Return what the command line shows of a kind; of one that nobody here knows, the usual.
+
+    A kind that an installed package offers needs no setting here: whether it is served, the daemon decides.
+    """
+    return registry.command_line(kind, (kind,))
 
 
 def form_of(kind: str, name: str) -> Form:
@@ -159,11 +173,3 @@ def _type_of(field: Mapping[str, object]) -> str:
         return str(field["$ref"]).rpartition("/")[2]
     items = cast("Mapping[str, object]", field.get("items", {}))
     return f"array of {_type_of(items)}" if items else str(field.get("type", "any"))
-
-
-def _enabled() -> tuple[str, ...]:
-    if find_spec("assayd.settings") is None:  # the client alone
-        return ()
-    from assayd.settings import load_settings
-
-    return load_settings().validators

@@ -67,7 +67,9 @@ class _StartByDefault(TyperGroup):
 
 
 repair_app = typer.Typer(
-    cls=_StartByDefault, help="Repair failed attempts, and show what was tried.", no_args_is_help=True
+    cls=_StartByDefault,
+    help="Repair failed attempts, and show the fixes that were tried.",
+    no_args_is_help=True,
 )
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="Repair: id, unique beginning of the id, or `last`.")]

@@ -192,7 +192,7 @@ MIN_SOURCE_WIDTH = 16
 """Columns of a source line, however narrow the terminal is."""
 INTENT_CHARS = 200
 MAX_OUTPUT_LINES = 20
-"""Of what the code printed, the last lines; `assay logs` has it all."""
+"""Last lines of the code's output; `assay logs` has it all."""
 MAX_OUTPUT_CHARS = 500
 """Of one of these lines."""
 

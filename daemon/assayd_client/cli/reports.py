@@ -20,7 +20,7 @@ from assayd_client.cli.report import Origin
 LEVELS: Mapping[str, str] = {"error": "error", "warning": "warning", "info": "note"}
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LINE_RULE = "line.not_submitted"
-"""What a line of the file itself is told under; a kind's rules are about code."""
+"""The rule of a malformed line; a kind's rules are about code."""
 
 _ILLEGAL = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 cannot express, even escaped."""

@@ -27,7 +27,7 @@ WORDS = {
     "finished": "finished",
 }
 MOST_PRINTED = 8
-"""Lines of what the code printed that are shown while it runs."""
+"""Lines of the code's output that are shown while it runs."""
 MOST_CHARS = 1000
 """Of one of them."""
 
@@ -112,14 +112,23 @@ class ValidateRequest:
     webhook: str | None = None
 
 
-def build_submission(request: ValidateRequest) -> tuple[dict[str, object], Origin]:
+def build_submission(
+    request: ValidateRequest, client: PlainClient | None = None
+) -> tuple[dict[str, object], Origin]:
     """Build the submission that the command line means, and tell which files it is from.
 
-    Raises: RequestError, naming the option or file at fault.
-    """
-    from assayd_client.cli.kinds import from_files_of
+    `client` asks the daemon about a kind that isn't installed here.
 
-    from_files = from_files_of(request.kind)
+    Raises: RequestError, naming the option or file at fault; ClientError.
+    """
+    from assayd_client.cli.kinds import from_files_for, from_files_of
+
+    try:
+        from_files = from_files_of(request.kind)
+    except RequestError as unknown:
+        if client is None or unknown.code != "kind.unknown":
+            raise
+        from_files = from_files_for(client.kind(request.kind))
     cases = read_cases(request.cases)
     options = FileOptions(
         sample_paths=tuple(request.sample_paths) or paths_of(cases),

@@ -385,11 +385,11 @@ def validate_once(
     """Validate what the line says, show it, and return the exit code."""
     shown.reports.require_one_on_stdout()
     print_form = None if shown.form is None else form_of(request.kind, shown.form)
-    submission, origin = build_submission(request)
-    files = origin
-    if repair is not None:
-        submission["repair"] = {"provider": repair}
     with PlainClient(daemon) as client:
+        submission, origin = build_submission(request, client)
+        files = origin
+        if repair is not None:
+            submission["repair"] = {"provider": repair}
         attempt = run(
             client, submission, show_progress=sys.stderr.isatty() and not shown.quiet, origin=origin
         )

@@ -37,7 +37,7 @@ AT_ONCE = 8
 """Objects of one bundle that are written at the same time."""
 LISTED = 1000
 UNLIMITED = 2**50
-"""What is free where nobody says what is."""
+"""Free bytes if the storage doesn't say."""
 _NO_BUCKET = "<Code>NoSuchBucket</Code>"
 _REFUSALS = (PermissionDeniedError, UnauthenticatedError)
 _REFUSED = ("status code: 401", "status code: 403")
@@ -168,10 +168,10 @@ def _translated(what: str) -> Iterator[None]:
         # A listing that is refused has no class of its own.
         if isinstance(problem, _REFUSALS) or any(each in failed for each in _REFUSED):
             message = (
-                f"{failed}; see that the keys are right, and may read, write, list and delete in the bucket"
+                f"{failed}; check that the keys are right, and may read, write, list and delete in the bucket"
             )
             raise StoreError("store.unwritable", message) from problem
-        message = f"{failed}; see that the object storage is there, and that it has the bucket"
+        message = f"{failed}; check that the object storage answers, and that it has the bucket"
         raise StoreError("store.unreachable", message, retryable=True) from problem
 
 

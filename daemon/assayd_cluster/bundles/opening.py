@@ -12,7 +12,7 @@ from assayd_cluster.settings import BundleSettings, read_secret
 
 TIMEOUT_S = 30.0
 RETRY_S = 20.0
-"""How long a request is repeated that object storage did not answer, or answered by an error of its own."""
+"""How long a request is repeated that object storage did not answer, or answered with a server error."""
 PAUSE_S = 2.0
 """The longest wait between two of those."""
 

@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="assayd-gateway",
-        description="Take in submissions for a cluster, have its nodes run them, and keep what comes of it.",
+        description="Accept submissions for a cluster, have its nodes run them, and keep the results.",
         epilog="Settings: /etc/assayd/gateway.toml, or the file named by ASSAYD_CONFIG; then ASSAYD_*.",
     )
     parser.add_argument("--version", action="version", version=f"assayd-gateway {__version__}")

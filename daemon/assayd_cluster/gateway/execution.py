@@ -31,7 +31,7 @@ from assayd_cluster.gateway.watching import RunWatch
 log = structlog.get_logger()
 
 CANCEL_S = LIVE_S + 5
-"""How long a node has to end what was cancelled, before its gateway ends it."""
+"""How long a node has to end a cancelled run before its gateway ends it."""
 WATCHED_EVERY_S = 5.0
 
 

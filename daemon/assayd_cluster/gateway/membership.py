@@ -28,7 +28,7 @@ from assayd_cluster.tables import dispatches, drivers, gateways, uploads
 log = structlog.get_logger()
 
 TIDIED_EVERY = 12
-"""Beats between two looks for what has ended, or is nobody's."""
+"""Beats between two looks for work that has ended or has lost its gateway."""
 
 _JOIN = insert(gateways).values(id=bindparam("gateway"), beat_at=NOW, version=__version__)
 _BEAT = update(gateways).where(gateways.c.id == bindparam("gateway")).values(beat_at=NOW)
@@ -89,7 +89,7 @@ class Estate:
 
 
 Inherit = Callable[[Estate], Awaitable[None]]
-"""Goes on with what was taken over."""
+"""Continues the work that was taken over."""
 
 
 class Membership:

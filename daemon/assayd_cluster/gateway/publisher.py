@@ -127,7 +127,7 @@ log = structlog.get_logger()
 MOST_AT_ONCE = 256
 """Messages of which the first waits for the last."""
 NOTED_EVERY_S = 0.25
-"""How often it is noted what was published; what is not noted at a crash is published twice."""
+"""How often publications are noted; those not noted before a crash are published twice."""
 
 
 class Publishing(Protocol):

@@ -24,9 +24,9 @@ from assayd_cluster.gateway.publisher import Publishing
 from assayd_cluster.nodes import DatabaseNodes, Node, Outbox
 
 SLOW_S = 0.25
-"""From here on a question to the database is told as slow."""
+"""From here on a query counts as slow."""
 WAITS_S = 30.0
-"""How long an attempt may wait for the broker before that is told."""
+"""How long an attempt may wait for the broker before doctor shows it."""
 HEALTH = {"ready": Health.OK, "draining": Health.WARN, "not_ready": Health.FAIL, "lost": Health.FAIL}
 
 
@@ -194,7 +194,7 @@ class ClusterReadiness:
 
     async def examine_isolation(self) -> HealthRow:
         """Return who tries the isolation."""
-        detail = "each node tries that of its own host, and takes no work where it does not hold"
+        detail = "each node checks its host's isolation, and takes no work if that fails"
         return HealthRow(check="isolation", status=Health.OK, detail=detail)
 
 

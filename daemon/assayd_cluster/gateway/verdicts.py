@@ -277,7 +277,7 @@ def _object(text: bytes, what: str) -> JsonObject:
     except RequestError as problem:
         raise _invalid(f"{what}: it cannot be read: {problem.message}") from problem
     if not isinstance(found, dict):
-        raise _invalid(f"{what}: it is no JSON object")
+        raise _invalid(f"{what}: it isn't a JSON object")
     return cast("JsonObject", found)
 
 

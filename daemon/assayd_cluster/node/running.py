@@ -44,12 +44,12 @@ from assayd_cluster.node.gateway_link import (
 log = structlog.get_logger()
 
 AT_ONCE_S = 0.25
-"""What ends within this time is brought whole; of what takes longer, events are sent as they come."""
+"""A run that ends within this time is sent whole; a longer one sends events as they come."""
 LOOK_S = 10.0
 """How long one question after a verdict waits for it."""
 LAST_RUN = 2
 PREFIX = "assayd/"
-"""How a daemon names images to its engine; profiles leave it out."""
+"""How a daemon prefixes images for its engine; profiles name them without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class Runner:
         self._lock = threading.Condition()
         self._in_hand: set[str] = set()
         self.engine = ""
-        """What has run the last attempt; empty before the first."""
+        """The node's daemon of the last attempt; empty before the first."""
         self.images: Mapping[str, str] = {}
         """The digests of the images that attempts have run in, by name."""
 

@@ -32,7 +32,7 @@ CELLS = 1000
 """Items of one grid."""
 MOST_BARS = 12
 LOOKED_AT = 5
-"""Items of each kind of failure that are looked at for what they have in common."""
+"""How many items of each kind of failure are compared."""
 
 
 async def list_batches(request: Request) -> Response:

@@ -12,9 +12,12 @@ PROGRAM = "from assayd_client.cli import main; import sys; sys.exit(main(sys.arg
 
 
 @contextmanager
-def compat_program(socket: Path | str, options: Sequence[str] = ()) -> Iterator[tuple[str, int]]:
-    """Run it on a free port until the body ends; give its URL and its process id."""
-    command = [sys.executable, "-c", PROGRAM, "--socket", str(socket), "compat", "--listen", "127.0.0.1:0"]
+def compat_program(daemon: Sequence[str], options: Sequence[str] = ()) -> Iterator[tuple[str, int]]:
+    """Run it on a free port until the body ends; give its URL and its process id.
+
+    `daemon` has the options that name the daemon or gateway.
+    """
+    command = [sys.executable, "-c", PROGRAM, *daemon, "compat", "--listen", "127.0.0.1:0"]
     with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

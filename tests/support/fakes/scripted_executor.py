@@ -22,6 +22,7 @@ class ScriptedExecutor:
         self.answer: Callable[[Program], Result] = lambda program: Result(compiled=None, run=ran())
 
     caller: str | None = None
+    running = 0
 
     def of_caller(self, token: str | None) -> ScriptedExecutor:
         other = copy.copy(self)

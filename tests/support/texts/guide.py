@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-OPERATING = Path(__file__).resolve().parents[3] / "docs/operating"
-PAGES = sorted(OPERATING.glob("*.md"))
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+OPERATING = DOCS / "operating"
+PAGES = sorted([*OPERATING.glob("*.md"), *DOCS.glob("compat/*.md")])
 _BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -145,7 +145,6 @@ async def test_batch_of_too_many_or_none_is_refused(http: httpx.AsyncClient, cou
         ({"language_id": 9999}, "language_id"),
         ({"language_id": "x"}, "language_id"),
         ({"cpu_time_limit": -1}, "cpu_time_limit"),
-        ({"callback_url": "http://127.0.0.1/"}, "callback_url"),
         ({"additional_files": "UEs="}, "additional_files"),
         ({"enable_network": True}, "enable_network"),
     ],
@@ -248,3 +247,10 @@ async def test_submission_is_refused_while_too_much_waits(executor: ScriptedExec
     executor.place.set()
     await asyncio.gather(*tasks)
     assert submissions.begin(executor, asked, program)[0]  # type: ignore[arg-type]
+
+
+async def test_callback_is_the_webhook_of_the_run(
+    http: httpx.AsyncClient, executor: ScriptedExecutor
+) -> None:
+    await judged(http, callback_url="https://ci.example/hooks")
+    assert executor.programs[0].webhook == "https://ci.example/hooks"

@@ -133,3 +133,9 @@ def test_source_that_a_rule_refuses_did_not_succeed_and_is_not_run_otherwise() -
 
 def test_source_with_a_syntax_error_is_for_the_interpreter() -> None:
     assert is_not_python(finished(execution=None, verdict="failed", rules=["syntax.invalid"]))
+
+
+def test_webhook_belongs_to_the_run_alone() -> None:
+    told = program("cpp", webhook="https://ci.example/hooks")
+    assert "webhook" not in compilation(told, "cpp", LIMITS)
+    assert execution(told, "cpp", LIMITS, {"base64": "AA=="})["webhook"] == "https://ci.example/hooks"

@@ -185,3 +185,46 @@ def test_missing_module_is_held_against_what_was_required() -> None:
 def test_distribution_that_is_called_otherwise_is_known_as_required() -> None:
     _, words, _ = explain("ModuleNotFoundError", "No module named 'yaml'", required=("PyYAML",))
     assert "listed in requires" in words
+
+
+TWO = {"main.py": "import helper\nhelper.go()\n", "helper.py": "def go():\n    return 1 / 0\n"}
+
+
+def raised(file: str | None, line: int) -> Raised:
+    return Raised(
+        error_type="ZeroDivisionError",
+        message="division by zero",
+        line=line,
+        traceback="",
+        where="go",
+        phase="call",
+        file=file,
+    )
+
+
+def test_exception_in_the_second_file_is_shown_there() -> None:
+    around = ExceptionContext(text=TWO["main.py"], files=TWO)
+    finding = failure_finding(raised("helper.py", 2), around)
+    assert (finding.file, finding.line, finding.snippet) == ("helper.py", 2, "    return 1 / 0")
+
+
+@pytest.mark.parametrize(
+    ("around", "record"),
+    [
+        (ExceptionContext(text=TWO["main.py"], files=TWO), raised("harness.py", 1)),
+        (ExceptionContext(text="x = 1\n"), raised("code.py", 9)),
+    ],
+)
+def test_exception_of_the_harness_is_not_shown_as_the_submissions(
+    around: ExceptionContext, record: Raised
+) -> None:
+    """Its line was shown in the submitted text, with "Handle this case in the code"."""
+    finding = failure_finding(record, around)
+    assert (finding.file, finding.line, finding.snippet, finding.edit) == (None, None, None, None)
+    assert finding.message == "The kind's own code failed: ZeroDivisionError: division by zero"
+    assert "report this to the author of the kind" in (finding.suggestion or "")
+
+
+def test_exception_of_the_last_line_is_the_submissions() -> None:
+    finding = failure_finding(raised("code.py", 2), ExceptionContext(text="x = 1\n1 / 0"))
+    assert (finding.line, finding.snippet) == (2, "1 / 0")

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from assayd.documents import PayloadCaps, read_submission
 from assayd.errors import ConfigError, RequestError
+from assayd.imaging import Recipes
 from assayd.kind import Kind
 from assayd.kinds import registry
 from assayd.model.report import Case, CaseStatus, Verdict
+from assayd.package_data import share
+from assayd.settings import Settings
 from assayd.store.jobs import DatabaseJobStore, open_jobs
 from assayd.wiring.from_kinds import recorders_of, routers_of
+from assayd.wiring.profiles import load_profiles
+from assayd_client import PlainClient
 from assayd_client.cli import main
+from assayd_client.cli.submitting import ValidateRequest, build_submission
 from support.stores.empty_database import lay_database
 from support.stores.stored_attempts import Make
 from support.texts.ini_kind import FIELDS, GOOD, install, submission
@@ -55,6 +64,20 @@ def text(**changes: object) -> bytes:
 def test_it_is_there_only_where_it_is_named(ini: Kind) -> None:
     assert ini.name == "ini"
     assert "ini" not in registry.load([])
+
+
+@pytest.mark.parametrize(("enabled", "known"), [(("ini",), True), ((), False)])
+def test_its_policy_and_its_image_come_with_it_where_it_is_enabled(
+    installed: Path, enabled: tuple[str, ...], known: bool
+) -> None:
+    profiles = load_profiles(Settings(validators=enabled, policy_folders=()))
+    assert ("ini" in profiles.names) == known
+    packaged = registry.data_folders(enabled, "images")
+    recipes = Recipes(share("images"), None, packaged)
+    assert ("ini" in recipes.names()) == known
+    assert recipes.load("python").name == "python"
+    if known:
+        assert recipes.load("ini").packages == recipes.load("python").packages
 
 
 def test_nothing_outside_of_its_folder_knows_it() -> None:
@@ -162,18 +185,46 @@ def test_kinds_describes_it(assay, service, ini, capsys) -> None:
     service.kinds = {"ini": ini}
     assert assay("kinds", "ini") == 0
     shown = capsys.readouterr().out
-    for expected in ("ini: policy code, image python", "stages: syntax, fields", "  text: string"):
+    for expected in ("ini: policy ini, image python", "stages: syntax, fields", "  text: string"):
         assert expected in shown
     for expected in ("--option fields=", "forms: flat", "ini.no_value (error)", '"server.port": "int"'):
         assert expected in shown
 
 
-def test_commands_of_a_kind_that_no_setting_names_are_unknown(
-    installed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_installed_kind_needs_no_setting_on_the_command_line(
+    installed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, assay, service, ini, capsys
 ) -> None:
-    monkeypatch.setenv("ASSAYD_VALIDATORS", "[]")
-    assert main(["ini", "fields", "x"]) == 2
-    assert "ini" in capsys.readouterr().err
+    """The client said that there is no such kind, though the daemon had it; the help lacked its commands."""
+    monkeypatch.delenv("ASSAYD_VALIDATORS")
+    service.kinds = {"ini": ini}
+    file = tmp_path / "server.ini"
+    file.write_text(GOOD)
+    assert main(["ini", "fields", str(file)]) == 0
+    fields = ",".join(f"{name}:{kind}" for name, kind in FIELDS.items())
+    assert assay("validate", "ini", str(file), "--option", f"fields={fields}") == 0
+    capsys.readouterr()
+    assert main(["--help"]) == 0
+    assert re.search(r"^  ini\b", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_kind_that_only_the_daemon_knows_takes_one_text(
+    tmp_path: Path,
+) -> None:
+    text = {"type": "string"}
+    described = {
+        "far": {"required": ["text"], "properties": {"text": text, "note": text}},
+        "two": {"required": ["a", "b"], "properties": {"a": text, "b": text}},
+    }
+    file = tmp_path / "x.txt"
+    file.write_text("hello")
+    build = ValidateRequest(
+        kind="far", files=[file], input=None, sample_paths=(), policy=None, settings=(), labels=(), options=()
+    )
+    client = SimpleNamespace(kind=lambda kind: {"kind": kind, "payload_schema": described[kind]})
+    submission, _ = build_submission(build, cast("PlainClient", client))
+    assert submission["payload"] == {"text": "hello"}
+    with pytest.raises(RequestError, match="install its package here too"):
+        build_submission(replace(build, kind="two"), cast("PlainClient", client))
 
 
 def test_validator_that_cannot_be_imported_is_told_with_its_name(

@@ -48,7 +48,7 @@ def refuse_others(version: Document) -> None:
     """
     podman = dict(_components(version)).get("Podman Engine")
     if podman is not None:
-        message = f"this is Podman {podman}, which does not isolate containers as it is asked to; use Docker"
+        message = f"this is Podman {podman}, which ignores flags that isolate containers; use Docker"
         raise EngineError("engine.unsupported", message)
 
 

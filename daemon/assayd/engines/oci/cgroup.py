@@ -21,7 +21,7 @@ from assayd.errors import EngineError
 ROOT = Path("/sys/fs/cgroup")
 CONTROLLERS = ("memory", "pids", "cpu")
 DAEMON_GROUP = "assayd-daemon"
-"""Where the daemon moves itself on version 2: a group that has members may not hand controllers on."""
+"""Where the daemon moves itself on version 2: a group with members can't delegate controllers."""
 _SHARES = 1024
 """What version 1 calls a weight of 100."""
 _KILL_FOR_S = 10.0

@@ -64,7 +64,7 @@ class HostShare:
     clone_uid: int = 0
     """What `first_uid`, its only one then, is in the template that it is cloned from; 0: it is not cloned."""
     children: int = 0
-    """How many further user ids a template has for what is cloned from it; 0: it is none."""
+    """How many further user ids a template has for its clones; 0: it isn't a template."""
     less: int = 0
     """By how much user ids are less for the runtime, which is root of a namespace of an ordinary user's."""
 

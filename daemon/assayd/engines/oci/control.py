@@ -220,4 +220,4 @@ def _pid_of(descriptor: int | None) -> int:
         name, _, value = line.partition(":")
         if name == "Pid":
             return int(value)
-    raise ValueError("a descriptor that is no process's")
+    raise ValueError("a descriptor that isn't a process")

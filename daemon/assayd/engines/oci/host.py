@@ -30,7 +30,7 @@ class Host:
     """The user ids that containers may have."""
     is_root: bool = True
     shown_at: str = ""
-    """Where the launcher shows images to the runtime; "" = below the folder of what runs."""
+    """Where the launcher shows images to the runtime; "" = below the container's folder."""
 
 
 def find_host(runtimes: Sequence[tuple[str, str]] = CANDIDATES, folders: Sequence[Path] = ()) -> Host:

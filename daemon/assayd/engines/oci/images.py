@@ -331,7 +331,7 @@ def _member(tar: tarfile.TarFile, name: str) -> bytes:
 def _open(tar: tarfile.TarFile, member: str | tarfile.TarInfo) -> IO[bytes]:
     stream = tar.extractfile(member)
     if stream is None:
-        raise ValueError(f"{member} is no file")
+        raise ValueError(f"{member} is not a file")
     return stream
 
 

@@ -158,7 +158,7 @@ def _filters(status: Mapping[str, str], own: Mapping[str, str], place: HostShare
     if name in status and name in own:
         held = int(status[name]) - int(own[name])
         if held < wanted:
-            yield f"it has {held} filters of system calls of its own, asked for {wanted}"
+            yield f"it has {held} filters of system calls, expected {wanted}"
 
 
 def _fields(status: str) -> dict[str, str]:

@@ -281,4 +281,4 @@ class LauncherProcess:
 
 
 def _broken() -> EngineError:
-    return EngineError("engine.stream_broken", "nobody reads the container's input any more", retryable=True)
+    return EngineError("engine.stream_broken", "the container no longer reads its input", retryable=True)

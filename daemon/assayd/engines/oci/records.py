@@ -20,7 +20,7 @@ log = structlog.get_logger()
 _NAME = re.compile(r"[0-9A-Za-z]{1,64}", re.ASCII)
 _RECORD = "record.json"
 _OLD_S = 600.0
-"""No daemon takes that long to write a record, or to remove what stood beside one."""
+"""No daemon takes that long to write a record, or to remove the files next to one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Records:
         Raises: ValueError for a name that is no plain word.
         """
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no name of a container")
+            raise ValueError(f"{name!r} is not the name of a container")
         return self._folder / name
 
     def write(self, record: Record) -> Path:

@@ -130,7 +130,7 @@ class Templates:
         """Why containers are started without, where some are."""
         self.pause_s = PAUSE_S
         self.closed = False
-        """Whether none is to be used any more."""
+        """Whether templates are given up."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -320,7 +320,7 @@ class Templates:
             raise EngineError("engine.launcher", "the template has no process", retryable=True)
         found = await self._threads.run(differences_running, container.process, container)
         if found:
-            differs = "a template is not what was asked for: " + "; ".join(found)
+            differs = "a template isn't as requested: " + "; ".join(found)
             raise EngineError("engine.mismatch", differs)
 
     def _lost(self, key: Key) -> None:

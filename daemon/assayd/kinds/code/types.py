@@ -57,7 +57,7 @@ _WIDER: Mapping[str, tuple[str, ...]] = {
     "int": ("float",),
     "datetime": ("date",),
 }
-"""What a type will do for, beside itself."""
+"""The other types that a value of a type may have."""
 
 
 def meaning(names: Collection[str]) -> frozenset[str]:

@@ -17,7 +17,7 @@ from assayd.kinds.module.files import is_python, is_test
 
 _FAILED = frozenset({"tests.failed", "tests.hung", "tests.error", "tests.exited", "tests.not_run"})
 _ENDED = "sandbox."
-"""How the rules begin that say what ended a process; of a file of tests, that is what it tests."""
+"""How the rules for the end of a process begin; a file of tests ends by what it tests."""
 
 Errors = Iterable[Mapping[str, object]]
 

@@ -204,7 +204,7 @@ def _list(fields: Fields, name: str) -> Sequence[JsonValue]:
 
 def _text(value: JsonValue, chars: int = MESSAGE_CHARS) -> str:
     if not isinstance(value, str):
-        raise GuestJsonError("a text is missing")
+        raise GuestJsonError("one text is missing")
     return shorten(value, chars)
 
 

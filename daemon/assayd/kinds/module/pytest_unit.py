@@ -247,7 +247,7 @@ def _not_imported(file: str, raised: Raised, texts: Texts) -> Finding:
 
 _NOT_ALLOWED = re.compile(r"^import of '(\w{1,100})[.\w]*' is not allowed by the policy")
 _FIXTURE = re.compile(r"^\('(\w{1,100})', <FixtureRequest")
-"""The text of pytest's FixtureLookupError; what was looked for stands first."""
+"""The text of pytest's FixtureLookupError; the missing fixture comes first."""
 
 
 def _raised(raised: Raised, file: str, texts: Texts, rule: str, subject: str, remark: str = "") -> Finding:

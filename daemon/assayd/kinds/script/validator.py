@@ -42,7 +42,7 @@ from assayd.static.work_paths import check_paths
 
 FILENAME = "script.py"
 _ENVIRONMENT = {"HOME": "/sandbox", "TMPDIR": "/sandbox"}
-"""What programs look for, beside PATH and LANG of the image: /sandbox is all that can be written to."""
+"""Variables besides the image's PATH and LANG: programs can write to /sandbox alone."""
 
 _HEADLINES = {"syntax": "The script can't run:", "sandbox": "The script failed:"}
 _REMINDERS = (

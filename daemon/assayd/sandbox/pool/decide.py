@@ -79,10 +79,10 @@ RESERVED = 2
 """How many ready containers of a key are reserved for idle flows; with one, a quarter found it taken."""
 
 STARTS_BETWEEN = 2
-"""How many containers are started for who waits before one is started for the reserve again."""
+"""How many containers are started for waiting attempts before one for the reserve."""
 
 Flow = tuple[int, str]
-"""What a container is waited for in: the user, and which of its batches or programs."""
+"""The queue for a container: the user, and the batch or program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

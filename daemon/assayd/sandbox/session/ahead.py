@@ -16,7 +16,7 @@ from assayd.model.run import RunSpec
 from assayd.sandbox.session.handshake import FINISH, unit_frames
 
 AHEAD_BYTES = 32 * 2**10
-"""How much may be sent and not have been run: half of what a pipe holds, so that sending never waits."""
+"""How much may be sent before it has run: half a pipe, so that sending never waits."""
 
 
 class Ahead:

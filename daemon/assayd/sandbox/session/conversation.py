@@ -50,7 +50,7 @@ CHECK = "check"
 """The event that a unit tells before it does more than is judged."""
 
 LEAST_KEPT_BYTES = 2048
-"""What is kept of each stream of a unit when those before it have used up what an attempt may keep."""
+"""Bytes kept of each stream of a unit once earlier units have used up the attempt's share."""
 
 
 class Observer:

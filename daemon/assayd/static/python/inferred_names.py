@@ -81,7 +81,7 @@ _MODULES = frozenset(
         "zipfile", "zlib", "zoneinfo",
     }
 )  # fmt: skip
-"""Modules that are harmless to import here, to see what they have."""
+"""Modules that are harmless to import here, to see their names."""
 _SUBMODULES = {
     "urllib": ("urllib.parse",),
     "xml": ("xml.etree.ElementTree",),

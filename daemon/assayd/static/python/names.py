@@ -161,7 +161,7 @@ _FILE_METHODS = """
     write_text
 """
 STREAM_PARTS = frozenset({"buffer", "detach", "raw"})
-"""What leads from a text stream (``logging.StreamHandler().stream``) to the open file below it."""
+"""Attributes that lead from a stream of text (``StreamHandler().stream``) to the open file below it."""
 STREAM_MODULES = frozenset({"contextlib", "io", "logging"})
 
 FILE_METHODS = frozenset(_FILE_METHODS.split())

@@ -72,7 +72,7 @@ class Editor:
         self._asked: defaultdict[str, int] = defaultdict(int)
         """How often a file was opened, saved or closed: only the newest of that is tried again."""
         self._away = False
-        """Whether the user was told that the daemon does not answer."""
+        """Whether the user has seen that the daemon doesn't answer."""
 
     def forget(self, uri: str) -> None:
         """Forget what was found in a file."""

@@ -100,7 +100,7 @@ class KindsArguments(Arguments):
 PAGE_CHARS = 8_000
 ENTRY_CHARS = 4_000
 SUBMISSION = "submission_"
-"""How the file of a bundle begins that has what was submitted."""
+"""How the name of a bundle's file with the submission begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,7 +81,7 @@ SCHEME = "assay://"
 JSON = "application/json"
 RECENT = 20
 RESOURCE_BYTES = 256 * 2**10
-"""Of one resource; what is larger is fetched by `assay artifacts`."""
+"""Of one resource; `assay artifacts` fetches larger ones."""
 
 TEMPLATES = tuple(
     ResourceTemplate(uri_template=SCHEME + path, name=name, description=description, mime_type=media_type)

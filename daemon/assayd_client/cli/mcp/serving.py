@@ -14,7 +14,7 @@ from assayd_client import Target
 from assayd_client.cli.options import daemon_of, missing_extra
 
 MESSAGE_BYTES = 20 * 2**20
-"""Of one message: a submission of the largest body that the daemon takes, and what is around it."""
+"""Of one message: the largest body that the daemon takes, and the message around it."""
 PIECE_BYTES = 2**20
 
 

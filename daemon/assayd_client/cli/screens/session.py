@@ -12,9 +12,9 @@ from assayd_client.cli.generate import texts_of
 
 WAIT_S = 60.0
 RECENT = 100
-"""Generations among which the one of an attempt is looked for."""
+"""How many generations are searched for the one of an attempt."""
 PASSED_ON = ("kind", "policy", "overrides", "labels", "intent")
-"""What an edited submission keeps of the one before, beside its payload."""
+"""Fields besides the payload that an edited submission keeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

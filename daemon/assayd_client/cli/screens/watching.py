@@ -26,7 +26,7 @@ STREAMED_LINES = 14
 STREAMED_COLUMNS = 74
 """Of an answer that is under way: its end."""
 Begin = Callable[[], Chain]
-"""Asks the daemon for what is then watched."""
+"""Asks the daemon for the work to watch."""
 
 
 class Watching(Screen[Outcome | AssaydError]):

@@ -27,7 +27,7 @@ class Ini(Kind[IniPayload]):
 
     name = "ini"
     payload = IniPayload
-    default_policy = "code"
+    default_policy = "ini"
     bounded = MappingProxyType({"text": Cap.SOURCE})
     recorder = "assayd_ini.recorder:recorder"
     routes = "assayd_ini.routes:router"

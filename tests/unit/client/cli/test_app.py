@@ -200,7 +200,8 @@ def test_validate_imports_no_large_library(socket: str, tmp_path: Path) -> None:
 
 
 def test_help_imports_no_large_library() -> None:
-    assert loaded("--help") == (0, set())
+    # Kinds of other packages may have commands, which their entry points tell: 7 ms of importlib.metadata.
+    assert loaded("--help") == (0, {"email", "importlib.metadata"})
 
 
 def test_line_imports_the_modules_of_no_other_command(socket: str) -> None:

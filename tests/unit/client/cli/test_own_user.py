@@ -13,7 +13,7 @@ from contextlib import closing
 import pytest
 import uvicorn
 
-from assayd_client.cli.own_user import OwnUserH11, uid_of
+from assayd_client.cli.own_user import OwnUserH11, asked_uid, listed_uid, uid_of
 from support.daemons.daemon_fixtures import needs_root
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
@@ -70,6 +70,31 @@ def test_connection_that_is_not_established_or_not_listed_is_nobodys(table) -> N
     assert uid_of(table, HERE, THERE) is None
 
 
+@pytest.mark.parametrize(
+    ("family", "listening", "connecting"),
+    [
+        (socket.AF_INET, "127.0.0.1", "127.0.0.1"),
+        (socket.AF_INET6, "::1", "::1"),
+        (socket.AF_INET6, "127.0.0.1", "::ffff:127.0.0.1"),
+    ],
+    ids=["ipv4", "ipv6", "ipv4-by-ipv6"],
+)
+def test_kernel_says_the_user_of_one_connection(family: int, listening: str, connecting: str) -> None:
+    of_listener = socket.AF_INET6 if ":" in listening else socket.AF_INET
+    with (
+        socket.create_server((listening, 0), family=of_listener) as server,
+        socket.socket(family) as connection,
+    ):
+        connection.connect((connecting, server.getsockname()[1]))
+        accepted, _ = server.accept()
+        with accepted:
+            local, remote = accepted.getpeername()[:2], accepted.getsockname()[:2]
+            assert asked_uid(local, remote) == listed_uid(local, remote) == os.geteuid()
+            assert asked_uid(local, (remote[0], 1)) is None
+            connection.close()
+            assert asked_uid(local, remote) is None
+
+
 @pytest.fixture(params=["asyncio", "uvloop"])
 def port(request: pytest.FixtureRequest) -> Iterator[int]:
     async def hello(_, __, send) -> None:
@@ -105,7 +130,18 @@ def test_user_who_is_not_the_servers_gets_nothing(port, monkeypatch) -> None:
     assert ask(port) == b""
 
 
+NO_PROTOCOL = 31
+"""A number that no kernel has a protocol for."""
+
+
+def test_tables_are_read_if_the_kernel_can_not_be_asked(port, monkeypatch) -> None:
+    monkeypatch.setattr("assayd_client.cli.own_user.NETLINK_SOCK_DIAG", NO_PROTOCOL)
+
+    assert b"served" in ask(port)
+
+
 def test_nobody_is_served_where_the_kernel_names_nobody(port, monkeypatch) -> None:
+    monkeypatch.setattr("assayd_client.cli.own_user.NETLINK_SOCK_DIAG", NO_PROTOCOL)
     monkeypatch.setattr("assayd_client.cli.own_user.TABLES", ())
 
     assert ask(port) == b""

@@ -90,6 +90,6 @@ async def test_refusal_is_told_in_one_line_with_its_code(
         await work()
     expected = {403: "store.unwritable", 404: "store.unreachable"}[answer.status]
     assert caught.value.code == expected
-    assert f"({answer.code}); see that the " in caught.value.message
+    assert f"({answer.code}); check that the " in caught.value.message
     assert "\n" not in caught.value.message
     assert "private" not in caught.value.message

@@ -97,10 +97,10 @@ def test_what_is_meant_so_passes(statement: str) -> None:
     ],
 )
 def test_hostile_statement_takes_little_time(statement: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     explain(statement, tables())
     list(misread(statement, tables))
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_every_entry_has_a_hint_that_is_a_sentence() -> None:

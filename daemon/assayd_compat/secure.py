@@ -1,0 +1,58 @@
+"""Serves other machines, before a gateway: by TLS, with connections counted by address, and for tokens."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import uvicorn
+from starlette.middleware import Middleware
+
+from assayd.api.peer import protocol_for
+from assayd.errors import ConfigError, RequestError
+from assayd_client import Target
+from assayd_cluster.gate import SHOWN
+from assayd_cluster.secure_server import CertificateFiles, SecureServer
+from assayd_compat.app import build
+from assayd_compat.tokens import OnlyTokens
+
+CONNECTIONS = 1024
+GRACE_S = 10
+
+
+class Server(SecureServer):
+    """A gateway's server, which ends by the signals that uvicorn's own does."""
+
+    capture_signals = uvicorn.Server.capture_signals
+
+
+def serve_others(
+    daemon: Target,
+    listener: socket.socket,
+    files: tuple[Path, Path],
+    *,
+    at_once: int,
+    policies: Mapping[str, str],
+) -> None:
+    """Serve until the program is ended; `files` are the certificate and its key.
+
+    Raises: RequestError ``usage``, for files that can't be used.
+    """
+    try:
+        certificate = CertificateFiles(*files)
+    except ConfigError as error:
+        raise RequestError("usage", error.message) from error
+    config = uvicorn.Config(
+        build(daemon, at_once=at_once, policies=policies, callers=[Middleware(OnlyTokens, shown=SHOWN)]),
+        http=protocol_for(None),
+        log_level="warning",
+        access_log=False,
+        ws="none",
+        lifespan="on",
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+    listener.setblocking(False)
+    Server(config, certificate, connections=CONNECTIONS).run(sockets=[listener])

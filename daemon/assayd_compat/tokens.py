@@ -1,0 +1,66 @@
+"""Demands a token of callers on other machines; the gateway judges it."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from assayd_client.errors import ClientError
+from assayd_compat.bodies import answer, executor_of, token_of
+
+OPEN = frozenset({"/healthz"})
+"""Paths that need no token, so that a load balancer can ask."""
+GOOD_S = 60.0
+"""How long a good token lets new connections stay; the gateway judges each request anyway."""
+MOST_GOOD = 1024
+CHALLENGE = {"WWW-Authenticate": 'Bearer realm="assayd"'}
+
+
+class OnlyTokens:
+    """Refuses requests without a token that the gateway accepts, with 401, before their bodies are read."""
+
+    def __init__(self, app: ASGIApp, *, shown: str) -> None:
+        """`shown` is where a connection's state has what to call when it has sent a good token."""
+        self._app = app
+        self._shown = shown
+        self._good: OrderedDict[bytes, float] = OrderedDict()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] != "http" or scope["path"] in OPEN:
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        try:
+            problem, status = await self._judge(request)
+        except ClientError as error:
+            problem, status = error.message, error.status if error.status in {401, 403} else 503
+        if not problem:
+            await self._app(scope, receive, send)
+            return
+        refusal = answer({"message": problem, "error": problem, "detail": problem}, status)
+        refusal.headers.update(CHALLENGE if status == 401 else {})
+        await refusal(scope, receive, send)
+
+    async def _judge(self, request: Request) -> tuple[str, int]:
+        """Return the problem of a request's token and its status; no problem if the gateway accepts it.
+
+        Raises: ClientError, if the gateway refuses it or does not answer.
+        """
+        token = token_of(request)
+        if token is None:
+            return "send the gateway's token, as `Authorization: Bearer …` or `X-Auth-Token`", 401
+        digest, now = hashlib.sha256(token.encode()).digest(), time.monotonic()
+        if self._good.get(digest, 0.0) < now:
+            await executor_of(request).reach()
+            self._good[digest] = now + GOOD_S
+            self._good.move_to_end(digest)
+            if len(self._good) > MOST_GOOD:
+                self._good.popitem(last=False)
+        if (shown := request.scope.get("state", {}).get(self._shown)) is not None:
+            shown(is_operator=False)
+        return "", 200
