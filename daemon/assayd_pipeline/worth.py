@@ -39,7 +39,7 @@ RULES = (
     ),
     Rule(
         id="quality.unused_result",
-        title="A step whose results nobody uses",
+        title="A step with unused results",
         severity=Severity.WARNING,
         help="Bad: sort data/a.csv > tmp/b.csv, and no later step reads tmp/b.csv.",
     ),
@@ -61,7 +61,7 @@ _OFTEN_EMPTY = re.compile(
     r"|mismatch|suspicious|violation|broken|issue|problem|conflict|empty|removed|deleted|change|alert",
     re.IGNORECASE,
 )
-"""Files of these names hold what is wrong with data: it is well that they are empty."""
+"""Files of these names list faults in data: an empty one is a good sign."""
 
 
 class StepReads(BaseModel):

@@ -39,6 +39,9 @@ class FindingDocument(BaseDocument):
     profile_key: str | None = Field(
         None, description="The profile's key that states the rule; null: it holds under every profile."
     )
+    subject: str | None = Field(
+        None, description="The name that the profile refuses: a module, an attribute, a command, a host."
+    )
 
 
 class StageDocument(BaseDocument):

@@ -7,7 +7,7 @@ another is decided in `resolve`.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -106,6 +106,29 @@ def _host(text: str) -> str:
             "name a public host"
         )
     return entry
+
+
+def _accepts(check: Callable[[str], str], text: str) -> bool:
+    try:
+        check(text)
+    except ValueError:
+        return False
+    return True
+
+
+def is_dotted(text: str) -> bool:
+    """Return whether a profile may list a text as a module or as an attribute of one."""
+    return _accepts(_dotted, text)
+
+
+def is_command(text: str) -> bool:
+    """Return whether a profile may list a text as a command."""
+    return _accepts(_command, text)
+
+
+def is_host(text: str) -> bool:
+    """Return whether a profile may list a text as a host."""
+    return _accepts(_host, text)
 
 
 Dotted = Annotated[str, AfterValidator(_dotted)]

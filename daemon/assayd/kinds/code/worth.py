@@ -42,7 +42,7 @@ _PURE = frozenset({
 _CHANCE = re.compile(
     r"\b(?:random|secrets|uuid|time|datetime|os|socket|threading|id|hash|object|numpy|getpid)\b"
 )
-"""What a text without these words computes is the same in each run."""
+"""Code without these words computes the same in each run."""
 _LEAVES_TRACES = re.compile(
     r"\b(?:open|sqlite3|pathlib|Path|shutil|subprocess|tempfile|os|write|socket|input|stdin)\b"
 )
