@@ -47,7 +47,7 @@ RULES = (
 _MOST_EACH = 10
 _MOST_PATHS = 50
 _READ_CHARS = 100_000
-"""What is read of a step: more is generated, and says nothing."""
+"""Characters to read of a step: longer ones are generated, and say nothing."""
 _SMALL_BYTES = 4096
 _WRITTEN = re.compile(r"(?:>>?\|?|\btee(?: -a)?|\s-o|--output[= ])\s*[\"']?((?:\./)?(?:tmp|data)/[\w./-]+)")
 _OTHER_WRITES = re.compile(
