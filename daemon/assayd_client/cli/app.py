@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, str] = {
     "events": "attempts:events",
     "gc": "upkeep:collect_garbage",
     "generate": "generate:generate",
+    "generation": "generation:generation_app",
     "images": "images_app:images_app",
     "keys": "attestation:keys_app",
     "kinds": "kinds:kinds",
