@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from assayd.documents.library import LibraryEntryDocument, LibraryPageDocument
     from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument
+    from assayd.documents.policy_review import SuggestionDocument
     from assayd.documents.summary import SummaryDocument
 
 _HOMES = {
@@ -57,6 +58,7 @@ _HOMES = {
     "discovery": ("KindDocument", "KindListDocument", "PolicyCheckDocument", "PolicyListDocument"),
     "library": ("LibraryEntryDocument", "LibraryPageDocument"),
     "operations": ("DaemonDocument", "ExaminationDocument", "GarbageDocument"),
+    "policy_review": ("SuggestionDocument",),
     "summary": ("SummaryDocument",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -86,6 +88,7 @@ __all__ = [
     "RepairDocument",
     "RepairPageDocument",
     "StepDocument",
+    "SuggestionDocument",
     "SummaryDocument",
     "TokenDocument",
     "TokenListDocument",

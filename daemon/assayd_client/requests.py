@@ -20,6 +20,8 @@ BATCH_S = 300.0
 """How long the end of a batch may take to be taken in."""
 SILENCE_S = 60.0
 """How long an event stream may be silent, heartbeats included, before it counts as lost."""
+READ_S = 60.0
+"""How long reading many reports may take."""
 GARBAGE_S = 3600.0
 """How long a removal of many attempts may take."""
 
@@ -380,6 +382,37 @@ def check_policy(name: str, content: bytes) -> ClientRequest[documents.PolicyChe
         reads=lambda: documents.PolicyCheckDocument,
         content=(content,),
         headers={"Content-Type": "text/plain; charset=utf-8"},
+    )
+
+
+def try_policy(  # noqa: PLR0913  (one parameter per field of the API)
+    policy: str,
+    *,
+    profile: str | None = None,
+    run: bool = False,
+    since: str | None = None,
+    batch: str | None = None,
+    labels: Sequence[str] = (),
+    kind: str | None = None,
+) -> ClientRequest[StreamEvent]:
+    """Judge stored submissions under a profile, or under the text of one; the last event has the result."""
+    wanted = _set(since=since, batch=batch, labels=list(labels), kind=kind)
+    document = _set(policy=policy, profile=profile, run=run, **wanted)
+    return ClientRequest(method="POST", path=path("policies", "try"), document=document)
+
+
+def suggest_policy(
+    policy: str | None = None,
+    *,
+    since: str | None = None,
+    batch: str | None = None,
+    labels: Sequence[str] = (),
+    kind: str | None = None,
+) -> ClientRequest[documents.SuggestionDocument]:
+    """Return the additions to a profile that would have let refused code through."""
+    document = _set(policy=policy, since=since, batch=batch, labels=list(labels), kind=kind)
+    return _post(
+        lambda: documents.SuggestionDocument, "policies", "suggest", document=document, wait_s=READ_S
     )
 
 

@@ -182,6 +182,8 @@ class Verbs:
     policies = DocumentVerb(requests.policies)
     policy = DocumentVerb(requests.policy)
     check_policy = DocumentVerb(requests.check_policy)
+    try_policy = Events(requests.try_policy)
+    suggest_policy = DocumentVerb(requests.suggest_policy)
     kinds = DocumentVerb(requests.kinds)
     kind = DocumentVerb(requests.kind)
     records = DocumentVerb(requests.records)

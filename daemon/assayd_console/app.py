@@ -25,6 +25,7 @@ from assayd_console.pages import (
     generate,
     nodes,
     now,
+    policy_review,
     reference,
     submit,
     trends,
@@ -39,7 +40,7 @@ USED_LINK = (
 STATUS = {"usage": 400, "invalid": 400, "too_large": 413}
 """Of errors that are found before the daemon is asked."""
 
-PAGES = (attempts, attempt, submit, batches, chains, generate, now, reference, nodes, trends)
+PAGES = (attempts, attempt, submit, batches, chains, generate, now, policy_review, reference, nodes, trends)
 
 
 def build(

@@ -10,10 +10,11 @@ The rules, words, libraries and hints are in `data/`. Source: docs/kinds/fifth.m
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from assayd.model.finding import Finding
+from assayd_fifth.foreign_forms import Form, addresses, forms
 from assayd_fifth.language import Language, language
 from assayd_fifth.places import Teller, errors_as_warnings
 from assayd_fifth.program import FifthProgram
@@ -49,14 +50,69 @@ def analyse(
     """
     about = about or language()
     text = program_of(answer)
+    read = _read(text, about, tuple(libraries), files or {}, fenced=text != answer)
+    wrong = {found.line for found in _errors(read)}
+    meant = list(forms(text, wrong.__contains__)) if wrong else []
+    corrected, kept = _corrected(text, meant, read, lambda each: _read(each, about, libraries, files or {}))
+    told = Teller(text, about.rules)
+    for one in kept:
+        _tell_form(told, text, one, "vocabulary.foreign_form")
+    for one in addresses(text):
+        _tell_form(told, text, one, "structure.variable_address")
+    return Analysis(findings=_merged(corrected.findings, told.findings()), libraries=corrected.libraries)
+
+
+def _read(
+    text: str, about: Language, libraries: Iterable[str], files: Mapping[str, str], *, fenced: bool = False
+) -> Analysis:
     tell = Teller(text, about.rules)
-    if text != answer:
+    if fenced:
         tell("forbidden.answer_blocks", 0)
-    program = FifthProgram(language=about, tell=tell, files=files or {})
+    program = FifthProgram(language=about, tell=tell, files=files)
     program.read(text, libraries)
     program.check_companions()
     explain_unknown(program)
     return Analysis(findings=tell.findings(), libraries=tuple(program.libraries[2:]))
+
+
+def _errors(read: Analysis) -> list[Finding]:
+    return [finding for found in read.findings.values() for finding in found if finding.is_error]
+
+
+def _corrected(
+    text: str, meant: Sequence[Form], read: Analysis, again: Callable[[str], Analysis]
+) -> tuple[Analysis, Sequence[Form]]:
+    """Return the analysis of the program with its foreign forms corrected, and the forms that help."""
+    for chosen in (meant, *([one] for one in meant[:_MOST_TRIED] if len(meant) > 1)):
+        if not chosen:
+            continue
+        lines = text.split("\n")
+        for one in chosen:
+            lines[one.line - 1] = one.new
+        better = again("\n".join(lines))
+        if len(_errors(better)) < len(_errors(read)):
+            return better, chosen
+    return read, ()
+
+
+_MOST_TRIED = 5
+
+
+def _tell_form(tell: Teller, text: str, form: Form, rule: str) -> None:
+    start = tell.start_of(form.line)
+    length = len(text.split("\n", form.line)[form.line - 1])
+    edit = (start, start + length, form.new)
+    tell(rule, start + form.column - 1, edit=edit, said=form.message, hint=form.hint)
+
+
+def _merged(
+    found: Mapping[str, tuple[Finding, ...]], more: Mapping[str, tuple[Finding, ...]]
+) -> Mapping[str, tuple[Finding, ...]]:
+    whole = {stage: (*found.get(stage, ()), *more.get(stage, ())) for stage in {**found, **more}}
+    return {
+        stage: tuple(sorted(each, key=lambda one: (one.line or 0, one.column or 0)))
+        for stage, each in whole.items()
+    }
 
 
 _FENCE = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)

@@ -56,6 +56,10 @@ class Teller:
         """Return the line of an offset."""
         return bisect_right(self._lines, start)
 
+    def start_of(self, line: int) -> int:
+        """Return the offset of the beginning of a line."""
+        return self._lines[line - 1]
+
     def findings(self) -> dict[str, tuple[Finding, ...]]:
         """Return the findings of each stage in the order of their places, each thing once."""
         found: dict[str, list[Finding]] = {}

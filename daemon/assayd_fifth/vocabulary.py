@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from assayd.did_you_mean import close_names
+from assayd.guest.near import nearest
 from assayd.model.finding import Severity
 from assayd_fifth.language import Pattern, Word
 from assayd_fifth.program import FifthProgram, Unknown
@@ -74,7 +75,11 @@ def _explain(program: FifthProgram, unknown: Unknown, guesses: _Guesses) -> None
     # 5. nobody has it
     else:
         hint = _named_parameters(program, unknown) or foreign.hints.get(word) or guesses.of(unknown)
-        program.tell("vocabulary.unknown_word", token.start, word=word, hint=hint, severity=severity)
+        near = guesses.certain(unknown)
+        change = (token.start, token.start + len(word), near) if near is not None else None
+        program.tell(
+            "vocabulary.unknown_word", token.start, word=word, hint=hint, edit=change, severity=severity
+        )
 
 
 def _tell_gforth(program: FifthProgram, unknown: Unknown, severity: Severity | None) -> None:
@@ -135,6 +140,13 @@ class _Guesses:
         self._words = self._words or list(self._candidates())
         near = close_names(unknown.token.word, self._words, 3)
         return f"Did you mean {' or '.join(near)}?" if near else _NO_HINT
+
+    def certain(self, unknown: Unknown) -> str | None:
+        """Return the known word that is one letter away, if it's the only one."""
+        if self._left <= 0:
+            return None
+        near = nearest(unknown.token.word, sorted(self._program.known))
+        return near[0] if near is not None and near[1] else None
 
     def _candidates(self) -> Iterator[str]:
         words: dict[str, Word] = dict(self._program.known)

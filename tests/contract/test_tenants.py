@@ -170,6 +170,8 @@ def bodies(attempt: str) -> dict[str, Any]:
         "hint_generation": {"json": {"hint": "better"}},
         "approve_generation": {"json": {"name": "mine"}},
         "approve_attempt": {"json": {"name": "mine"}},
+        "try_policy": {"json": {"policy": "default"}},
+        "suggest_policy": {"json": {"policy": "default"}},
         "check_policy": {"content": "[policy]", "headers": {"Content-Type": "text/plain"}},
         "create_token": {"json": {"name": "t", "tenant": "first", "scopes": ["submit"]}},
         "put_node": {"json": {"capacity": 1, "ready": True, "version": "0", "profiles": {}}},

@@ -135,6 +135,21 @@ def test_words_and_sample_paths_come_to_an_approved_extractor(
     assert entry["chain"] == [one["attempt_id"] for one in generation["attempts"]]
     assert entry["intent"] == words
     assert entry["submission"]["payload"]["code"] == right
+    assert generation["id"] in play.daemon.assay("generation", "list").stdout
+    shown = play.daemon.assay("generation", "show", generation["id"]).stdout
+    assert shown.startswith(f"Request: {words}\n")
+    assert "Approved: thirds@1" in shown
+    prompt = play.daemon.assay("generation", "prompt", "last", "3").stdout
+    assert words in prompt
+    assert "======== answer of played ========" in prompt
+    shown = play.daemon.assay("show", generation["attempt_id"])
+    play.answers(code(right.replace("quarter)", "quarter )")))
+    hinted = play.daemon.assay("generation", "hint", "last", "use a space")
+    assert hinted.returncode == 0, hinted.stderr
+    assert "4. validated" in hinted.stdout
+    assert play.asked[0]["prompt"]["user"].count("use a space") == 1
+    ended = play.daemon.assay("generation", "cancel", "last")
+    assert (ended.returncode, ended.stderr[:7]) == (2, "assay: ")
     shown = play.daemon.assay("show", generation["attempt_id"])
     assert f"Asked for: {words}" in shown.stdout
 

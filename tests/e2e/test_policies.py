@@ -46,6 +46,12 @@ def test_step_sees_the_programs_of_the_whole_image_under_contained(client: Plain
     assert client.submit(bash(STEPS, "pipeline"), wait_s=60)["verdict"] == "failed"
 
 
+def test_error_that_a_step_ignores_fails_it_only_where_the_profile_says_so(client: PlainClient) -> None:
+    script = "frob() { cat data/$1; }; frob none; echo done"
+    assert client.submit(bash(script, "pipeline"), wait_s=60)["verdict"] == "failed"
+    assert client.submit(bash(script, "contained"), wait_s=60)["verdict"] == "validated"
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -87,7 +93,7 @@ def test_commit_of_a_step_under_contained_is_refused(
         'awk "$(cat data/p)" data/x || true',
         'sed "$(cat data/s)" data/x || true',
         'sed "$(cat data/w)" data/x || true',
-        "trap frob EXIT",
+        "trap frob USR1",
     ],
 )
 def test_programs_that_rules_leave_to_the_run_can_neither_run_nor_write_outside(
@@ -152,3 +158,72 @@ def test_sql_has_the_functions_of_the_shell_and_readfile_stays_below_data(client
     done = client.submit({"kind": "pipeline", "payload": payload}, wait_s=60)
     assert done["verdict"] == "failed"
     assert "below data/ only" in done["report"]["findings"][-1]["message"]
+
+
+RE = "import re\n\ndef extract(path):\n    return {'n': re.sub('a', 'b', path)}\n"
+PLAIN = "def extract(path):\n    return {'n': path}\n"
+COLORS = "import colorsys\n\ndef extract(path):\n    return {'n': colorsys.rgb_to_hls(0, 0, 0)[0]}\n"
+
+
+def labeled(code: str, label: str) -> Document:
+    return {**extractor(code, "extractor"), "labels": {"trial": label}}
+
+
+def trial(client: PlainClient, policy: str, **wanted: object) -> Document:
+    *_, last = client.try_policy(policy, **wanted)
+    assert last.kind == "finished"
+    return last.body
+
+
+def test_trial_names_what_would_fail_and_what_would_pass(
+    daemon: DaemonProcess, client: PlainClient, tmp_path: Path
+) -> None:
+    for code in (RE, PLAIN, COLORS):
+        client.submit(labeled(code, "a"), wait_s=60)
+    text = 'extends = "extractor"\n[imports]\ndenied = ["re"]\nallowed = ["colorsys"]\n'
+    found = trial(client, "mine", profile=text, labels=["trial=a"])
+
+    assert (found["tried"], found["would_fail"], found["would_pass"], found["complete"]) == (3, 1, 1, True)
+    changes = {(one["direction"], one["rule"], one["count"]) for one in found["changes"]}
+    assert changes == {("would_fail", "import.not_allowed", 1), ("would_pass", "import.not_allowed", 1)}
+
+    file = tmp_path / "mine.toml"
+    file.write_text(text)
+    done = daemon.assay("policy", "try", file, "--label", "trial=a", "--since", "1h")
+    assert done.returncode == 1
+    assert "would fail      1  import.not_allowed (imports.allowed)" in done.stdout
+    assert daemon.assay("policy", "try", "extractor", "--label", "trial=a").returncode == 0
+
+
+def test_trial_with_run_validates_in_full(client: PlainClient) -> None:
+    code = "def extract(path):\n    return {'n': open('/etc/passwd').read()[:1]}\n"
+    refused_first = client.submit(labeled(code, "b"), wait_s=60)
+    found = trial(client, "contained", run=True, labels=["trial=b"])
+    assert refused_first["verdict"] == "failed"
+    assert (found["mode"], found["tried"], found["would_pass"]) == ("run", 1, 1)
+
+
+def test_trial_of_an_unknown_profile_or_of_a_file_with_errors_is_refused(client: PlainClient) -> None:
+    for wanted, code in (({}, "policy.unknown"), ({"profile": "x = 1"}, "invalid")):
+        with pytest.raises(ClientError) as refused:
+            list(client.try_policy("nothing", **wanted))
+        assert refused.value.code == code
+
+
+def test_suggestion_is_a_profile_under_which_the_trial_passes(
+    daemon: DaemonProcess, client: PlainClient, tmp_path: Path
+) -> None:
+    client.submit(labeled(COLORS, "c"), wait_s=60)
+    client.submit(labeled("import subprocess\n\ndef extract(path):\n    return {}\n", "c"), wait_s=60)
+    found = client.suggest_policy("extractor", labels=["trial=c"])
+    assert [(one["name"], one["count"]) for one in found["additions"]] == [("colorsys", 1)]
+    assert [one["name"] for one in found["withheld"]] == ["subprocess"]
+    again = trial(client, "more", profile=found["toml"], labels=["trial=c"])
+    assert (again["would_pass"], again["would_fail"]) == (1, 0)
+
+    shown = daemon.assay("policy", "suggest", "--policy", "extractor", "--label", "trial=c")
+    assert 'allowed = ["colorsys"]' in shown.stdout
+    assert "withheld: imports.allowed subprocess" in shown.stdout
+    file = tmp_path / "more.toml"
+    file.write_text(shown.stdout)
+    assert daemon.assay("policy", "check", file).returncode == 0

@@ -12,6 +12,7 @@ from assayd.documents.batches import BatchDocument, BatchPageDocument, ItemPageD
 from assayd.documents.discovery import KindDocument, KindListDocument, PolicyCheckDocument, PolicyListDocument
 from assayd.documents.library import ApproveBody, LibraryEntryDocument, LibraryPageDocument
 from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument, StatusDocument
+from assayd.documents.policy_review import SuggestionDocument
 from assayd.documents.summary import SummaryDocument
 
 Responses = dict[int | str, dict[str, Any]]
@@ -125,6 +126,20 @@ POLICY_CHECK: Responses = {
     408: described(ErrorDocument, "The body does not come"),
     413: described(ErrorDocument, "Body too large"),
     429: described(ErrorDocument, "Bodies of other users take too much memory; see Retry-After"),
+}
+TRIAL: Responses = {
+    **events("Events `progress` and `finished`, each with the trial until then"),
+    408: described(ErrorDocument, "The body does not come"),
+    409: described(ErrorDocument, "Nodes judge attempts: ask the daemon of one"),
+    413: described(ErrorDocument, "Body too large"),
+    429: described(ErrorDocument, "A trial of the caller is under way"),
+}
+SUGGESTION: Responses = {
+    200: described(SuggestionDocument, "The additions"),
+    408: described(ErrorDocument, "The body does not come"),
+    409: described(ErrorDocument, "Nodes judge attempts: ask the daemon of one"),
+    413: described(ErrorDocument, "Body too large"),
+    429: described(ErrorDocument, "A trial of the caller is under way"),
 }
 POLICY_LIST: Responses = {200: described(PolicyListDocument, "The profiles")}
 POLICY: Responses = {

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from assayd import __version__
 from assayd.api import batches as batch_routes
-from assayd.api import discovery, routes
+from assayd.api import discovery, policy_review, routes
 from assayd.api import library as library_routes
 from assayd.api import summary as summary_routes
 from assayd.api.auditing import Audited
@@ -26,6 +26,7 @@ from assayd.api.large_answers import LargeAnswers
 from assayd.api.peer import PeerGate, SocketAccess, protocol_for
 from assayd.api.reference import name_operations, reference
 from assayd.api.requests import RequestIds
+from assayd.attempts.policy_trial import PolicyTrials
 from assayd.audit import AuditLog
 from assayd.batches.batches import DaemonBatches
 from assayd.byte_budget import ByteBudget
@@ -56,6 +57,7 @@ _OWN = (
     routes,
     batch_routes,
     library_routes,
+    policy_review,
     discovery,
     summary_routes,
 )
@@ -72,6 +74,7 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
     metrics: Metrics | None = None,
     routers: Sequence[APIRouter] = (),
     budget: ByteBudget | None = None,
+    trials: PolicyTrials | None = None,
     audit: AuditLog | None = None,
 ) -> FastAPI:
     """Create the application for a daemon; `routers` are those of its kinds, `audit` notes changes."""
@@ -87,6 +90,7 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
     app.state.batches = batches
     app.state.chains = chains or NoChains()
     app.state.library = library
+    app.state.trials = trials
     app.state.access = access
     app.state.limits = limits
     app.state.budget = budget or ByteBudget(USUAL_BYTES)

@@ -14,6 +14,7 @@ from assayd.log import REQUEST_ID
 CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 UNAUDITED = (
     "/v1/policies/{name}/check",  # reads
+    "/v1/policies/suggest",  # reads; a trial may submit attempts
     "/v1/nodes/{name}",  # a node's beat, every few seconds
     "/v1/nodes/{name}/runs",  # and what is below it: the attempt's own record has it
 )

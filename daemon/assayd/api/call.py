@@ -16,6 +16,7 @@ from starlette.responses import Response
 from assayd.api.kept_answers import KeptAnswers
 from assayd.api.large_answers import LARGE_BYTES, LargeAnswer, LargeAnswers
 from assayd.api.peer import Caller, SocketAccess
+from assayd.attempts.policy_trial import PolicyTrials
 from assayd.batches.batches import DaemonBatches
 from assayd.byte_budget import ByteBudget, Growing
 from assayd.documents import PayloadCaps, attempt_body, compact, read_json
@@ -59,6 +60,7 @@ class Call:
     large: LargeAnswers
     kept: KeptAnswers
     caller: Caller
+    trials: PolicyTrials | None = None
 
     async def attempt(self, attempt_id: str) -> Attempt:
         """Return an attempt that the caller may see.
@@ -177,6 +179,7 @@ async def get_call(request: Request) -> Call:
         batches=state.batches,
         chains=state.chains,
         library=state.library,
+        trials=state.trials,
         access=state.access,
         limits=state.limits,
         budget=state.budget,

@@ -52,6 +52,8 @@ STATUS: Mapping[str, int] = {
     "generation.finished": 409,
     "library.not_validated": 409,
     "library.report_only": 409,
+    "policy.busy": 429,
+    "policy.elsewhere": 409,
     "repair.hint_unread": 422,
     "repair.finished": 409,
     "repair.no_fallback": 409,

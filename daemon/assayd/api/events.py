@@ -14,10 +14,11 @@ from assayd.documents import compact, event_document, progress_document
 from assayd.documents.batches import BatchEventDocument
 from assayd.documents.chains import GenerationEventDocument, RepairEventDocument
 from assayd.documents.events import EventDocument
+from assayd.documents.policy_review import TrialEventDocument
 from assayd.model.batch import Progress
 from assayd.model.records import Event
 
-Told = EventDocument | BatchEventDocument | GenerationEventDocument | RepairEventDocument
+Told = EventDocument | BatchEventDocument | GenerationEventDocument | RepairEventDocument | TrialEventDocument
 Documents = AsyncGenerator[Told, None]
 
 UNREAD_S = 60.0

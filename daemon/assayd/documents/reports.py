@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
@@ -38,6 +39,9 @@ class FindingDocument(BaseDocument):
     layer: Layer = Field(description="Found by reading or by running.")
     profile_key: str | None = Field(
         None, description="The profile's key that states the rule; null: it holds under every profile."
+    )
+    subject: str | None = Field(
+        None, description="The name that the profile refuses: a module, an attribute, a command, a host."
     )
 
 
@@ -225,11 +229,21 @@ def list_violations(
     return [*_static(findings), *runtime_violations(events)][:MAX_LISTED]
 
 
+_NAMED = re.compile(r"""__import__\(\s*["']([\w.]{1,200})["']""")
+"""A call of `__import__` whose module is written out."""
+
+
 def _static(findings: Iterable[Finding]) -> Iterator[ImportViolationDocument]:
     """Return a violation for each finding of an import statement."""
     for finding in findings:
-        if finding.rule in _STATIC and finding.layer is Layer.STATIC and finding.is_error:
+        if finding.layer is not Layer.STATIC or not finding.is_error:
+            continue
+        if finding.rule in _STATIC:
             yield ImportViolationDocument.from_value(finding, module=_module(finding), location=Layer.STATIC)
+        elif finding.rule == "builtin.not_allowed" and "'__import__'" in finding.message:
+            named = _NAMED.search(finding.snippet or "")
+            module = named[1] if named is not None else None
+            yield ImportViolationDocument.from_value(finding, module=module, location=Layer.STATIC)
 
 
 def runtime_violations(events: Iterable[PolicyEvent]) -> Iterator[ImportViolationDocument]:

@@ -91,6 +91,8 @@ _HINTS: Mapping[str, str] = {
     "EOFError": "There is no input left. Pass the value as an input, or check for the end first.",
     "Error": "The input has another format. Check it before decoding, or handle the error.",
     "ImportError": "Use only the modules that the policy allows.",
+    "FrozenInstanceError": "The dataclass is frozen, so its fields can't be set. Return a new value, or use "
+    "dataclasses.replace().",
     "IndexError": "The sequence is shorter. Check its length before indexing.",
     "JSONDecodeError": "The string isn't valid JSON. Check it before parsing, or handle the error.",
     "KeyError": "Use a key that exists, or supply a default: `d.get(key, default)`.",
@@ -138,6 +140,10 @@ _BY_TEXT: tuple[tuple[str, re.Pattern[str], str], ...] = (
      "The object is a value, not a function. Remove the parentheses."),
     ("TypeError", re.compile(r"missing \d+ required|positional arguments? but|unexpected keyword"),
      "Pass the arguments that the function's def line declares."),
+    ("TypeError", re.compile(r"^string indices must be integers"),
+     "The value is a string, not a dict. Parse it with json.loads(), or loop over the values: d.values()."),
+    ("TypeError", re.compile(r"^list indices must be integers or slices, not str"),
+     "The value is a list. Take an element first: value[0]['key'], or loop over it."),
     ("TypeError", re.compile(r"unhashable type"), "Use a tuple or a string as the key."),
     ("ValueError", re.compile(r"(?:not enough|too many) values to unpack"),
      "The number of values differs. Collect the rest with a starred name (*first, last = … or "

@@ -189,6 +189,7 @@ def event_findings(events: Iterable[PolicyEvent], texts: str | Mapping[str, str]
             line=event.line if place is not None else None,
             snippet=place,
             suggestion=_instead(event),
+            subject=event.detail if known else None,
         )
     if observed:
         modules = ", ".join(dict.fromkeys(observed))

@@ -257,8 +257,9 @@ def _refuse_hidden(kind: type, fields: Mapping[str, object]) -> None:
 
     Raises: TransferError.
     """
-    for name in type.__dict__["__dict__"].__get__(kind):
-        if name in fields and callable(fields[name]):
+    methods = {**object.__dict__, **type.__dict__["__dict__"].__get__(kind)}
+    for name, field in fields.items():
+        if callable(field) and callable(methods.get(name)):
             raise TransferError(f"a function in the place of {_name(kind)}.{name}")
 
 

@@ -66,6 +66,7 @@ class Edit:
 class Finding:
     """One thing found, at one place.
 
+    `subject` is the name that a rule of the profile refuses: a module, an attribute, a command, a host.
     Lines and columns are 1-based and refer to the text as it was checked (and run). `file` is which of the
     submitted files they are in; None where there is but one text.
     """
@@ -84,6 +85,7 @@ class Finding:
     edit: Edit | None = None
     context: str | None = None
     profile_key: str | None = None
+    subject: str | None = None
 
     @property
     def is_error(self) -> bool:

@@ -50,6 +50,7 @@ def application(parts: Assembly, access: SocketAccess, routers: Sequence[APIRout
         parts.batches,
         chains=parts.chains,
         library=parts.library,
+        trials=parts.trials,
         access=access,
         limits=parts.limits.api,
         metrics=parts.metrics,

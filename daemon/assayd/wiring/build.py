@@ -22,6 +22,7 @@ from assayd.attempts.conclusion import Conclusion
 from assayd.attempts.disk_quota import DiskQuota
 from assayd.attempts.events import EventHub
 from assayd.attempts.execution import Execution, Readiness
+from assayd.attempts.policy_trial import PolicyTrials
 from assayd.attempts.retention import Retention, Uploads
 from assayd.attempts.scheduler import Scheduler
 from assayd.attempts.service import DaemonService
@@ -84,6 +85,7 @@ class Assembly:
     chains: Chains
     chain_routers: Sequence[APIRouter]
     library: DatabaseLibrary
+    trials: PolicyTrials | None
     audit: AuditLog
 
 
@@ -144,10 +146,28 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
         batch_store=basics.batch_store,
         chains=chains,
         chain_routers=wing.routers,
+        trials=_build_trials(basics, execution, admission, service),
         library=DatabaseLibrary(
             basics.access, basics.clock, most_bytes=limits.library_bytes, room=quota.left_bytes
         ),
         audit=audit,
+    )
+
+
+def _build_trials(
+    basics: Basics, execution: Execution, admission: Admission, service: DaemonService
+) -> PolicyTrials | None:
+    """Return what tries profiles; None where other hosts judge attempts."""
+    if execution.selftest is None:
+        return None
+    return PolicyTrials(
+        jobs=basics.jobs,
+        admission=admission,
+        analyst=basics.analyst,
+        kinds=basics.kinds,
+        policies=basics.policies,
+        wait=service.wait,
+        documents=service.documents,
     )
 
 

@@ -31,6 +31,12 @@ def repair_id(client: PlainClient, said: str) -> str:
     return _among("repair", said, lambda cursor: client.repairs(cursor=cursor, limit=100), "repairs")
 
 
+def generation_id(client: PlainClient, said: str) -> str:
+    """Return the id of the generation that is meant. Raises: as `attempt_id`."""
+    noun = "generation"
+    return _among(noun, said, lambda cursor: client.generations(cursor=cursor, limit=100), "generations")
+
+
 def batch_name(client: PlainClient, said: str) -> str:
     """Return the id of the batch that is meant; one of that name comes first. Raises: as `attempt_id`."""
     try:

@@ -16,7 +16,7 @@ import typer
 
 from assayd.errors import RequestError
 from assayd.kinds import registry
-from assayd.ports.command_line import CommandLine, FromFiles
+from assayd.ports.command_line import CommandLine, FileOptions, FromFiles
 from assayd.static import submitted_file
 from assayd_client import Document, PlainClient
 from assayd_client.cli.options import Json, open_client
@@ -82,7 +82,14 @@ def from_files_for(kind: Document) -> FromFiles:
     if len(texts) != 1:
         message = f"{kind['kind']}: install its package here too; its files can't be read without it"
         raise RequestError("usage", message)
-    return partial(submitted_file.code_from_files, field=texts[0])
+
+    def read(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
+        if len(files) != 1:
+            raise RequestError("request.files", f"{kind['kind']} is one file, not {len(files)}")
+        [(name, content)] = files.items()
+        return {**(options.input or {}), texts[0]: submitted_file.text_of(name, content)}
+
+    return read
 
 
 def command_line_of(kind: str) -> CommandLine:

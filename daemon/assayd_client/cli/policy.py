@@ -160,7 +160,7 @@ def list_policies(context: typer.Context, as_json: Json = False) -> None:
     from assayd_client.cli.listing import POLICY_HEADS, policy_row, print_table
     from assayd_client.cli.terminal import out, print_json
 
-    with _client(context) as client:
+    with client_of(context) as client:
         policies = client.policies()["policies"]
     if as_json:
         print_json(policies)
@@ -174,7 +174,7 @@ def show_policy(context: typer.Context, name: str, as_json: Json = False) -> Non
     from assayd_client.cli.listing import POLICY_VALUE_HEADS, policy_values, print_table
     from assayd_client.cli.terminal import out, print_json
 
-    with _client(context) as client:
+    with client_of(context) as client:
         policy = client.policy(name)
     if as_json:
         print_json(policy)
@@ -202,7 +202,7 @@ def check_policy(
         if local:
             policies = check_here(file)
         else:
-            with _client(context) as client:
+            with client_of(context) as client:
                 policies = check(client, file)
     except FileError as error:
         print(plain(str(error)), file=sys.stderr)
@@ -223,7 +223,7 @@ def explain_policy(
     """Print whether a profile of the daemon lets code reach a URL, by which rule, and what to do if not."""
     from assayd_client.cli.exits import FAILED
 
-    with _client(context) as client:
+    with client_of(context) as client:
         policy = client.policy(profile)
     allowed, text = explain(policy, url, method)
     print(text)
@@ -231,7 +231,8 @@ def explain_policy(
         raise typer.Exit(FAILED)
 
 
-def _client(context: typer.Context) -> PlainClient:
+def client_of(context: typer.Context) -> PlainClient:
+    """Return a client for the address of the line."""
     from assayd_client import PlainClient
 
     return PlainClient(context.find_root().obj)

@@ -140,7 +140,12 @@ def show_step(
         step = client.repair_step(find_repair(client, repair_id), number)
     if as_json:
         print_json(step)
-        return
+    else:
+        print_step(step)
+
+
+def print_step(step: Document) -> None:
+    """Print the prompt of one answer of a provider, and the answer."""
     for title, text in (("system", "system"), ("user", "user"), (f"answer of {step['provider']}", "answer")):
         print(f"======== {printable(title)} ========\n{printable(step[text])}")
 

@@ -51,7 +51,7 @@ _FOLLOWING = frozenset(
 """Rules whose findings follow from a slip on their line."""
 _PASSING_FORMS = re.compile(
     r"""\blocal\b|\breturn\s+["'$A-Za-z]|=~\s*["']|\{[\w$]{1,40}\.\.[\w$]{1,40}\}|\[\s[^\]\n]{0,80}\s[<>]=?\s|=\(
-    |\$\w{1,40}\[|[“”‘’\u2010-\u2015\u00a0]|\b0\d|\b(?:if|while)\s+\(
+    |\[\s[^\]\n]{0,80}=~|\$\w{1,40}\[|[“”‘’\u2010-\u2015\u00a0]|\b0\d|\b(?:if|while)\s+\(
     |\[\s[^\]\n]{1,80}["'\w}](?:==?|!=)["'$\w]|\s=[<>]\s|\]\s+(?:or|and)\s|2>&1\s*>|\d>\s?\d
     |\bexpr\s+["$\w]+[-+*/%]["$\w]|>\s*(?:awk|cat|cut|grep|head|sed|sort|tail|tee|tr|uniq|wc)\s*$
     |\|\s*(?:while|for|read|mapfile|readarray)\b|^[ \t]*\(|\+=["'\w$]|\$\{\#\w+\}

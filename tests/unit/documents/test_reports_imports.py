@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from assayd.documents.base import plain
 from assayd.documents.reports import list_violations
 from assayd.model.finding import Finding, Layer, Severity
@@ -56,3 +58,29 @@ def test_module_that_is_computed_has_no_name() -> None:
     computed = Finding(rule="import.not_allowed", category="import", message=message)
     [violation] = list_violations([computed], [])
     assert violation.module is None
+
+
+@pytest.mark.parametrize(
+    ("line", "module"),
+    [
+        ('x = __import__("subprocess")', "subprocess"),
+        ("x = __import__( 'os.path' )", "os.path"),
+        ("x = __import__(name)", None),
+    ],
+)
+def test_import_by_name_is_a_violation(line: str, module: str | None) -> None:
+    """It was missing among the violations."""
+    finding = Finding(
+        rule="builtin.not_allowed",
+        category="builtin",
+        message="'__import__' isn't allowed: importing by name.",
+        line=1,
+        snippet=line,
+    )
+    [violation] = list_violations([finding], [])
+    assert (violation.module, violation.line, violation.rule) == (module, 1, "builtin.not_allowed")
+
+
+def test_other_forbidden_name_is_no_import() -> None:
+    finding = Finding(rule="builtin.not_allowed", category="builtin", message="'eval' isn't allowed.", line=1)
+    assert list_violations([finding], []) == []

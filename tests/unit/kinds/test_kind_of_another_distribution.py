@@ -215,7 +215,7 @@ def test_kind_that_only_the_daemon_knows_takes_one_text(
         "far": {"required": ["text"], "properties": {"text": text, "note": text}},
         "two": {"required": ["a", "b"], "properties": {"a": text, "b": text}},
     }
-    file = tmp_path / "x.txt"
+    file = tmp_path / "x.ini"
     file.write_text("hello")
     build = ValidateRequest(
         kind="far", files=[file], input=None, sample_paths=(), policy=None, settings=(), labels=(), options=()

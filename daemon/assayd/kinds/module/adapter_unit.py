@@ -19,6 +19,7 @@ from assayd.findings.source_text import snippet
 from assayd.findings.timeout import timeout_finding
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import Bound, NotCompiled, Raised, Record, read_record
+from assayd.kinds.module.explained import explained
 from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.policy import AdapterContract
 from assayd.model.run import Cause, UnitResult
@@ -110,7 +111,7 @@ def _raised(file: str, record: Raised, texts: Mapping[str, str]) -> Finding:
     place = snippet(text, record.line)
     told = f"{record.error_type}: {record.message}".removesuffix(": ")
     syntax = record.error_type in {"SyntaxError", "IndentationError", "TabError"}
-    return Finding(
+    found = Finding(
         rule=NOT_COMPILED_RULE.id if syntax else "contract.import_failed",
         category="syntax" if syntax else _CATEGORY,
         message=shorten(f"{file} can't be imported: {told}"),
@@ -121,6 +122,7 @@ def _raised(file: str, record: Raised, texts: Mapping[str, str]) -> Finding:
         suggestion=exception_hint(record, text),
         edit=misspelling_edit(record, text),
     )
+    return explained(found, record, texts)
 
 
 def _compared(file: str, record: Bound, contract: AdapterContract) -> Iterator[Finding]:

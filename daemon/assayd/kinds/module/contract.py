@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from assayd.did_you_mean import close_names
+from assayd.findings.source_text import line_at
 from assayd.model.finding import Edit, Finding, Rule
 from assayd.model.policy import AdapterContract
 from assayd.model.text_limits import shorten
@@ -169,11 +170,30 @@ def _has(node: ast.ClassDef, methods: set[str]) -> bool:
 
 def _missing(node: ast.ClassDef, name: str, defined: list[str], text: str) -> Finding:
     close = close_names(name, defined)
-    message = f"{node.name} has no method {name}" + (f"; it has {close[0]}." if close else ".")
-    suggestion = (
-        f"Rename {close[0]} to {name}." if close else f"Define it in the class itself: def {name}(self, …):"
-    )
+    if close:
+        return _renamed(node, name, close[0], text)
+    message = f"{node.name} has no method {name}."
+    suggestion = f"Define it in the class itself: def {name}(self, …):"
     return _categorised(finding_at(node, text, "contract.missing_method", message, suggestion=suggestion))
+
+
+def _renamed(node: ast.ClassDef, name: str, other: str, text: str) -> Finding:
+    """Return the finding for a method that has nearly the required name, at the method."""
+    method = next(one for one in node.body if getattr(one, "name", None) == other)
+    found = finding_at(
+        method,
+        text,
+        "contract.missing_method",
+        f"{node.name} has no method {name}; it has {other}.",
+        suggestion=f"Rename {other} to {name}.",
+    )
+    line = line_at(text, method.lineno) or ""
+    edit = Edit(
+        start_line=method.lineno,
+        end_line=method.lineno,
+        replacement=line.replace(f" {other}(", f" {name}(", 1),
+    )
+    return _categorised(replace(found, edit=edit))
 
 
 def _takes_nothing(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -13,10 +13,12 @@ The last are judged by the policy, as `python_imports` does. Here is decided wha
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from assayd.did_you_mean import close_names
 from assayd.findings.source_text import line_at
 from assayd.kinds.module.files import module_name
 from assayd.model.finding import Edit, Finding
@@ -52,6 +54,8 @@ def check_module_imports(
             others = [alias for alias in node.names if not own.covers(alias.name)]
             judged = ast.copy_location(ast.Import(names=others), node)
             found = check_imports(judged, modules, text) if others else ()
+            if len(others) == 1:
+                found = _of_own(found, others[0].name, node, own, text)
         elif isinstance(node, ast.ImportFrom):
             found = _from(file, node, modules, text, own)
         elif isinstance(node, ast.Call) and _is_import(node.func, site.scope):
@@ -139,7 +143,27 @@ def _from(file: str, node: ast.ImportFrom, modules: PolicyModules, text: str, ow
         message = f"The module {name!r} isn't one of the files."
         yield finding_at(node, text, "import.relative", message, suggestion="Import one of the files.")
     elif not own.covers(name):
-        yield from check_imports(node, modules, text)
+        yield from _of_own(check_imports(node, modules, text), name, node, own, text)
+
+
+def _of_own(
+    found: Iterable[Finding], name: str, node: ast.Import | ast.ImportFrom, own: Own, text: str
+) -> Iterator[Finding]:
+    """Say which file of the module an import means: ``from reading import``, if there is a readings.py."""
+    last = name.rpartition(".")[2]
+    near = [last] if last in own.modules else close_names(name, sorted(own.modules))
+    for finding in found:
+        if finding.rule != "import.not_allowed" or not near:
+            yield finding
+            continue
+        where = "Files are at the top level, without a package. " if near[0] == last else ""
+        hint = f"{where}Did you mean `{near[0]}`? It is a file of the module."
+        line = line_at(text, node.lineno)
+        pattern = rf"(?<![\w.]){re.escape(name)}(?![\w.])"
+        once = line is not None and len(re.findall(pattern, line)) == 1
+        new = re.sub(pattern, near[0], line) if line is not None and once else None
+        edit = None if new is None else Edit(start_line=node.lineno, end_line=node.lineno, replacement=new)
+        yield replace(finding, suggestion=hint, edit=edit)
 
 
 def _relative(node: ast.ImportFrom, text: str, own: Own) -> Finding:

@@ -26,7 +26,8 @@ from assayd.findings.timeout import time_hint, time_words
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import Raised
 from assayd.kinds.module.expected_tests import ExpectedTests
-from assayd.kinds.module.pytest_record import EndedTest, Told, read_told
+from assayd.kinds.module.explained import expected_other, explained
+from assayd.kinds.module.pytest_record import Coverage, EndedTest, Told, read_told
 from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Cause, UnitResult
@@ -84,6 +85,7 @@ class TestedFile:
 
     cases: tuple[Case, ...] = ()
     findings: tuple[Finding, ...] = ()
+    coverage: Coverage | None = None
 
 
 def judge_tests(file: str, unit: UnitResult | None, texts: Texts, expected: ExpectedTests) -> TestedFile:
@@ -106,7 +108,9 @@ def judge_tests(file: str, unit: UnitResult | None, texts: Texts, expected: Expe
         findings.append(_cut_short(file, unit, told))
     if told.final is not None and not told.final.good and not has_errors(findings):
         findings.append(_contradicted(file, "the process failed without a reported reason"))
-    return TestedFile(cases=tuple(_cases(file, unit, told, expected)), findings=tuple(findings))
+    coverage = told.final.coverage if told.final is not None else None
+    cases = tuple(_cases(file, unit, told, expected))
+    return TestedFile(cases=cases, findings=tuple(findings), coverage=coverage)
 
 
 def nothing_ran(cases: Sequence[Case], files: Sequence[str]) -> Finding:
@@ -186,7 +190,8 @@ def _findings(file: str, told: Told, texts: Texts) -> Iterator[Finding]:
     if told.not_imported is not None:
         yield _not_imported(file, told.not_imported, texts)
     for raised in told.not_collected:
-        yield _raised(raised, file, texts, "tests.import_failed", "Its tests cannot be collected")
+        found = _raised(raised, file, texts, "tests.import_failed", "Its tests cannot be collected")
+        yield _explained(found, raised, texts)
     if told.too_many is not None:
         yield _finding(
             "tests.too_many",
@@ -224,14 +229,15 @@ def _failure(file: str, ended: EndedTest, texts: Texts) -> Finding:
         return _finding(
             rule, file, f"{ended.reason or 'it failed'}{step}", "Compare with the test's expectation."
         )
-    return _raised(ended.raised, file, texts, "tests.exited" if _is_exit(ended.raised) else rule, "", step)
+    rule = "tests.exited" if _is_exit(ended.raised) else rule
+    return _explained(_raised(ended.raised, file, texts, rule, "", step), ended.raised, texts, ended.id)
 
 
 def _not_imported(file: str, raised: Raised, texts: Texts) -> Finding:
     if _is_exit(raised):
         return _raised(raised, file, texts, "tests.exited", f"{file} ends the process at import")
     rule = NOT_COMPILED_RULE.id if raised.error_type in _SYNTAX else "tests.import_failed"
-    found = _raised(raised, file, texts, rule, f"{file} can't be imported")
+    found = _explained(_raised(raised, file, texts, rule, f"{file} can't be imported"), raised, texts)
     if raised.error_type == "ModuleNotFoundError":
         own = ", ".join(sorted(name.removesuffix(".py") for name in texts))
         return replace(
@@ -247,7 +253,14 @@ _FIXTURE = re.compile(r"^\('(\w{1,100})', <FixtureRequest")
 """The text of pytest's FixtureLookupError; the missing fixture comes first."""
 
 
-def _raised(raised: Raised, file: str, texts: Texts, rule: str, subject: str, remark: str = "") -> Finding:
+def _raised(
+    raised: Raised,
+    file: str,
+    texts: Texts,
+    rule: str,
+    subject: str,
+    remark: str = "",
+) -> Finding:
     text = texts.get(raised.file or "", "")
     place = snippet(text, raised.line)
     told = f"{raised.error_type}: {raised.message}".removesuffix(": ")
@@ -262,6 +275,12 @@ def _raised(raised: Raised, file: str, texts: Texts, rule: str, subject: str, re
         suggestion=_advice(rule, raised, text),
         edit=misspelling_edit(raised, text) if rule != "tests.exited" else None,
     )
+
+
+def _explained(finding: Finding, raised: Raised, texts: Texts, test: str = "") -> Finding:
+    if finding.rule == "tests.exited":
+        return finding
+    return expected_other(explained(finding, raised, texts, test), raised, texts, test)
 
 
 def _advice(rule: str, raised: Raised, text: str) -> str:

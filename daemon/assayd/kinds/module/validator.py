@@ -18,13 +18,17 @@ from assayd.findings import runs as run_findings
 from assayd.findings.retry_context import context_of, errors_of
 from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.kinds.module import adapter_unit, generating, pytest_unit
+from assayd.kinds.module import assertions as module_assertions
 from assayd.kinds.module import blame as module_blame
 from assayd.kinds.module import contract as module_contract
+from assayd.kinds.module import coverage as module_coverage
 from assayd.kinds.module import expected_tests as module_tests
 from assayd.kinds.module import files as module_files
 from assayd.kinds.module import forbidden as module_forbidden
 from assayd.kinds.module import manifest as module_manifest
+from assayd.kinds.module import mistakes as module_mistakes
 from assayd.kinds.module.expected_tests import ExpectedTests
+from assayd.kinds.module.explained import with_near_file
 from assayd.kinds.module.files import adapter_file, files_of_tests, is_python, module_name, own_modules
 from assayd.kinds.module.generating import ModuleContext
 from assayd.kinds.module.imports import Own, check_module_imports
@@ -69,6 +73,7 @@ _RULES = (
     *python_meant.NAME_RULES,
     run_findings.NOT_COMPILED_RULE,
     *module_contract.RULES,
+    *module_mistakes.RULES,
     *(rule for rule in python_imports.RULES if rule.id.startswith("import.")),
     *module_forbidden.RULES,
     *keyed(
@@ -93,10 +98,12 @@ _RULES = (
         _KEYS,
     ),
     *module_tests.RULES,
+    *module_assertions.RULES,
     *module_manifest.RULES,
     *module_files.RULES,
     *adapter_unit.RULES,
     *pytest_unit.RULES,
+    *module_coverage.RULES,
     *run_findings.CAUSE_RULES,
     *run_findings.POLICY_RULES,
     run_findings.LIMIT_RULE,
@@ -152,7 +159,9 @@ class Module(Kind[ModulePayload, PreparedModule]):
         trees = _trees(payload)
         expected = {file: module_tests.expected_tests(file, trees) for file in files_of_tests(trees)}
         files = {**payload.files, **texts}
-        return PreparedModule(manifest=payload.manifest, files=files, expected=expected)
+        adapter = trees.get(_adapter(payload))
+        methods = module_coverage.methods_of(adapter) if adapter is not None else {}
+        return PreparedModule(manifest=payload.manifest, files=files, expected=expected, methods=methods)
 
     def plan(self, payload: ModulePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan the look at the adapter, and one unit per file of tests."""
@@ -167,7 +176,7 @@ class Module(Kind[ModulePayload, PreparedModule]):
         return RunSpec(
             image=self.image_of(policy),
             limits=limits,
-            units=tuple(_units(payload, contract, modules, limits)),
+            units=tuple(_units(payload, policy, modules, limits)),
             network=policy.network,
             imports=replace(policy.imports, allowed=policy.imports.allowed | own),
             folders=TEMPORARY,
@@ -194,6 +203,12 @@ class Module(Kind[ModulePayload, PreparedModule]):
         if not has_errors(found) and result.outcome.completed:
             if not any(case.status is CaseStatus.PASSED for case in cases):
                 found.append(pytest_unit.nothing_ran(cases, files))
+            file = _adapter(payload)
+            covered = [one.coverage for one in tested if one.coverage is not None]
+            found += module_coverage.judge_coverage(
+                file, texts.get(file, ""), payload.methods, policy.adapter.methods, covered
+            )
+        found = [with_near_file(one, payload.files) for one in found]
         disagreeing = tuple(f for f in found if f.rule == run_findings.NOT_COMPILED_RULE.id)
         others = tuple(f for f in found if f not in disagreeing)
         return Judgement(
@@ -301,12 +316,29 @@ def _capped(check: Check) -> Callable[[ModulePayload, ExecutionPolicy], Sequence
 
 def _check_syntax(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator[Finding]:
     """``class Weather`` -> syntax.missing_colon; ``re.match(…)`` without an import -> name.not_imported."""
+    trees = _trees(payload)
+    own = module_mistakes.own_names(trees)
+    texts = _texts(payload)
+    misspelt = {
+        name: list(module_mistakes.check_own_names(name, texts[name], tree, own))
+        for name, tree in trees.items()
+    }
     for name, text in _texts(payload).items():
         source = python_source.parse(text)
         for finding in (*source.findings, *python_meant.check_meant(source, policy.imports)):
             if finding.rule == "source.empty" and name.rpartition("/")[2] == "__init__.py":
                 continue
-            yield replace(finding, file=name)
+            if finding.rule == "name.undefined" and _is_meant(finding, misspelt.get(name, [])):
+                continue
+            undefined = finding.rule == "name.undefined"
+            told = module_mistakes.with_self(finding, text) if undefined else finding
+            yield replace(told, file=name)
+        yield from misspelt.get(name, ())
+
+
+def _is_meant(finding: Finding, misspelt: list[Finding]) -> bool:
+    """Return whether a misspelt import was meant to bind the name that a finding is about."""
+    return any(finding.message.startswith(f"'{one}' ") for one in module_mistakes.meant_names(misspelt))
 
 
 def _check_contract(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator[Finding]:
@@ -320,14 +352,27 @@ def _check_contract(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator
         yield module_contract.no_file(sorted(texts))
     for name, tree in trees.items():
         walked = scoped(tree)
+        formed = {(one.line, one.rule): one for one in module_mistakes.check_methods(name, texts[name], tree)}
         if name == adapter:
-            yield from module_contract.check_contract(name, texts[name], walked, contract)
+            told = module_contract.check_contract(name, texts[name], walked, contract)
+            yield from (one for one in told if (one.line, one.rule) not in formed)
+            for node in module_contract.registered_classes(walked, contract):
+                yield from module_mistakes.check_decorator(
+                    name, texts[name], node, payload.manifest, contract
+                )
+                yield from module_mistakes.check_base(name, texts[name], tree, node, contract)
+        yield from formed.values()
+        yield from module_mistakes.check_calls(name, texts[name], tree)
+        yield from module_mistakes.check_secrets(name, texts[name], tree)
+        yield from module_mistakes.check_dropped_results(name, texts[name], tree)
+        yield from module_mistakes.check_import_time(name, texts[name], tree)
         yield from check_module_imports(name, texts[name], walked, policy.imports, own)
         yield from module_forbidden.check_forbidden(
             name, texts[name], walked, denied | contract.forbidden, modules
         )
         if module_files.is_test(name):
             yield from module_tests.check_tests(name, texts[name], trees)
+            yield from module_assertions.check_assertions(name, texts[name], tree, contract.methods)
     yield from _check_tests(payload, trees, contract)
 
 
@@ -351,22 +396,29 @@ def _check_manifest(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator
         classes = [node.name for node in module_contract.registered_classes(scoped(tree), policy.adapter)]
         bound = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
         if entrypoint not in bound | {module_name(adapter)}:
-            yield module_manifest.entrypoint_finding(entrypoint, [*classes, module_name(adapter)])
+            found = module_manifest.entrypoint_finding(entrypoint, [*classes, module_name(adapter)])
+            node = next((one for one in tree.body if getattr(one, "name", None) in classes), None)
+            yield replace(found, file=adapter, line=node.lineno) if node is not None else found
 
 
 def _check_paths(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator[Finding]:
     """``../adapter.py`` -> paths.not_inside."""
     yield from module_files.check_files(payload.files, policy.adapter.modules)
+    for name, text in payload.files.items():
+        if name.endswith(".json") and (invalid := module_mistakes.check_json(name, text)) is not None:
+            yield invalid
 
 
 def _units(
-    payload: ModulePayload, contract: AdapterContract, modules: Mapping[str, object], limits: Limits
+    payload: ModulePayload, policy: ExecutionPolicy, modules: Mapping[str, object], limits: Limits
 ) -> Iterator[Unit]:
+    adapter, contract = _adapter(payload), policy.adapter
+    covered = {} if policy.quality.is_off else {"covered": adapter}
     yield Unit(
         name=CONTRACT_UNIT,
         program=Program.PYTHON,
         arguments={
-            "source": adapter_unit.probe(module_name(_adapter(payload)), contract),
+            "source": adapter_unit.probe(module_name(adapter), contract),
             "filename": adapter_unit.FILENAME,
             "namespace": {"methods": list(contract.methods)},
             "results": [adapter_unit.RESULT],
@@ -376,7 +428,7 @@ def _units(
         deadline_s=limits.unit_timeout_s,
     )
     for file in files_of_tests(payload.files):
-        arguments = {"modules": modules, "test": file}
+        arguments = {"modules": modules, "test": file, **covered}
         yield Unit(name=file, program=Program.PYTEST, arguments=arguments, deadline_s=limits.unit_timeout_s)
 
 

@@ -204,7 +204,8 @@ def check_by_name(view: View, site: NodeSite) -> Iterator[Finding]:
             for module in (m for m in sorted(owners) if not view.modules.allows_name(m, name)):
                 message = f"{module}.{name} isn't allowed."
                 instead = name_suggestion(module, view.modules, name)
-                yield view.error(node, "attribute.not_allowed", message, instead)
+                found = view.error(node, "attribute.not_allowed", message, instead)
+                yield replace(found, subject=f"{module}.{name}")
             if not owners:
                 yield from _named(view, node, name)
         case _:

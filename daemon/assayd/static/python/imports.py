@@ -109,8 +109,9 @@ def check_imports(node: ast.Import | ast.ImportFrom, modules: PolicyModules, tex
     """Judge one import statement."""
     severity = Severity.ERROR if modules.policy.mode is ImportMode.ENFORCE else Severity.INFO
     problems = _plain(node, modules) if isinstance(node, ast.Import) else _from(node, modules)
-    for rule, message, suggestion in problems:
-        yield finding_at(node, text, rule, message, suggestion=suggestion, severity=severity)
+    for rule, message, suggestion, subject in problems:
+        found = finding_at(node, text, rule, message, suggestion=suggestion, severity=severity)
+        yield replace(found, subject=subject)
 
 
 def name_suggestion(module: str, modules: PolicyModules, name: str = "") -> str:
@@ -160,7 +161,8 @@ def finding_at(
     )
 
 
-Problem = tuple[str, str, str]
+Problem = tuple[str, str, str, str]
+"""Rule, message, suggestion, and the name that is refused."""
 
 
 def _plain(node: ast.Import, modules: PolicyModules) -> Iterator[Problem]:
@@ -177,6 +179,7 @@ def _from(node: ast.ImportFrom, modules: PolicyModules) -> Iterator[Problem]:
             "import.relative",
             f"Relative import of {relative!r}.",
             "Put all code into one file.",
+            relative,
         )
     elif module == "__future__":
         return
@@ -187,12 +190,14 @@ def _from(node: ast.ImportFrom, modules: PolicyModules) -> Iterator[Problem]:
             "import.star",
             f"The star imports every name from {module!r}.",
             f"Import the names that you need: from {module} import ….",
+            module,
         )
     else:
         for alias in node.names:
             if not modules.allows_name(module, alias.name):
                 message = f"{alias.name!r} of {module!r} isn't allowed."
-                yield "attribute.not_allowed", message, name_suggestion(module, modules, alias.name)
+                instead = name_suggestion(module, modules, alias.name)
+                yield "attribute.not_allowed", message, instead, f"{module}.{alias.name}"
 
 
 def _names_submodules(node: ast.ImportFrom, modules: PolicyModules) -> bool:
@@ -213,10 +218,10 @@ def _not_allowed(module: str, modules: PolicyModules, taking: Sequence[str] = ()
     message = f"Import of {module!r} is not allowed" + (f" ({reason})." if reason else ".")
     inside = modules.submodules(module)
     if inside and taking and module in PACKAGE_NAMES:
-        return "import.not_allowed", message, name_suggestion(module, modules)
+        return "import.not_allowed", message, name_suggestion(module, modules), module
     if inside:
-        return "import.not_allowed", message, f"Import {' or '.join(inside)} instead."
-    return "import.not_allowed", message, instead_of_import(module, modules)
+        return "import.not_allowed", message, f"Import {' or '.join(inside)} instead.", module
+    return "import.not_allowed", message, instead_of_import(module, modules), module
 
 
 _INSTEAD: Mapping[str, Sequence[str]] = {

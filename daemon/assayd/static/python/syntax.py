@@ -149,6 +149,10 @@ def explain(error: SyntaxError, text: str) -> Finding:
         told = spelling(error, text)
     if told is not None:
         suggestion, edit = told[0] or suggestion, told[1] or edit
+    before = _line_before(error, text) if edit is None else None
+    if before is not None:
+        suggestion, edit = before
+        line, column = edit.start_line, None
     return Finding(
         rule=row.rule,
         category=CATEGORY,
@@ -162,6 +166,36 @@ def explain(error: SyntaxError, text: str) -> Finding:
     )
 
 
+def _line_before(error: SyntaxError, text: str) -> tuple[str, Edit] | None:
+    """Return the correction of a line before the error: ``def`` for ``async def``, a missing ``with``."""
+    lines, number = text.split("\n"), (error.lineno or 1) - 1
+    if number >= len(lines):
+        return None
+    if _NEEDS_ASYNC.search(error.msg or ""):
+        indent = len(lines[number]) - len(lines[number].lstrip())
+        for place in range(number - 1, -1, -1):
+            found = _DEFINES.match(lines[place])
+            if found is not None and len(found[1]) < indent:
+                hint, new = f"Write `async def {found[2]}`.", lines[place].replace("def ", "async def ", 1)
+                return _if_python(text, place + 1, new, hint)
+    if "unexpected indent" in (error.msg or ""):
+        before = next((n for n in range(number - 1, -1, -1) if lines[n].strip()), 0)
+        opened = _MANAGER.match(lines[before])
+        if opened is not None:
+            new = f"{opened[1]}with {opened[2]}:"
+            return _if_python(text, before + 1, new, f"Write `{new.strip()}` above the block.")
+    return None
+
+
+def _if_python(text: str, number: int, line: str, hint: str) -> tuple[str, Edit] | None:
+    if tree_of(_replaced(text, number, line)) is None:
+        return None
+    return hint, Edit(start_line=number, end_line=number, replacement=line)
+
+
+_NEEDS_ASYNC = re.compile(r"outside (?:of an )?async(?:hronous)? function")
+_DEFINES = re.compile(r"([ \t]*)def\s+(\w+)")
+_MANAGER = re.compile(r"([ \t]*)([\w.]{1,100}\(.{0,400}\)(?:\s+as\s+\w+)?)\s*$")
 _APOSTROPHE = re.compile(r"\w'\w")
 _COMPARED = "Write == to compare; a single = assigns to a name."
 _COMMA = "Add the missing comma between the two values."

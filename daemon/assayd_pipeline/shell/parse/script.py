@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from assayd.findings.source_text import line_at, snippet
 from assayd.model.finding import Edit, Finding, Severity
@@ -48,10 +48,19 @@ class ParsedScript:
     paths: list[NamedPath] = field(default_factory=list)
 
     def error(
-        self, node: Node, rule: str, message: str, suggestion: str, *, edit: Edit | None = None
+        self,
+        node: Node,
+        rule: str,
+        message: str,
+        suggestion: str,
+        *,
+        edit: Edit | None = None,
+        subject: str | None = None,
     ) -> None:
-        """Leave an error at a node's place."""
+        """Leave an error at a node's place; `subject` is the command that it refuses."""
         self._leave(node, rule, message, suggestion, Severity.ERROR, edit)
+        if subject is not None:
+            self.findings[-1] = replace(self.findings[-1], subject=subject)
 
     def warn(self, node: Node, rule: str, message: str, suggestion: str, *, edit: Edit | None = None) -> None:
         """Leave a warning at a node's place: it cannot be decided, and the container holds anyway."""

@@ -206,7 +206,7 @@ def _complaint(reading: reader.Reading, text: str) -> Finding:
         snippet=shown,
         suggestion=_advice(reading.message),
     )
-    if not _depends(reading.message, line[0] if line else ""):
+    if not _depends(reading.message, line[0] if line else "") or _is_open(line[0]):
         return _mended(found, text, message)
     words = "What bash makes of this cannot be decided before it runs"
     return replace(
@@ -264,6 +264,11 @@ def _depends(message: str, line: str) -> bool:
     return _OPEN.search(message) is not None and _ARITHMETIC.search(line) is not None
 
 
+def _is_open(line: str) -> bool:
+    """Return whether a line opens ``${`` and doesn't close it."""
+    return line.count("${") > line.count("}")
+
+
 def _fenced(edit: Edit) -> Finding:
     message, remedy = "The script stands in a markdown fence.", "Send the script alone, without the fences."
     found = Finding(rule="shell.syntax", category="syntax", message=message, line=1, suggestion=remedy)
@@ -276,6 +281,22 @@ def _quoted(found: re.Match[str]) -> str:
 
 # What shfmt says begins with the word that is at fault, in backquotes.
 _ADVICE = (
+    (r"must be followed by an expression", "Write a value after the operator, or remove the operator."),
+    (r"invalid var name", "Begin the name of a variable with a letter or `_`."),
+    (r"must end with `esac`", "Add `esac` where the `case` ends, and `;;` at the end of each branch."),
+    (r"`elif` must be followed", "Write a condition after `elif`, and `; then`."),
+    (
+        r"must be followed by a statement list",
+        "Write a command in this block, such as `:`, and close the block.",
+    ),
+    (r"`\|`.* must be followed by a statement", "Write a command after `|`, or remove it."),
+    (r"must be followed by a statement", "Write a command after the operator, or remove it."),
+    (r"can only immediately follow a statement", "Put the operator at the end of the line before."),
+    (r"must be followed by a word", "Write the name of a file after the redirection."),
+    (r"statements must be separated", "Put `;`, `&&` or a newline between the two commands."),
+    (r"without matching `\(\(`", "Close `((` with `))`."),
+    (r"`;;` can only be used", "Write a single `;`: `;;` ends a branch of `case`."),
+    (r"without closing quote", "Add the closing quote where the text ends."),
     (
         r"here-document|heredoc",
         "Write the closing word alone at the beginning of a line, with no blanks before or behind it (after "

@@ -97,7 +97,12 @@ def check_builtin(script: ParsedScript, call: Invocation) -> None:
 def _check_closed(script: ParsedScript, call: Invocation) -> None:
     """``[ -s x ; then`` -> builtin.test_open: bash doesn't evaluate the test, and treats it as false."""
     last = call.arguments[-1] if call.arguments else call.word
-    if script.source.written(last).strip("\"'") != "]":
+    inner = next((word for word in call.arguments if script.source.written(word) == "]"), None)
+    if inner is not None and inner is not last:
+        edit = script.replacing(inner, "] &&")
+        message = "A command follows `]` on the same line, so it becomes part of the test."
+        script.error(last, "builtin.test_open", message, "Put `&&` or `;` after the `]`.", edit=edit)
+    elif script.source.written(last).strip("\"'") != "]":
         edit = script.replacing(last, f"{script.source.written(last)} ]")
         message = "[ has no ] at its end: bash reads nothing of it, and goes on as if it were not so."
         script.error(last, "builtin.test_open", message, "Close it: [ … ].", edit=edit)

@@ -55,6 +55,18 @@ _INSTEAD = {
     "wget": "Use curl, where the policy opens hosts.",
     "sudo": "Leave sudo out and run the command itself.",
     "python": "Use awk; jq for JSON, a SQL step for tables.",
+    "elseif": "Write `elif`.",
+    "elsif": "Write `elif`.",
+    "endif": "Close an `if` with `fi`.",
+    "endfor": "Close a loop with `done`.",
+    "endwhile": "Close a loop with `done`.",
+    "end": "Close a loop with `done`, an `if` with `fi`.",
+    "foreach": "Write `for x in …; do`.",
+    "switch": 'Write `case "$x" in`.',
+    "try": "bash has no exceptions. Test the command: `if ! command; then`.",
+    "catch": "bash has no exceptions. Test the command: `if ! command; then`.",
+    "throw": "Write `echo … >&2; exit 1`.",
+    "function": "Write `name() {`.",
     "pip": "Nothing can be installed. Use awk, jq for JSON, or a SQL step.",
     "pip3": "Nothing can be installed. Use awk, jq for JSON, or a SQL step.",
     "npm": "Nothing can be installed. Use awk, jq for JSON, or a SQL step.",
@@ -104,7 +116,7 @@ def check_invocation(script: ParsedScript, call: Invocation) -> None:
             check_tool(script, call)  # it runs where the function is not made yet
     elif call.name in script.commands.blocked:
         message = f"The command {call.name} is blocked."
-        script.error(call.word, "command.blocked", message, _advice(script, call.name))
+        script.error(call.word, "command.blocked", message, _advice(script, call.name), subject=call.name)
     elif call.name in BUILTINS and (call.name in script.commands.builtins or not _is_tool(script, call)):
         _check_builtin(script, call)
     elif _is_tool(script, call):
@@ -117,19 +129,20 @@ def _refuse_unknown(script: ParsedScript, call: Invocation) -> None:
     message = f"The command {call.name} is not allowed."
     if (foreign := _foreign(script, call)) is not None:
         hint, edit = foreign
-        script.error(call.word, "command.not_allowed", message, hint, edit=edit)
+        script.error(call.word, "command.not_allowed", message, hint, edit=edit, subject=call.name)
         return
     counted = _COUNTED.fullmatch(call.name)
     if counted is not None:
         hint = f"Write arithmetic in parentheses: `(({call.name}))`."
         edit = script.replacing(call.word, f"(({call.name}))")
-        script.error(call.word, "command.not_allowed", message, hint, edit=edit)
+        script.error(call.word, "command.not_allowed", message, hint, edit=edit, subject=call.name)
         return
     meant = nearest(call.name, sorted(script.commands.allowed | script.commands.builtins | script.functions))
     other = _RENAMED.get(call.name) or (meant[0] if meant is not None and meant[1] else None)
     known = other in script.commands.allowed | script.commands.builtins | script.functions
     edit = script.replacing(call.word, other) if known and other is not None else None
-    script.error(call.word, "command.not_allowed", message, _advice(script, call.name), edit=edit)
+    advice = _advice(script, call.name)
+    script.error(call.word, "command.not_allowed", message, advice, edit=edit, subject=call.name)
 
 
 def _foreign(script: ParsedScript, call: Invocation) -> tuple[str, Edit | None] | None:
@@ -142,6 +155,14 @@ def _foreign(script: ParsedScript, call: Invocation) -> tuple[str, Edit | None] 
         return f"The `|` ends the command. Quote the filter of jq: `{quoted}`.", script.line_edit(line, new)
     if call.name in _OPERATORS:
         return f"Write `{_OPERATORS[call.name]}`.", script.replacing(call.word, _OPERATORS[call.name])
+    empty = _EMPTY_ASSIGNMENT.search(text)
+    if call.call.nodes("Assigns") and empty is not None and text[empty.end() :].startswith(call.name):
+        new = text[: empty.end(1)] + text[empty.end() :]
+        return f"Remove the space after `{empty[1]}`: `{new.strip()}`.", script.line_edit(line, new)
+    walrus = _WALRUS.match(text)
+    if walrus is not None and walrus[2] == call.name:
+        new = f"{walrus[1]}{walrus[2]}={walrus[3]}"
+        return f"Assign with `=`, without spaces: `{new.strip()}`.", script.line_edit(line, new)
     typed = _TYPED.match(text)
     if call.name in _TYPES and typed is not None:
         new = f"{typed[1]}{typed[3]}={typed[4]}"
@@ -150,6 +171,8 @@ def _foreign(script: ParsedScript, call: Invocation) -> tuple[str, Edit | None] 
 
 
 _JQ_FILTER = re.compile(r"\bjq((?:\s+-{1,2}[\w-]+)*)\s+(\.[^\s'\"]*(?:\s*\|\s*[.\w][^\s|'\"]*)+)")
+_EMPTY_ASSIGNMENT = re.compile(r"(?<![\w$])(\w{1,100}=)[ \t]+")
+_WALRUS = re.compile(r"(\s*)(\w{1,100})\s*:=\s*([^;]+?)\s*;?\s*$")
 _OPERATORS = {"not": "!", "NOT": "!"}
 _TYPES = frozenset({"auto", "char", "const", "double", "final", "float", "int", "my", "str", "string", "var"})
 _TYPED = re.compile(r"(\s*)(\w+)\s+\$?(\w+)\s*=\s*([^;]+?)\s*;?\s*$")
@@ -168,7 +191,7 @@ def _check_builtin(script: ParsedScript, call: Invocation) -> None:
     if call.name == "eval" and takes_options(script, call):
         return
     message = f"The builtin {call.name} may not be used."
-    script.error(call.word, "builtin.not_allowed", message, _advice(script, call.name))
+    script.error(call.word, "builtin.not_allowed", message, _advice(script, call.name), subject=call.name)
 
 
 def _refuse_path(script: ParsedScript, call: Invocation) -> None:

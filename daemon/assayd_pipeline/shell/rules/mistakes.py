@@ -19,7 +19,7 @@ from assayd.guest.near import nearest
 from assayd_pipeline.shell.parse.nodes import Node
 from assayd_pipeline.shell.parse.resolve import Invocation
 from assayd_pipeline.shell.parse.script import ParsedScript
-from assayd_pipeline.shell.parse.words import ENVIRONMENT, literal, name_of_parameter
+from assayd_pipeline.shell.parse.words import ENVIRONMENT, How, literal, name_of_parameter
 
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 _LONG_DASH = re.compile(f"[{_DASHES}]+([A-Za-z][\\w-]*)?")
@@ -63,6 +63,13 @@ def check_mistakes(script: ParsedScript) -> None:
                 _check_test(script, call)
     _check_subscripts(script)
     _check_spelling(script)
+    _check_sums(script)
+    for node in script.source.nodes:
+        match node.kind:
+            case "WordIter":
+                _check_items(script, node)
+            case "IfClause" | "WhileClause":
+                _check_condition(script, node)
 
 
 def _check_characters(script: ParsedScript, call: Invocation) -> None:
@@ -86,14 +93,15 @@ def _check_date(script: ParsedScript, call: Invocation) -> None:
     """``date +%Y-%m-%d %H:%M``: the part after the space is a second argument."""
     words = [script.source.written(word) for word in call.arguments]
     for before, word, node in zip(words, words[1:], call.arguments[1:], strict=False):
-        if before.startswith("+%") and word.startswith("%"):
+        if before.startswith("+") and word.startswith("%"):
             line, _ = script.source.place(node.start)
             text = script.source.text.split("\n")[line - 1]
             whole = f"{before} {word}"
-            edit = script.line_edit(line, text.replace(whole, f"'{whole}'", 1)) if whole in text else None
+            joined = f"'{whole}'" if before != "+" else f"+{word}"
+            edit = script.line_edit(line, text.replace(whole, joined, 1)) if whole in text else None
             message = f"date takes one format: the space makes `{word}` a second argument."
             script.error(
-                node, "shell.mistake", message, f"Quote the whole format: `date '{whole}'`.", edit=edit
+                node, "shell.mistake", message, f"Quote the whole format: `date {joined}`.", edit=edit
             )
 
 
@@ -112,6 +120,15 @@ def _check_xargs(script: ParsedScript, call: Invocation) -> None:
 def _check_set(script: ParsedScript, call: Invocation) -> None:
     """``set -eu pipefail`` sets $1 instead of the option."""
     words = [literal(word) for word in call.arguments]
+    found = _CSH.match(" ".join(script.source.written(word) for word in call.arguments))
+    if found is not None:
+        message = f"`set {found[0]}` sets the script's arguments, not `{found[1]}`."
+        hint = f"Assign without `set`: `{found[1]}={found[2]}`."
+        line, _ = script.source.place(call.word.start)
+        text = script.source.text.split("\n")[line - 1]
+        new = re.sub(rf"\bset\s+{found[1]}\s*=\s*", f"{found[1]}=", text, count=1)
+        script.warn(call.word, "shell.suspicious", message, hint, edit=script.line_edit(line, new))
+        return
     if len(words) != 2 or words[1] not in _SET_NAMES or words[0] is None or words[0].startswith("-o"):
         return
     first, last = words[0], words[1]
@@ -122,13 +139,19 @@ def _check_set(script: ParsedScript, call: Invocation) -> None:
     script.warn(call.word, "shell.suspicious", message, f"Write `set {first}o {last}`.", edit=edit)
 
 
+_CSH = re.compile(r"([A-Za-z_]\w*)\s*=\s*(\S+)$")
+
+
 def _check_test(script: ParsedScript, call: Invocation) -> None:
     """``[ "$region" -eq north ]``: -eq compares integers."""
     words = list(call.arguments)
     for left, operator, right in zip(words, words[1:], words[2:], strict=False):
+        _check_name_compared(script, left, operator, right)
         instead = _NUMERIC.get(literal(operator) or "")
         texts = [text for text in (literal(left), literal(right)) if text is not None]
-        if instead is not None and any(_WORDLIKE.fullmatch(text) for text in texts):
+        if instead is not None and any(
+            _WORDLIKE.fullmatch(text) and text not in script.assigned for text in texts
+        ):
             edit = script.replacing(operator, instead)
             shown = f"{script.written(left)} {instead} {script.written(right)}"
             message = f"`{literal(operator)}` compares integers, and one side is text."
@@ -136,9 +159,104 @@ def _check_test(script: ParsedScript, call: Invocation) -> None:
             script.warn(operator, "shell.suspicious", message, hint, edit=edit)
 
 
+def _check_name_compared(script: ParsedScript, left: Node, operator: Node, right: Node) -> None:
+    """``[ n -lt 5 ]``: the name has no `$`."""
+    for word in (left, right) if literal(operator) in _NUMBER_TESTS else ():
+        name = literal(word)
+        if name is not None and name in script.assigned:
+            edit = script.replacing(word, f'"${name}"')
+            message = f"`{name}` is text here: the variable has a `$`."
+            script.warn(word, "shell.suspicious", message, f'Write `"${name}"`.', edit=edit)
+
+
+_NUMBER_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+
+
+def _check_items(script: ParsedScript, node: Node) -> None:
+    """``for f in "data/*.csv"`` and ``for x in a, b``: quotes and commas are part of the items."""
+    items = node.nodes("Items")
+    written = [script.source.written(item) for item in items]
+    line, _ = script.source.place(node.start)
+    text = script.source.text.split("\n")[line - 1]
+    if len(items) == 1 and re.fullmatch(r"[\"'][\w./-]*\*[\w.*/-]*[\"']", written[0]):
+        plain = written[0][1:-1]
+        message = f"The quotes keep {written[0]} from becoming the names of the files."
+        edit = script.replacing(items[0], plain)
+        script.warn(items[0], "shell.suspicious", message, f"Remove the quotes: `{plain}`.", edit=edit)
+    elif len(items) > 1 and all(each.endswith(",") for each in written[:-1]):
+        whole, plain = " ".join(written), " ".join(each.rstrip(",") for each in written)
+        edit = script.line_edit(line, text.replace(whole, plain, 1)) if whole in text else None
+        message = "The commas are part of the loop's values."
+        script.warn(
+            items[0], "shell.suspicious", message, f"Separate values with spaces: `{plain}`.", edit=edit
+        )
+    elif len(items) > 1 and written[0].startswith("[") and written[-1].endswith("]"):
+        whole = " ".join(written)
+        plain = whole[1:-1].replace(",", "")
+        edit = script.line_edit(line, text.replace(whole, plain, 1)) if whole in text else None
+        message = "The brackets are part of the loop's values."
+        script.warn(items[0], "shell.suspicious", message, f"Remove the brackets: `{plain}`.", edit=edit)
+
+
+def _check_condition(script: ParsedScript, node: Node) -> None:
+    """``if (( n = 3 ))``: the condition assigns."""
+    for statement in node.nodes("Cond"):
+        command = statement.node("Cmd")
+        sum_ = command.node("X") if command is not None and command.kind == "ArithmCmd" else None
+        if command is None or sum_ is None or sum_.kind != "BinaryArithm" or sum_.text("Op") != "=":
+            continue
+        written = script.source.written(command)
+        new = re.sub(r"(?<![=!<>+*/%-])=(?!=)", "==", written, count=1)
+        edit = script.replacing(command, new)
+        script.warn(
+            command, "shell.suspicious", "`=` assigns in this condition.", f"Write `{new}`.", edit=edit
+        )
+
+
+def _check_sums(script: ParsedScript) -> None:
+    """``i=$i+1`` assigns text, ``x=[1, 2]`` too, and ``set x = 5`` sets arguments."""
+    numbers = {
+        setting.name
+        for setting in script.settings
+        if setting.value is not None and script.source.written(setting.value).isdigit()
+    }
+    declared = (node for node in script.source.nodes if node.kind == "DeclClause")
+    integers = {name for node in declared for name in _declared(node, "i")}
+    for setting in script.settings:
+        if (
+            setting.how is not How.PLAIN
+            or setting.value is None
+            or setting.append
+            or setting.name in integers
+        ):
+            continue
+        written = script.source.written(setting.value)
+        found = _SUM.fullmatch(written)
+        if found is not None and (found[1] == setting.name or found[2] == "++") and setting.name != "IFS":
+            certain = found[2] in {"+", "++", "*"} or setting.name in numbers
+            plain = f"{found[1]} + 1" if found[2] == "++" else f"{found[1]} {found[2]} {found[3]}"
+            if certain:
+                edit = script.replacing(setting.node, f"{setting.name}=$(({plain}))")
+                message = f"`{setting.name}={written}` assigns text: nothing is computed."
+                hint = f"Write `{setting.name}=$(({plain}))`."
+                script.warn(setting.node, "shell.suspicious", message, hint, edit=edit)
+        elif re.fullmatch(r"\[[^\[\]]*,[^\[\]]*\]", written):
+            plain = written[1:-1].replace(",", " ")
+            edit = script.replacing(setting.node, f"{setting.name}=({plain})")
+            message = f"`{written}` is text: an array of bash has parentheses."
+            script.warn(
+                setting.node, "shell.suspicious", message, f"Write `{setting.name}=({plain})`.", edit=edit
+            )
+
+
+_SUM = re.compile(r"\$?\{?([A-Za-z_]\w*)\}?(\+\+|[-+*])(\$?\w+)?")
+
+
 def _check_subscripts(script: ParsedScript) -> None:
     """``ages[oslo]=3`` without ``declare -A``: the subscript is arithmetic, so every unset name is 0."""
-    declared = {name for node in script.source.nodes if node.kind == "DeclClause" for name in _declared(node)}
+    declared = {
+        name for node in script.source.nodes if node.kind == "DeclClause" for name in _declared(node, "A")
+    }
     assigned = {setting.name for setting in script.settings}
     told: set[str] = set()
     for setting in script.settings:
@@ -156,12 +274,12 @@ def _check_subscripts(script: ParsedScript) -> None:
         script.warn(setting.node, "shell.suspicious", message, hint, edit=edit)
 
 
-def _declared(node: Node) -> Iterator[str]:
-    """Return the names that a declaration makes associative arrays."""
+def _declared(node: Node, option: str) -> Iterator[str]:
+    """Return the names that a declaration gives an attribute, such as A for associative arrays."""
     options = [
         literal(argument.node("Value")) or "" for argument in node.nodes("Args") if argument.flag("Naked")
     ]
-    if any(text.startswith("-") and "A" in text for text in options):
+    if any(text.startswith("-") and option in text for text in options):
         yield from options
         for argument in node.nodes("Args"):
             name = argument.node("Name")

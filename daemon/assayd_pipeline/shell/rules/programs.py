@@ -88,8 +88,9 @@ def _check_program(script: ParsedScript, node: Node, program: str, assigned: Seq
         message = f"The awk program cannot be read from {tokens[-1].text[:40]!r} on."
         script.error(node, "awk.unreadable", message, "Close every string and every pattern on its own line.")
         return
-    if not _check_brackets(script, node, tokens):
+    if not _is_quoted(script, node, program) or not _check_brackets(script, node, tokens):
         return
+    _check_conditions(script, node, program)
     _check_shell_variables(script, node, tokens, assigned)
     _check_patterns(script, node, tokens)
     printing = False
@@ -114,6 +115,32 @@ def _has_argument(script: ParsedScript, node: Node) -> bool:
     around = [each for each in script.source.nodes if each.kind == "FuncDecl"]
     inside = any(each.start < node.start < each.end for each in around)
     return not inside and not any(call.name == "set" for call in script.calls)
+
+
+def _check_conditions(script: ParsedScript, node: Node, program: str) -> None:
+    """``awk '{ if ($1 = 5) print }'``: the condition assigns (a warning)."""
+    compared = _CONDITION.search(program)
+    if compared is not None:
+        message = f"`{compared[0][:60]}` assigns: the condition is the value."
+        script.warn(node, "shell.suspicious", message, "Compare with two equals signs: `==`.")
+
+
+_CONDITION = re.compile(r"\b(?:if|while)\s*\([^()=<>!~\"]{1,60}[^=<>!~+*/%^()\"-]=[^=~()][^()]{0,60}\)")
+
+
+def _is_quoted(script: ParsedScript, node: Node, program: str) -> bool:
+    """Return False after an error for a program without quotes: ``awk {print $1} f``."""
+    if script.source.written(node).startswith(("'", '"')) or "{" not in program:
+        return True
+    line, _ = script.source.place(node.start)
+    text = script.source.text.split("\n")[line - 1]
+    found = re.search(r"\{[^{}'\"]*\}", text)
+    if found is None or " " not in found[0]:
+        return True
+    edit = script.line_edit(line, f"{text[: found.start()]}'{found[0]}'{text[found.end() :]}")
+    message = "The awk program has no quotes, so bash splits it."
+    script.error(node, "awk.unreadable", message, f"Quote it: `'{found[0]}'`.", edit=edit)
+    return False
 
 
 def _check_brackets(script: ParsedScript, node: Node, tokens: Sequence[_Token]) -> bool:

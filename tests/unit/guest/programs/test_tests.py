@@ -167,19 +167,25 @@ def test_own_exception_ends_no_loop_of_the_tests(tmp_path: Path, base: str) -> N
     assert seen.record["test"]["error_type"] == "RuntimeError"  # type: ignore[index]
 
 
-HIDING = {
-    "handle": "lambda: True",
-    "built-in": "callable",
-}
+TREE = "class Tree:\n    key = None\n    def is_sorted(self, by=None):\n        return False\n"
 
 
-@pytest.mark.parametrize("name", HIDING)
-def test_field_of_a_copy_hides_no_method_of_its_class(tmp_path: Path, name: str) -> None:
-    context = "class Tree:\n    def __init__(self):\n        self.left = None\n    def is_sorted(self, by=None):\n        return False\n"
-    code = f"def f():\n    tree = Tree()\n    tree.__dict__['is_sorted'] = {HIDING[name]}\n    return tree\n"
-    tests = "tree = f()\nassert tree.is_sorted(*([] if 'handle' in 'NAME' else [len]))".replace("NAME", name)
-    (seen,) = run_tests(tmp_path, prepared(code, tests, context=context)).values()
-    assert "in the place of Tree.is_sorted" in str(seen.record["fault"])
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [("is_sorted", "lambda by: True"), ("is_sorted", "callable"), ("__eq__", "callable")],
+)
+def test_field_of_a_copy_hides_no_method_of_its_class(tmp_path: Path, name: str, function: str) -> None:
+    code = f"def f():\n    tree = Tree()\n    tree.__dict__['{name}'] = {function}\n    return tree\n"
+    payload = prepared(code, f"assert f().{name}(len)", context=TREE)
+    (seen,) = run_tests(tmp_path, payload).values()
+    assert f"in the place of Tree.{name}" in str(seen.record["fault"])
+
+
+def test_field_of_a_copy_may_hold_a_function_where_its_class_has_none(tmp_path: Path) -> None:
+    code = "def f():\n    tree = Tree()\n    tree.key, tree.other = (lambda x: -x), len\n    return tree\n"
+    tests = "tree = f()\nassert tree.key(1) == -1 and tree.other([1]) == 1 and not tree.is_sorted()"
+    seen = run_tests(tmp_path, prepared(code, tests, context=TREE))
+    assert len(passed(seen)) == 1, seen
 
 
 def test_each_test_gets_a_fresh_solution(tmp_path: Path) -> None:

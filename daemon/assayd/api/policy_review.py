@@ -1,0 +1,176 @@
+"""Routes that show what a policy would change; nothing is loaded or enforced."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from assayd.api import answers
+from assayd.api.call import Call, CallDep, json_response, read_model
+from assayd.api.events import EventStream
+from assayd.attempts.policy_suggestion import listed, suggest
+from assayd.attempts.policy_trial import PolicyTrial, findings_of
+from assayd.documents import timestamp
+from assayd.documents.policy_review import (
+    AdditionDocument,
+    ReviewBody,
+    SuggestBody,
+    SuggestionDocument,
+    TrialChangeDocument,
+    TrialDocument,
+    TrialEventDocument,
+    TrialExampleDocument,
+    TryBody,
+)
+from assayd.errors import RequestError
+from assayd.model.attempt import Attempt, State
+from assayd.model.enforcement import would_fail
+from assayd.model.finding import Finding
+from assayd.model.policy import ExecutionPolicy
+from assayd.model.records import Query
+from assayd.tomlfile import FileError
+
+MOST_READ = 1000
+"""Reports that a suggestion reads, the newest ones."""
+READ_S = 60.0
+PROGRESS_EVERY = 10
+
+router = APIRouter(prefix="/v1/policies", tags=["discovery"], responses=answers.ERRORS)
+
+
+@router.post("/try", responses=answers.TRIAL, response_class=Response, openapi_extra=answers.body_of(TryBody))
+async def try_policy(request: Request, call: CallDep) -> Response:
+    """Judge the caller's stored submissions under a profile; closing the stream cancels it."""
+    wanted = await read_model(request, call, TryBody)
+    policy = await _policy(call, wanted)
+    if wanted.run and wanted.profile is not None:
+        message = "run: a profile must be loaded before code can run under it; leave out `run` or `profile`"
+        raise RequestError("invalid", message, field="run")
+    if call.trials is None:
+        raise _elsewhere()
+    trial = call.trials.run(policy, _query(call, wanted), call.caller.peer, run=wanted.run)
+    first = await anext(trial)  # before the answer begins, so that a refusal has its status
+    told = _events(first, trial, policy.name, "run" if wanted.run else "static")
+    return EventStream(told, heartbeat_s=call.limits.heartbeat_s)
+
+
+@router.post("/suggest", responses=answers.SUGGESTION, openapi_extra=answers.body_of(SuggestBody))
+async def suggest_policy(request: Request, call: CallDep) -> Response:
+    """Return the smallest additions to a profile that would have let the caller's refused code through."""
+    wanted = await read_model(request, call, SuggestBody)
+    if call.trials is None:
+        raise _elsewhere()
+    query = _query(call, wanted)
+    with call.trials.one_each(call.caller.peer.uid):
+        name = wanted.policy or await _last_policy(call, query)
+        policy = call.trials.policies.get(name)
+        suggestion = await suggest(policy, _refused(call, query), partial(_findings, call))
+    document = SuggestionDocument.model_construct(
+        policy=policy.name,
+        seen=suggestion.seen,
+        helped=suggestion.helped,
+        toml=suggestion.toml(),
+        additions=[AdditionDocument.from_value(one) for one in listed(suggestion.additions)],
+        withheld=[AdditionDocument.from_value(one) for one in listed(suggestion.withheld)],
+    )
+    return json_response(document)
+
+
+def _elsewhere() -> RequestError:
+    return RequestError("policy.elsewhere", "attempts are judged on nodes; ask the daemon of a node")
+
+
+async def _policy(call: Call, wanted: TryBody) -> ExecutionPolicy:
+    """Return the profile to try. Raises: RequestError, for one that is unknown or has errors."""
+    if call.trials is None:
+        raise _elsewhere()
+    policies = call.trials.policies
+    if wanted.profile is None:
+        return policies.get(wanted.policy)
+    call.require_operator()
+    path = Path(f"{Path(wanted.policy).name}.toml")
+    try:
+        return await asyncio.to_thread(policies.try_file, path, wanted.profile.encode())
+    except FileError as problem:
+        raise RequestError("invalid", f"profile: {problem}", field="profile") from problem
+
+
+def _query(call: Call, wanted: ReviewBody) -> Query:
+    labels = tuple((label.partition("=")[0], label.partition("=")[2]) for label in wanted.labels)
+    return Query(
+        since=wanted.since,
+        batch_id=wanted.batch,
+        labels=labels,
+        kind=wanted.kind,
+        uid=call.shown_uid,
+    )
+
+
+async def _events(
+    first: PolicyTrial, trial: AsyncGenerator[PolicyTrial, None], policy: str, mode: str
+) -> AsyncGenerator[TrialEventDocument, None]:
+    number, last = 0, first
+    async with aclosing(trial):
+        async for last in trial:
+            if last.tried % PROGRESS_EVERY == 0 and not last.complete:
+                number += 1
+                yield _event(number, "progress", last, policy, mode)
+    yield _event(number + 1, "finished", last, policy, mode)
+
+
+def _event(
+    number: int, kind: Literal["progress", "finished"], trial: PolicyTrial, policy: str, mode: str
+) -> TrialEventDocument:
+    changes = sorted(trial.changes.values(), key=lambda one: (-one.count, one.rule))
+    documents = [
+        TrialChangeDocument.from_value(
+            change,
+            direction="would_fail" if change.would_fail else "would_pass",
+            examples=[TrialExampleDocument.from_value(example) for example in change.examples],
+        )
+        for change in (changes if kind == "finished" else ())
+    ]
+    body = TrialDocument.from_value(trial, policy=policy, mode=mode, changes=documents)
+    return TrialEventDocument.model_construct(
+        id=str(number), kind=kind, at=str(timestamp(datetime.now(UTC))), body=body
+    )
+
+
+async def _refused(call: Call, query: Query) -> AsyncGenerator[Attempt, None]:
+    """Return the newest finished attempts that rules may have refused or reported."""
+    read, due = 0, asyncio.get_running_loop().time() + READ_S
+    query = replace(query, state=State.FINISHED, limit=100)
+    while read < MOST_READ:
+        page = await call.service.list(query)
+        for attempt in page.attempts:
+            if not attempt.rules and attempt.enforcement != "report":
+                continue
+            if read == MOST_READ or asyncio.get_running_loop().time() >= due:
+                return
+            read += 1
+            yield attempt
+        if page.next_cursor is None:
+            return
+        query = replace(query, cursor=page.next_cursor)
+
+
+async def _last_policy(call: Call, query: Query) -> str:
+    """Return the profile of the newest attempt that was refused. Raises: RequestError ``not_found``."""
+    async with aclosing(_refused(call, query)) as refused:
+        async for attempt in refused:
+            return attempt.policy
+    raise RequestError("not_found", "no attempt of these was refused; name the profile in `policy`")
+
+
+async def _findings(call: Call, attempt: Attempt) -> Iterable[Finding]:
+    report, _ = await call.service.documents(attempt)
+    return [one for one in findings_of(report) if one.is_error or would_fail([one])]

@@ -1,0 +1,163 @@
+"""Suggests the smallest additions to a profile that would have let refused code through.
+
+What guards isolation is never suggested: it is listed as withheld, with the reason. A name comes from the
+finding's `subject`, which is text of submitted code: it must have the form that a profile file accepts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from assayd.model.attempt import Attempt
+from assayd.model.finding import Finding
+from assayd.model.policy import SQL_RULES, ExecutionPolicy
+from assayd.policies.files import is_command, is_dotted, is_host
+from assayd.static.python.names import reason_for
+
+MOST_NAMES = 500
+"""Distinct additions, and distinct names that are withheld, of one answer."""
+_REASONS = {
+    "enforcement": 'the rule belongs to the profile\'s mode; `enforcement` = "report" would only report it',
+    "adapter.forbidden": "the contract of adapters forbids the name",
+    "commands.blocked": "the profile blocks the command by name",
+    "commands.options": "the option runs programs or reaches files",
+    "commands.protected": "the variable decides which programs and libraries are found",
+}
+_BUILTINS = frozenset({".", "alias", "enable", "eval", "exec", "kill", "source", "trap"})
+
+
+@dataclass(slots=True, kw_only=True)
+class Addition:
+    """One name under one key: how many attempts needed it, and when; `enough` of them needed nothing else."""
+
+    key: str
+    name: str
+    reason: str | None = None
+    count: int = 0
+    enough: int = 0
+    first_at: datetime
+    last_at: datetime
+
+    def add(self, at: datetime, *, enough: bool) -> None:
+        """Count an attempt."""
+        self.count += 1
+        self.enough += enough
+        self.first_at, self.last_at = min(self.first_at, at), max(self.last_at, at)
+
+
+@dataclass(slots=True, kw_only=True)
+class Suggestion:
+    """What a profile lacks; `helped` attempts would have met no rule of the profile with all additions."""
+
+    policy: str
+    seen: int = 0
+    helped: int = 0
+    additions: dict[tuple[str, str], Addition] = field(default_factory=dict)
+    withheld: dict[tuple[str, str], Addition] = field(default_factory=dict)
+
+    def note(self, attempt: Attempt, findings: Iterable[Finding], policy: ExecutionPolicy) -> None:
+        """Count an attempt under each name that it was refused for."""
+        keyed = [finding for finding in findings if finding.profile_key is not None]
+        needed = {_wanted(finding, policy): None for finding in keyed if not _is_allowed(finding, policy)}
+        if not needed:
+            return
+        self.seen += 1
+        possible = [each for each in needed if each[2] is None]
+        self.helped += len(possible) == len(needed)
+        for key, name, reason in needed:
+            into = self.additions if reason is None else self.withheld
+            if (key, name) not in into and len(into) >= MOST_NAMES:
+                continue
+            at = attempt.created_at
+            made = Addition(key=key, name=name, reason=reason, first_at=at, last_at=at)
+            into.setdefault((key, name), made).add(at, enough=len(needed) == 1)
+
+    def toml(self) -> str:
+        """Return the additions as a profile that extends the one that they are for."""
+        tables: dict[str, dict[str, set[str]]] = {}
+        for addition in self.additions.values():
+            table, _, key = addition.key.rpartition(".")
+            name = addition.name
+            if addition.key == "imports.names":
+                table = addition.key
+                key, _, name = addition.name.rpartition(".")
+            tables.setdefault(table, {}).setdefault(key, set()).add(name)
+        parts = [f"extends = {json.dumps(self.policy)}"]
+        parts += ["\n".join(_table(name, keys)) for name, keys in sorted(tables.items())]
+        return "\n\n".join(parts) + "\n"
+
+
+def _table(name: str, keys: Mapping[str, set[str]]) -> list[str]:
+    """Return the lines of a table of a profile file."""
+    if name == "sql":
+        return ["[sql.rules]", *(f'{json.dumps(rule)} = "warning"' for rule in sorted(keys["rules"]))]
+    stated = [
+        f"{key if key.isidentifier() else json.dumps(key)} = {json.dumps(sorted(names))}"
+        for key, names in sorted(keys.items())
+    ]
+    return [f"[{name}]", *(['mode = "allowlist"'] if name == "network" else []), *stated]
+
+
+def _is_allowed(finding: Finding, policy: ExecutionPolicy) -> bool:
+    """Return whether the profile allows already what another one refused."""
+    name = finding.subject or ""
+    match finding.profile_key:
+        case "imports.allowed":
+            return policy.imports.allows(name)
+        case "imports.names":
+            module, _, attribute = name.rpartition(".")
+            names = policy.imports.names.get(module)
+            return policy.imports.allows(module) and (names is None or attribute in names)
+        case "commands.allowed" | "commands.builtins":
+            return name in policy.commands.allowed | policy.commands.builtins
+        case "sql.rules":
+            return policy.sql.admits(finding.rule)
+        case _:
+            return False
+
+
+def _wanted(finding: Finding, policy: ExecutionPolicy) -> tuple[str, str, str | None]:
+    """Return the key and the name that a finding asks for, and why the name isn't suggested."""
+    key, name = finding.profile_key or "", finding.subject or finding.rule
+    if key == "sql.rules":
+        return key, finding.rule, None if finding.rule in SQL_RULES else "no profile may set the rule"
+    if key in _REASONS or not finding.subject:
+        return key, name, _REASONS.get(key, "the report names no module, attribute or command")
+    if key in {"imports.allowed", "imports.names"}:
+        return key, name, _reason_for_import(key, name, policy)
+    if key == "commands.builtins" and name in _BUILTINS:
+        return key, name, "the builtin runs text, or changes what names mean"
+    if key == "network.hosts":
+        name = name.rpartition(":")[0] or name
+        return key, name, None if is_host(name) else "the name isn't a public host"
+    return key, name, None if is_command(name) else "the name isn't one that a profile can list"
+
+
+def _reason_for_import(key: str, name: str, policy: ExecutionPolicy) -> str | None:
+    module = name.rpartition(".")[0] if key == "imports.names" else name
+    if not is_dotted(name):
+        return "the name isn't one that a profile can list"
+    if any(name == one or name.startswith(f"{one}.") for one in policy.imports.denied):
+        return "the profile denies the name"
+    reason = reason_for(name) or (reason_for(module) if key == "imports.names" else None)
+    return f"it guards isolation: {reason}" if reason else None
+
+
+async def suggest(
+    policy: ExecutionPolicy,
+    attempts: AsyncIterator[Attempt],
+    findings: Callable[[Attempt], Awaitable[Iterable[Finding]]],
+) -> Suggestion:
+    """Return what a profile lacks for the attempts that it refused, or would have refused."""
+    suggestion = Suggestion(policy=policy.name)
+    async for attempt in attempts:
+        suggestion.note(attempt, await findings(attempt), policy)
+    return suggestion
+
+
+def listed(additions: Mapping[tuple[str, str], Addition]) -> list[Addition]:
+    """Return additions, those of the most attempts first."""
+    return sorted(additions.values(), key=lambda one: (-one.count, one.key, one.name))

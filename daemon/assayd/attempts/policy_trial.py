@@ -1,0 +1,238 @@
+"""Judges stored submissions again under another profile, to show which verdicts would change.
+
+Static stages only, in the analysis workers and in the caller's turn: no container, and one document in memory
+at a time. With `run`, each is submitted in full and waited for instead. Nothing is enforced or loaded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from assayd.analysis.analyst import Analyst
+from assayd.attempts.admission import Admission, AttemptOrigin
+from assayd.errors import AssaydError, RequestError
+from assayd.kind import Kind
+from assayd.model.attempt import Attempt, State
+from assayd.model.finding import Finding, Severity
+from assayd.model.policy import ExecutionPolicy
+from assayd.model.records import Query
+from assayd.model.report import Verdict
+from assayd.model.submission import Peer, Submission
+from assayd.policies import PolicySet, tighten
+from assayd.store.jobs import DatabaseJobStore
+
+MOST_TRIED = 2000
+"""Attempts of one trial; the newest ones are taken."""
+MOST_S = 600.0
+"""How long one trial may take; after that it ends with its result so far."""
+PAGE = 100
+EXAMPLES = 3
+RUN_S = 120.0
+"""Longest wait for a full validation."""
+_JUDGED = frozenset({Verdict.VALIDATED, Verdict.FAILED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialExample:
+    """One attempt whose verdict would change, with the message."""
+
+    attempt_id: str
+    kind: str
+    message: str
+    line: int | None
+
+
+@dataclass(slots=True, kw_only=True)
+class TrialChange:
+    """Verdicts that would change in one direction by one rule."""
+
+    would_fail: bool
+    rule: str
+    profile_key: str | None
+    count: int = 0
+    examples: list[TrialExample] = field(default_factory=list)
+
+    def add(self, example: TrialExample) -> None:
+        """Count an attempt, and keep the first ones."""
+        self.count += 1
+        if len(self.examples) < EXAMPLES:
+            self.examples.append(example)
+
+
+@dataclass(slots=True, kw_only=True)
+class PolicyTrial:
+    """How far a trial is, and what it has found: `undecided` were decided by a run, and may change in one."""
+
+    total: int
+    tried: int = 0
+    would_fail: int = 0
+    would_pass: int = 0
+    undecided: int = 0
+    left_out: int = 0
+    complete: bool = False
+    changes: dict[tuple[bool, str], TrialChange] = field(default_factory=dict)
+
+    def note(self, attempt: Attempt, findings: Sequence[Finding], *, would_fail: bool) -> None:
+        """Count a verdict that would change, once under each rule that changes it."""
+        if would_fail:
+            self.would_fail += 1
+        else:
+            self.would_pass += 1
+        for finding in {found.rule: found for found in reversed(findings)}.values():
+            change = self.changes.setdefault(
+                (would_fail, finding.rule),
+                TrialChange(would_fail=would_fail, rule=finding.rule, profile_key=finding.profile_key),
+            )
+            change.add(
+                TrialExample(
+                    attempt_id=attempt.id, kind=attempt.kind, message=finding.message, line=finding.line
+                )
+            )
+
+
+Wait = Callable[[str, float], Awaitable[Attempt]]
+Read = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyTrials:
+    """Tries profiles on attempts of a query. `busy` has the users with a trial under way: one each."""
+
+    jobs: DatabaseJobStore
+    admission: Admission
+    analyst: Analyst
+    kinds: Mapping[str, Kind]
+    policies: PolicySet
+    wait: Wait
+    documents: Read
+    busy: set[int] = field(default_factory=set)
+
+    async def run(
+        self, policy: ExecutionPolicy, query: Query, peer: Peer, *, run: bool = False
+    ) -> AsyncGenerator[PolicyTrial, None]:
+        """Yield the trial as it proceeds; closing the generator cancels it.
+
+        Raises: RequestError ``policy.busy``.
+        """
+        with self.one_each(peer.uid):
+            attempts = await self._attempts(query)
+            trial = PolicyTrial(total=len(attempts))
+            due = asyncio.get_running_loop().time() + MOST_S
+            yield trial
+            for attempt in attempts:
+                if asyncio.get_running_loop().time() >= due:
+                    break
+                if run and not await self._run(trial, attempt, policy, peer):
+                    break
+                if not run:
+                    await self._check(trial, attempt, policy)
+                trial.tried += 1
+                yield trial
+            trial.complete = trial.tried == trial.total
+            yield trial
+
+    @contextmanager
+    def one_each(self, uid: int) -> Iterator[None]:
+        """Hold a user's only place. Raises: RequestError ``policy.busy``."""
+        if uid in self.busy:
+            message = "your other trial or suggestion is under way; wait for its end, or cancel it"
+            raise RequestError("policy.busy", message, retryable=True)
+        self.busy.add(uid)
+        try:
+            yield
+        finally:
+            self.busy.discard(uid)
+
+    async def _attempts(self, query: Query) -> list[Attempt]:
+        """Return the newest finished attempts of a query that say something about their code."""
+        found: list[Attempt] = []
+        query = replace(query, state=State.FINISHED, limit=PAGE)
+        while len(found) < MOST_TRIED:
+            page = await self.jobs.list(query)
+            found += [one for one in page.attempts if one.verdict in _JUDGED and one.replay_of is None]
+            if page.next_cursor is None:
+                break
+            query = replace(query, cursor=page.next_cursor)
+        return found[:MOST_TRIED]
+
+    async def _check(self, trial: PolicyTrial, attempt: Attempt, policy: ExecutionPolicy) -> None:
+        """Compare an attempt's verdict with its static stages under the profile."""
+        submission = await self._submission(attempt)
+        kind = self.kinds.get(attempt.kind)
+        if submission is None or kind is None:
+            trial.left_out += 1
+            return
+        try:
+            wanted = kind.narrow(submission.payload, _tightened(policy, submission))
+        except AssaydError:
+            trial.left_out += 1
+            return
+        checked = await self.analyst.check(
+            kind, submission.payload, wanted, flow=(attempt.peer.uid, "policy-trial")
+        )
+        errors = [f for stage in checked.stages for f in stage.findings if f.is_error]
+        passed, ran = attempt.verdict is Verdict.VALIDATED, attempt.cause is not None
+        if passed and errors:
+            trial.note(attempt, errors, would_fail=True)
+        elif not passed and not ran and not errors:
+            trial.note(attempt, await self._refusals(attempt), would_fail=False)
+        elif not passed and ran and not errors:
+            trial.undecided += 1
+
+    async def _run(self, trial: PolicyTrial, attempt: Attempt, policy: ExecutionPolicy, peer: Peer) -> bool:
+        """Submit an attempt's code under the profile and compare verdicts; False if the quota is used up."""
+        document = json.loads(await self.jobs.document(attempt.id))
+        kept = {name: document[name] for name in ("kind", "payload", "labels") if name in document}
+        text = json.dumps({**kept, "policy": policy.name}).encode()
+        try:
+            accepted = await self.admission.submit_document(text, AttemptOrigin(peer=peer))
+        except RequestError as problem:
+            trial.left_out += not problem.retryable
+            return not problem.retryable
+        done = await self.wait(accepted.attempt.id, RUN_S)
+        if done.verdict not in _JUDGED:
+            trial.left_out += 1
+        elif done.verdict is not attempt.verdict:
+            failed = done.verdict is Verdict.FAILED
+            trial.note(attempt, await self._refusals(done if failed else attempt), would_fail=failed)
+        return True
+
+    async def _submission(self, attempt: Attempt) -> Submission | None:
+        """Return a submission; None if this daemon can no longer read it."""
+        try:
+            return await self.admission.read(await self.jobs.document(attempt.id))
+        except AssaydError:
+            return None
+
+    async def _refusals(self, attempt: Attempt) -> list[Finding]:
+        """Return the errors of an attempt's report, as findings."""
+        return [finding for finding in findings_of((await self.documents(attempt))[0]) if finding.is_error]
+
+
+def _tightened(policy: ExecutionPolicy, submission: Submission) -> ExecutionPolicy:
+    """Return the profile with what the request overrode, if that is tighter here too."""
+    try:
+        return tighten(policy, submission.overrides)
+    except RequestError:
+        return policy
+
+
+def findings_of(report: bytes) -> list[Finding]:
+    """Return the findings of a report as it was written, with what a review needs of them."""
+    said = json.loads(report) or {}
+    return [
+        Finding(
+            rule=one["rule"],
+            category=one["category"],
+            severity=Severity(one["severity"]),
+            message=one["message"],
+            line=one["line"],
+            profile_key=one.get("profile_key"),
+            subject=one.get("subject"),
+        )
+        for one in said.get("findings", ())
+    ]

@@ -1,0 +1,109 @@
+"""What a policy would change: trials of profiles, and suggested additions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+
+from assayd.documents.base import BaseDocument, Timestamp
+
+Label = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]{1,64}=.{1,128}$")]
+PROFILE_CHARS = 256 * 2**10
+
+
+class ReviewBody(BaseModel):
+    """Which attempts are looked at: finished ones that the caller may see, the newest first."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    since: Annotated[AwareDatetime, Field(strict=False)] | None = Field(
+        None, description="Only attempts created then or later."
+    )
+    batch: str | None = Field(None, max_length=64, description="Only attempts of this batch, by its id.")
+    labels: list[Label] = Field([], max_length=8, description="Only attempts with these, as `key=value`.")
+    kind: str | None = Field(None, max_length=64, description="Only attempts of this kind.")
+
+
+class TryBody(ReviewBody):
+    """A profile to try: one of the daemon's, or the text of a file."""
+
+    policy: str = Field(max_length=64, description="Profile name; the name of the file, with `profile`.")
+    profile: str | None = Field(
+        None, max_length=PROFILE_CHARS, description="Text of a profile file, as TOML; for operators."
+    )
+    run: bool = Field(False, description="Validate in full, in containers; not with `profile`.")
+
+
+class SuggestBody(ReviewBody):
+    """A profile to extend."""
+
+    policy: str | None = Field(
+        None, max_length=64, description="Profile to extend; null: that of the newest refused attempt."
+    )
+
+
+class TrialExampleDocument(BaseDocument):
+    """An attempt whose verdict would change."""
+
+    attempt_id: str = Field(description="The attempt.")
+    kind: str = Field(description="Its kind.")
+    message: str = Field(description="What the rule says of it.")
+    line: int | None = Field(description="Line, from 1.")
+
+
+class TrialChangeDocument(BaseDocument):
+    """Verdicts that would change in one direction by one rule."""
+
+    direction: Literal["would_fail", "would_pass"] = Field(description="The change.")
+    rule: str = Field(description="The rule that fails them under the profile, or failed them before.")
+    profile_key: str | None = Field(description="The profile's key that states the rule.")
+    count: int = Field(description="Number of attempts.")
+    examples: list[TrialExampleDocument] = Field(description="The newest of them, three at most.")
+
+
+class TrialDocument(BaseDocument):
+    """How stored submissions would fare under a profile."""
+
+    policy: str = Field(description="The profile.")
+    mode: Literal["static", "run"] = Field(description="Static stages only, or full validation.")
+    total: int = Field(description="Number of attempts to try.")
+    tried: int = Field(description="Number of attempts tried.")
+    would_fail: int = Field(description="Validated attempts that would fail.")
+    would_pass: int = Field(description="Attempts refused before they ran, which static stages would accept.")
+    undecided: int = Field(description="Attempts that failed in a run: only a run tells.")
+    left_out: int = Field(description="Attempts that can't be tried under this profile.")
+    complete: bool = Field(description="False: the time was up, or it isn't finished.")
+    changes: list[TrialChangeDocument] = Field(description="The changes by rule, the most frequent first.")
+
+
+class TrialEventDocument(BaseDocument):
+    """One event of a trial: `progress`, or `finished`."""
+
+    id: str = Field(description="Number of the event.")
+    kind: Literal["progress", "finished"] = Field(description="Kind of the event.")
+    at: Timestamp = Field(description="When.")
+    body: TrialDocument = Field(description="The trial until then; `changes` only when finished.")
+
+
+class AdditionDocument(BaseDocument):
+    """A name that attempts were refused for."""
+
+    key: str = Field(description="The profile's key.")
+    name: str = Field(description="The name.")
+    reason: str | None = Field(description="Why it isn't suggested; null for a suggested one.")
+    count: int = Field(description="Number of attempts that needed it.")
+    enough: int = Field(description="Number of attempts that needed nothing else of the profile.")
+    first_at: Timestamp = Field(description="When the first of them was created.")
+    last_at: Timestamp = Field(description="When the last of them was created.")
+
+
+class SuggestionDocument(BaseDocument):
+    """The smallest additions that would have let attempts through."""
+
+    policy: str = Field(description="The profile that they are for.")
+    seen: int = Field(description="Number of attempts that rules of a profile refused or reported.")
+    helped: int = Field(description="Number of them that need only these additions.")
+    toml: str = Field(description="A profile file with the additions.")
+    additions: list[AdditionDocument] = Field(description="Suggested names, the most frequent first.")
+    withheld: list[AdditionDocument] = Field(description="What isn't suggested, and why.")

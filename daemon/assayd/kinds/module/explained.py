@@ -1,0 +1,486 @@
+"""Explains failures of tests with the files of the module: what was meant, where, and the edit.
+
+    'coroutine' object has no attribute …       the line that assigned it, with await
+    assert <bound method Response.json …        the line that has `json` without parentheses
+    the fixture 'adaptor' doesn't exist         the fixture with nearly this name
+    unexpected keyword argument 'particle'      the parameter or field with nearly this name
+    No such file or directory: 'anwser.json'    the file with nearly this name
+
+The texts of exceptions are the guest's: they choose words and an edit of the guest's lines, never a verdict.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+
+from assayd.did_you_mean import close_names
+from assayd.findings.source_text import line_at, snippet
+from assayd.guest_results.record import Raised
+from assayd.kinds.module.mistakes import word_edit
+from assayd.model.finding import Edit, Finding
+
+Texts = Mapping[str, str]
+_MOST_CHARS = 100_000
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def explained(finding: Finding, raised: Raised, texts: Texts, test: str = "") -> Finding:
+    """Return a finding with what the module's files tell about an exception.
+
+    Args:
+        finding: the plain finding.
+        raised: the exception.
+        texts: the Python files by name.
+        test: the id of the test, empty for an import.
+    """
+    for pattern, explain in _EXPLANATIONS:
+        found = pattern.search(raised.message)
+        made = explain(finding, raised, found, texts, test) if found is not None else None
+        if made is not None:
+            return made
+    return finding
+
+
+def with_near_file(finding: Finding, texts: Mapping[str, str]) -> Finding:
+    """Return the finding of a file that doesn't exist with the submitted file that was meant."""
+    found = _NO_FILE.search(finding.message)
+    if found is None:
+        return finding
+    path = found[1]
+    base = path.rpartition("/")[2]
+    near = [name for name in texts if name.rpartition("/")[2] == base] or close_names(path, sorted(texts))
+    if not near or near[0] == path:
+        return finding
+    text = texts.get(finding.file or "", "")
+    edit = word_edit(text, finding.line or 0, path, near[0], quoted=True)
+    return replace(
+        finding, suggestion=f"Did you mean '{near[0]}'? Paths start at the module's folder.", edit=edit
+    )
+
+
+_NO_FILE = re.compile(r"No such file or directory: '([^']{1,200})'")
+
+
+def _at(finding: Finding, file: str, line: int, text: str, suggestion: str, edit: Edit | None) -> Finding:
+    return replace(
+        finding,
+        file=file,
+        line=line,
+        column=None,
+        snippet=snippet(text, line),
+        suggestion=suggestion,
+        edit=edit,
+    )
+
+
+def _not_awaited(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``response = client.get(…)`` without await, which fails where it is used."""
+    file, text = raised.file or "", texts.get(raised.file or "", "")
+    lines = text.split("\n")
+    names = [name for name, value in raised.values if value.startswith(("a coroutine", "<coroutine"))]
+    for number in range(min(raised.line or 1, len(lines)), 0, -1):
+        for name in names:
+            assigned = re.match(rf"(\s*{re.escape(name)}\s*=\s*)(?!await\b)(\S.*\()", lines[number - 1])
+            if assigned is not None:
+                new = f"{assigned[1]}await {lines[number - 1][assigned.end(1) :]}"
+                edit = Edit(start_line=number, end_line=number, replacement=new)
+                hint = f"The call returns a coroutine. Write await before it: `{new.strip()}`."
+                return _at(finding, file, number, text, hint, edit)
+    return None
+
+
+def _coroutine_compared(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``assert adapter.fetch_raw("Oslo") == X``: the call isn't awaited."""
+    file, text, name = raised.file or "", texts.get(raised.file or "", ""), found[1].rpartition(".")[2]
+    number = raised.line or 0
+    line = line_at(text, number) or ""
+    call = re.search(rf"(?<!await )\b[\w.]*\b{re.escape(name)}\(", line)
+    if call is None:
+        return None
+    new = f"{line[: call.start()]}await {line[call.start() :]}"
+    edit: Edit | None = Edit(start_line=number, end_line=number, replacement=new)
+    around = _function_at(text, number)
+    if not isinstance(around, ast.AsyncFunctionDef):
+        edit = None
+    hint = f"`{name}` is async. Write `await` before the call, in an `async def` function."
+    return _at(finding, file, number, text, hint, edit)
+
+
+def _not_called(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``return response.json``: the test compares the method."""
+    name = found[1].rpartition(".")[2]
+    pattern = re.compile(rf"\.{re.escape(name)}\b(?!\s*\(|[\"'])")
+    places = [
+        (file, number, line)
+        for file, text in texts.items()
+        for number, line in enumerate(text[:_MOST_CHARS].split("\n"), 1)
+        if pattern.search(line) and not line.lstrip().startswith("#")
+    ]
+    if len(places) != 1:
+        return replace(finding, suggestion=f"`{name}` isn't called. Write parentheses: `{name}()`.")
+    [(file, number, line)] = places
+    new = pattern.sub(f".{name}()", line, count=1)
+    edit = Edit(start_line=number, end_line=number, replacement=new)
+    return _at(finding, file, number, texts[file], f"`{name}` isn't called. Write `{new.strip()}`.", edit)
+
+
+def _no_fixture(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``def test_x(adaptor)``: the fixture is `adapter`, or it has no decorator."""
+    file, _, name = test.partition("::")
+    text, wanted = texts.get(file, ""), found[1]
+    functions = {each.name: each for each in _functions(text)}
+    if wanted in functions:
+        number = functions[wanted].lineno
+        line = line_at(text, number) or ""
+        indent = line[: len(line) - len(line.lstrip())]
+        edit = Edit(start_line=number, end_line=number, replacement=f"{indent}@pytest.fixture\n{line}")
+        hint = f"`{wanted}` is a plain function. Write `@pytest.fixture` above it."
+        return _at(finding, file, number, text, hint, edit)
+    fixtures = [each for each, node in functions.items() if _is_fixture(node)]
+    node = functions.get(name.partition("[")[0].rpartition("::")[2])
+    number = node.lineno if node is not None else 0
+    near = close_names(wanted, [*fixtures, *_FIXTURES])
+    if not near or not number:
+        return _at(finding, file, number, text, finding.suggestion or "", None) if number else None
+    edit_or_none = word_edit(text, number, wanted, near[0])
+    return _at(finding, file, number, text, f"Did you mean the fixture `{near[0]}`?", edit_or_none)
+
+
+_FIXTURES = ("monkeypatch", "tmp_path", "capsys", "caplog", "request", "recwarn", "event_loop")
+
+
+def _unknown_argument(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``Reading(particle=…)``: the field is `particles`."""
+    owner, wanted = found[1].removesuffix(".__init__").rpartition(".")[2], found[2]
+    known = [name for text in texts.values() for name in _parameters(text, owner)]
+    near = close_names(wanted, dict.fromkeys(known))
+    if not near:
+        return None
+    text = texts.get(raised.file or "", "")
+    edit = word_edit(text, raised.line or 0, wanted, near[0])
+    return replace(finding, suggestion=f"Did you mean `{near[0]}`?", edit=edit)
+
+
+def _unused_argument(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``@pytest.mark.parametrize("particle", …)`` above ``def test_grade(particles)``."""
+    owner, wanted = found[1], found[2]
+    for file, text in texts.items():
+        node = next((each for each in _functions(text) if each.name == owner), None)
+        if node is None:
+            continue
+        near = close_names(wanted, [each.arg for each in node.args.args])
+        first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+        hint = f"Did you mean `{near[0]}`?" if near else f"Add `{wanted}` to the parameters of {owner}."
+        edit = word_edit(text, first, wanted, near[0]) if near else None
+        return _at(finding, file, first, text, hint, edit)
+    return None
+
+
+def _unknown_mark(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    text = texts.get(raised.file or "", "")
+    edit = word_edit(text, raised.line or 0, f"pytest.mark.{found[1]}", f"pytest.mark.{found[2]}")
+    return replace(finding, suggestion=f"Did you mean `{found[2]}`?", edit=edit)
+
+
+def _without_self(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``round(particles / LIMIT)`` in a method of a class with the field `particles`."""
+    name, text = found[1], texts.get(raised.file or "", "")
+    function = _function_at(text, raised.line or 0)
+    first = function.args.args[0].arg if function is not None and function.args.args else ""
+    if first != "self" or name not in _fields_around(text, raised.line or 0):
+        return None
+    edit = word_edit(text, raised.line or 0, name, f"self.{name}")
+    return replace(finding, suggestion=f"`{name}` is an attribute. Write `self.{name}`.", edit=edit)
+
+
+def _default_first(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """A field without a default after one that has a default."""
+    text = texts.get(raised.file or "", "")
+    lines = [
+        n for n, line in enumerate(text.split("\n"), 1) if re.match(rf"\s+{re.escape(found[1])}\s*:", line)
+    ]
+    hint = f"Move `{found[1]}` before the fields with a default, or give it one."
+    return _at(finding, raised.file or "", lines[0], text, hint, None) if len(lines) == 1 else None
+
+
+def _other_context(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``with httpx.AsyncClient()`` and ``async with httpx.Client()``."""
+    text, number = texts.get(raised.file or "", ""), raised.line or 0
+    line = line_at(text, number) or ""
+    if found[2]:
+        other = re.sub(rf"\b{re.escape(found[1])}\(", f"Async{found[1]}(", line)
+        known = found[1] == "Client" and other != line
+        hint = "Write `httpx.AsyncClient`, or a plain `with`." if known else "Write a plain `with`."
+        new = other if known else line.replace("async with", "with", 1)
+    else:
+        hint, new = (
+            f"{found[1]} is asynchronous. Write `async with`.",
+            re.sub(r"\bwith\b", "async with", line, count=1),
+        )
+    edit = Edit(start_line=number, end_line=number, replacement=new) if new != line else None
+    return replace(finding, suggestion=hint, edit=edit)
+
+
+def _text_read(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``json.load("answer.json")``: load takes an open file."""
+    text, number = texts.get(raised.file or "", ""), raised.line or 0
+    line = line_at(text, number) or ""
+    loaded = re.search(r"json\.load\(\s*([\"'][^\"']+[\"'])\s*\)", line)
+    if "json.load(" not in line:
+        return None
+    new = f"{line[: loaded.start()]}json.load(open({loaded[1]})){line[loaded.end() :]}" if loaded else line
+    edit = Edit(start_line=number, end_line=number, replacement=new) if loaded else None
+    hint = "json.load() takes an open file. Write json.load(open(path)), or json.loads(text)."
+    return replace(finding, suggestion=hint, edit=edit)
+
+
+def _needless_await(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``await response.json()``, if json() isn't async."""
+    text, number = texts.get(raised.file or "", ""), raised.line or 0
+    line = line_at(text, number) or ""
+    edit = None
+    if line.count("await ") == 1:
+        edit = Edit(start_line=number, end_line=number, replacement=line.replace("await ", "", 1))
+    hint = (
+        f"The call returns a {found[1]}, not a coroutine. Remove `await`, or make the function `async def`."
+    )
+    return replace(finding, suggestion=hint, edit=edit)
+
+
+def _method_used(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``response.json["x"]``: the method isn't called."""
+    text, number = texts.get(raised.file or "", ""), raised.line or 0
+    line = line_at(text, number) or ""
+    uses = list(re.finditer(r"\.(\w+)(?=\[|\s*[:)]|\s*$)", line))
+    if len(uses) != 1:
+        return replace(finding, suggestion="A method isn't called here. Write parentheses after its name.")
+    new = f"{line[: uses[0].end()]}(){line[uses[0].end() :]}"
+    edit = Edit(start_line=number, end_line=number, replacement=new)
+    hint = f"`{uses[0][1]}` isn't called. Write `{new.strip()}`."
+    return replace(finding, suggestion=hint, edit=edit)
+
+
+def _value_called(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``reading.share()`` of a property, or ``adapter()`` of a fixture's value."""
+    text, number = texts.get(raised.file or "", ""), raised.line or 0
+    line = line_at(text, number) or ""
+    function = _function_at(text, number)
+    parameters = {each.arg for each in function.args.args} if function is not None else set()
+    properties = {
+        node.name
+        for each in texts.values()
+        for node in _functions(each)
+        if any("property" in ast.unparse(one) for one in node.decorator_list)
+    }
+    calls = [
+        one
+        for one in re.finditer(r"(?<![\w])(?:[\w.]+\.)?(\w+)\(\)", line)
+        if one[1] in properties or (one[0] == f"{one[1]}()" and one[1] in parameters)
+    ]
+    if len(calls) != 1:
+        return None
+    new = f"{line[: calls[0].end() - 2]}{line[calls[0].end() :]}"
+    edit = Edit(start_line=number, end_line=number, replacement=new)
+    hint = f"`{calls[0][1]}` is a value, not a function. Remove the parentheses: `{new.strip()}`."
+    return replace(finding, suggestion=hint, edit=edit)
+
+
+def _dict_attribute(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``raw.city`` of a dict."""
+    if finding.suggestion is not None and finding.suggestion.startswith("Did you mean"):
+        return None
+    text, number = texts.get(raised.file or "", ""), raised.line or 0
+    line = line_at(text, number) or ""
+    places = list(re.finditer(rf"\.{re.escape(found[1])}\b(?!\s*\()", line))
+    edit = None
+    if len(places) == 1:
+        new = f'{line[: places[0].start()]}["{found[1]}"]{line[places[0].end() :]}'
+        edit = Edit(start_line=number, end_line=number, replacement=new)
+    hint = f'A dict has keys, not attributes. Write `["{found[1]}"]`.'
+    return replace(finding, suggestion=hint, edit=edit)
+
+
+def _class_used(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    hint = f"{found[1]} is called on the class. Create an instance first: `{found[1]}().{found[2]}(…)`."
+    text, number = texts.get(raised.file or "", ""), raised.line or 0
+    edit = word_edit(text, number, f"{found[1]}.{found[2]}", f"{found[1]}().{found[2]}")
+    return replace(finding, suggestion=hint, edit=edit)
+
+
+def _names_and_values(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``parametrize(("a", "b"), [(1,)])``."""
+    hint = f"Each case needs {found[1]} values, one for each name, and one has {found[2]}."
+    for file, text in texts.items():
+        lines = [n for n, line in enumerate(text.split("\n"), 1) if "parametrize(" in line]
+        if len(lines) == 1 and file.rpartition("/")[2].startswith("test"):
+            return _at(finding, file, lines[0], text, hint, None)
+    return replace(finding, suggestion=hint)
+
+
+def _partly_imported(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    hint = f"{found[2]} and this file import each other. Move `{found[1]}` to a third file."
+    return replace(finding, suggestion=hint)
+
+
+def expected_other(finding: Finding, raised: Raised, texts: Texts, test: str) -> Finding:
+    """Return the finding of a test that expects another exception than the one that was raised."""
+    file, _, name = test.partition("::")
+    text, kind = texts.get(file, ""), raised.error_type.rpartition(".")[2]
+    node = next(
+        (one for one in _functions(text) if one.name == name.partition("[")[0].rpartition("::")[2]), None
+    )
+    if node is None or kind == "AssertionError":
+        return finding
+    lines = text.split("\n")[node.lineno - 1 : node.end_lineno]
+    for number, line in enumerate(lines, node.lineno):
+        expected = re.search(r"pytest\.raises\(\s*([\w.]+)", line)
+        if expected is not None and expected[1].rpartition(".")[2] != kind and kind.isidentifier():
+            new = f"{line[: expected.start(1)]}{kind}{line[expected.end(1) :]}"
+            edit = Edit(start_line=number, end_line=number, replacement=new)
+            hint = f"The code raised {kind}. Expect {kind}, or raise {expected[1]}."
+            return _at(finding, file, number, text, hint, edit)
+    return finding
+
+
+_Explain = Callable[[Finding, Raised, re.Match[str], Texts, str], Finding | None]
+_EXPLANATIONS: tuple[tuple[re.Pattern[str], _Explain], ...] = (
+    (re.compile(r"^'coroutine' object"), _not_awaited),
+    (re.compile(r"<coroutine object ([\w.]{1,200}) at"), _coroutine_compared),
+    (re.compile(r"<bound method ([\w.]{1,200}) of"), _not_called),
+    (re.compile(r"^\('(\w{1,100})', <FixtureRequest"), _no_fixture),
+    (re.compile(r"^([\w.]{1,200})\(\) got an unexpected keyword argument '(\w{1,100})'"), _unknown_argument),
+    (re.compile(r"^In (\w{1,200}): function uses no (?:argument|fixture) '(\w{1,100})'"), _unused_argument),
+    (re.compile(r"^Unknown '(\w{1,100})' mark, did you mean '(\w{1,100})'"), _unknown_mark),
+    (re.compile(r"^name '(\w{1,100})' is not defined"), _without_self),
+    (re.compile(r"^non-default argument '(\w{1,100})' follows default"), _default_first),
+    (
+        re.compile(r"^'(\w{1,100})' object does not support the (asynchronous )?context manager"),
+        _other_context,
+    ),
+    (re.compile(r"^'str' object has no attribute 'read'"), _text_read),
+    (re.compile(r"^object (\w{1,100}) can't be used in 'await' expression"), _needless_await),
+    (
+        re.compile(
+            r"^'(?:builtin_function_or_method|method|function)' object is not (?:subscriptable|iterable)"
+        ),
+        _method_used,
+    ),
+    (re.compile(r"^'(\w{1,100})' object is not callable"), _value_called),
+    (re.compile(r"^'dict' object has no attribute '(\w{1,100})'"), _dict_attribute),
+    (
+        re.compile(r"^(\w{1,100})\.(\w{1,100})\(\) missing 1 required positional argument: 'self'"),
+        _class_used,
+    ),
+    (re.compile(r"number of names \((\d+)\)(?s:.*)number of values \((\d+)\)"), _names_and_values),
+    (
+        re.compile(r"cannot import name '(\w+)' from partially initialized module '([\w.]+)'"),
+        _partly_imported,
+    ),
+)
+
+
+@lru_cache(maxsize=8)
+def _tree(text: str) -> ast.Module | None:
+    try:
+        return ast.parse(text) if len(text) <= _MOST_CHARS else None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _functions(text: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    tree = _tree(text)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, _FUNCTIONS):
+            yield node
+
+
+def _function_at(text: str, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    around = [each for each in _functions(text) if each.lineno <= line <= (each.end_lineno or 0)]
+    return around[-1] if around else None
+
+
+def _is_fixture(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any("fixture" in ast.unparse(each) for each in node.decorator_list)
+
+
+def _parameters(text: str, owner: str) -> Iterator[str]:
+    """Return the parameters of a function, or the fields and parameters of a class."""
+    tree = _tree(text)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, _FUNCTIONS) and node.name == owner:
+            yield from (each.arg for each in (*node.args.args, *node.args.kwonlyargs))
+        elif isinstance(node, ast.ClassDef) and node.name == owner:
+            yield from _fields(node)
+
+
+def _fields(node: ast.ClassDef) -> Collection[str]:
+    names = {
+        each.target.id
+        for each in node.body
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+    }
+    for each in node.body:
+        if isinstance(each, _FUNCTIONS):
+            names |= (
+                {arg.arg for arg in (*each.args.args, *each.args.kwonlyargs)}
+                if each.name == "__init__"
+                else {each.name}
+            )
+    return names - {"self"}
+
+
+def _fields_around(text: str, line: int) -> Collection[str]:
+    tree = _tree(text)
+    classes = [
+        node
+        for node in (ast.walk(tree) if tree is not None else ())
+        if isinstance(node, ast.ClassDef) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    if not classes:
+        return ()
+    stored = {
+        node.attr
+        for node in ast.walk(classes[-1])
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+    }
+    return {*_fields(classes[-1]), *stored}

@@ -1,0 +1,484 @@
+"""Finds mistakes that several files of a module show together, and those that fail far from their place.
+
+    from readings import grades       import.no_name         readings.py has `grade`
+    def transform(raw): self.x        contract.method_form   the method has no self
+    platform="openmeteo"              contract.manifest      the manifest says open_meteo
+    return response.json              call.missing           a method that isn't called (a warning)
+    API_KEY = "q8Zr…"                 source.secret          a warning
+
+What a file binds in a way that can't be read (a star import, `__getattr__`) is left to the run.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from assayd.did_you_mean import close_names
+from assayd.findings.source_text import line_at, snippet
+from assayd.kinds.module.files import is_test, module_name
+from assayd.kinds.module.imports import absolute
+from assayd.model.finding import Edit, Finding, Rule, Severity
+from assayd.model.policy import AdapterContract
+from assayd.static.python.imports import finding_at
+from assayd.static.python.module_scope import bound_names
+
+RULES = (
+    Rule(
+        id="import.no_name",
+        title="A name that another file doesn't have",
+        help="Bad: from rates import converted, if rates.py defines convert.",
+    ),
+    Rule(
+        id="contract.manifest",
+        title="The decorator and the manifest disagree",
+        help='Bad: platform="openmeteo", if the manifest says open_meteo.',
+    ),
+    Rule(
+        id="contract.no_base",
+        title="The adapter has no base class",
+        severity=Severity.WARNING,
+        help="Bad: class Weather: …. Good: class Weather(Adapter): ….",
+    ),
+    Rule(
+        id="call.missing",
+        title="A method that isn't called",
+        severity=Severity.WARNING,
+        help="Bad: return response.json. Good: return response.json().",
+    ),
+    Rule(
+        id="call.at_import",
+        title="A request when the module is imported",
+        severity=Severity.WARNING,
+        help="Bad: CITIES = httpx.get(URL) at the top. Good: in fetch_raw().",
+    ),
+    Rule(
+        id="files.json",
+        title="A JSON file that can't be parsed",
+        severity=Severity.WARNING,
+        help="Bad: {'city': 'Oslo'}. Good: double quotes.",
+    ),
+    Rule(
+        id="source.secret",
+        title="A secret in the source",
+        severity=Severity.WARNING,
+        help='Bad: API_KEY = "…". Good: self.config["api_key"].',
+    ),
+)
+_METHODS = frozenset(
+    {
+        "aclose", "append", "capitalize", "casefold", "close", "copy", "items", "json", "keys", "lower",
+        "lstrip", "model_dump", "raise_for_status", "read", "readlines", "read_text", "rstrip", "split",
+        "splitlines", "strip", "title", "upper", "values",
+    }
+)  # fmt: skip
+_SELF_NAMES = frozenset({"self", "cls", "mcs", "_", "this"})
+_SECRET_NAME = re.compile(
+    r"(?:api_?key|secret|passw(?:or)?d|token|credential|private_?key|auth_?key)", re.IGNORECASE
+)
+_SECRET_VALUE = re.compile(
+    r"(?:Bearer\s+)?(?:sk-[\w-]{16,}|gh[pousr]_\w{20,}|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|xox[abp]-[\w-]{10,}"
+    r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+)$"
+)
+_PLACEHOLDER = re.compile(
+    r"your|example|dummy|test|fake|sample|changeme|placeholder|xxx|demo|<|\{|\$|\s|^[a-z_.-]+$|^[A-Z_]+$|/",
+    re.IGNORECASE,
+)
+_LEAST_SECRET = 10
+_MOST_SECRETS = 10
+
+Trees = Mapping[str, ast.Module]
+
+
+def own_names(trees: Trees) -> Mapping[str, frozenset[str]]:
+    """Return, by dotted name of each file, the names that can be imported from it."""
+    found: dict[str, frozenset[str]] = {}
+    for file, tree in trees.items():
+        names = bound_names(tree)
+        if names is not None and "__getattr__" not in names:
+            found[module_name(file)] = names
+    return found
+
+
+def check_own_names(
+    file: str, text: str, tree: ast.Module, own: Mapping[str, frozenset[str]]
+) -> Iterator[Finding]:
+    """``from readings import grades``, if readings.py has only `grade` -> import.no_name."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        module = absolute(file, node)
+        if module not in own or module is None:
+            continue
+        for alias in node.names:
+            missing = (
+                alias.name != "*" and alias.name not in own[module] and f"{module}.{alias.name}" not in own
+            )
+            if missing:
+                yield replace(_no_name(node, text, module, alias.name, own[module]), file=file)
+
+
+def _no_name(node: ast.ImportFrom, text: str, module: str, name: str, known: frozenset[str]) -> Finding:
+    near = close_names(name, sorted(known))
+    public = ", ".join(sorted(one for one in known if not one.startswith("_"))[:8])
+    hint = f"Did you mean `{near[0]}`?" if near else f"Define it there, or import an existing name: {public}."
+    message = f"{module}.py has no `{name}`."
+    found = finding_at(node, text, "import.no_name", message, suggestion=hint)
+    return replace(found, edit=word_edit(text, node.lineno, name, near[0]) if near else None)
+
+
+def meant_names(findings: list[Finding]) -> frozenset[str]:
+    """Return the names that misspelt imports were meant to bind: their uses are right."""
+    meant = (re.search(r"Did you mean `(\w+)`", one.suggestion or "") for one in findings)
+    return frozenset(found[1] for found in meant if found is not None)
+
+
+def check_methods(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
+    """``def transform(raw): return self.x`` -> contract.method_form."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for method in node.body:
+                if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and _lacks_self(method):
+                    message = f"{node.name}.{method.name} has no self parameter."
+                    names = ["self", *(each.arg for each in method.args.args[:1])]
+                    more = ", …" if len(method.args.args) > 1 else ""
+                    shown = f"def {method.name}({', '.join(names)}{more})"
+                    found = finding_at(
+                        method, text, "contract.method_form", message, suggestion=f"Write: {shown}:"
+                    )
+                    edit = _with_self(text, method)
+                    yield replace(found, file=file, category="missing_method", edit=edit)
+
+
+def _lacks_self(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    if method.decorator_list or method.args.vararg or method.args.posonlyargs:
+        return False
+    arguments = method.args.args
+    if arguments and arguments[0].arg in _SELF_NAMES:
+        return False
+    if method.name in {"__new__", "__init_subclass__", "__class_getitem__"}:
+        return False
+    uses_self = any(isinstance(node, ast.Name) and node.id == "self" for node in ast.walk(method))
+    return not arguments or uses_self or arguments[0].annotation is not None
+
+
+def _with_self(text: str, method: ast.FunctionDef | ast.AsyncFunctionDef) -> Edit | None:
+    line = line_at(text, method.lineno)
+    opened = re.search(rf"\bdef\s+{re.escape(method.name)}\s*\(", line or "")
+    if line is None or opened is None:
+        return None
+    rest = line[opened.end() :]
+    comma = "" if rest.lstrip().startswith(")") else ", "
+    return Edit(
+        start_line=method.lineno,
+        end_line=method.lineno,
+        replacement=f"{line[: opened.end()]}self{comma}{rest}",
+    )
+
+
+def check_decorator(
+    file: str, text: str, node: ast.ClassDef, manifest: Mapping[str, object], contract: AdapterContract
+) -> Iterator[Finding]:
+    """``@register_adapter(platform="openmeteo")``, if the manifest says open_meteo -> contract.manifest."""
+    for decorator in node.decorator_list:
+        if not isinstance(decorator, ast.Call) or _last_name(decorator.func) not in contract.decorators:
+            continue
+        yield from _absent(file, text, decorator, manifest)
+        for given in decorator.keywords:
+            said = manifest.get(given.arg or "")
+            value = given.value.value if isinstance(given.value, ast.Constant) else None
+            if (
+                given.arg in {"category", "platform"}
+                and isinstance(said, str)
+                and isinstance(value, str)
+                and said != value
+            ):
+                message = f'The decorator says {given.arg}="{value}", and the manifest "{said}".'
+                hint = f'Write the same in both: {given.arg}="{said}".'
+                found = finding_at(given.value, text, "contract.manifest", message, suggestion=hint)
+                edit = word_edit(text, given.value.lineno, value, said, quoted=True)
+                yield replace(found, file=file, edit=edit)
+
+
+def _absent(file: str, text: str, node: ast.Call, manifest: Mapping[str, object]) -> Iterator[Finding]:
+    """``@register_adapter(category="weather")`` without the platform -> contract.manifest (a warning)."""
+    given = {each.arg for each in node.keywords}
+    for name in ("category", "platform"):
+        said = manifest.get(name)
+        if name in given or node.args or not given & {"category", "platform"} or not isinstance(said, str):
+            continue
+        hint = f'Add {name}="{said}" to the decorator.'
+        found = finding_at(
+            node,
+            text,
+            "contract.manifest",
+            f"The decorator has no {name}.",
+            suggestion=hint,
+            severity=Severity.WARNING,
+        )
+        line = line_at(text, node.lineno) or ""
+        end = node.end_col_offset
+        edit = None
+        if node.end_lineno == node.lineno and end is not None and line.isascii():
+            new = f'{line[: end - 1]}, {name}="{said}"{line[end - 1 :]}'
+            edit = Edit(start_line=node.lineno, end_line=node.lineno, replacement=new)
+        yield replace(found, file=file, edit=edit)
+
+
+def check_base(
+    file: str, text: str, tree: ast.Module, node: ast.ClassDef, contract: AdapterContract
+) -> Iterator[Finding]:
+    """``class Weather:``, if `Adapter` is imported and unused -> contract.no_base (a warning)."""
+    imported = {
+        alias.asname or alias.name
+        for each in tree.body
+        if isinstance(each, ast.ImportFrom)
+        for alias in each.names
+        if alias.name in contract.base_classes
+    }
+    used = {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
+    if node.bases or node.keywords or not imported or imported & used:
+        return
+    base = min(imported)
+    line = line_at(text, node.lineno) or ""
+    new = re.sub(
+        rf"\bclass\s+{re.escape(node.name)}\s*(?:\(\s*\))?\s*:", f"class {node.name}({base}):", line, count=1
+    )
+    found = finding_at(
+        node,
+        text,
+        "contract.no_base",
+        f"{node.name} has no base class, and `{base}` is imported and unused.",
+        suggestion=f"Write `class {node.name}({base}):`.",
+        severity=Severity.WARNING,
+    )
+    edit = Edit(start_line=node.lineno, end_line=node.lineno, replacement=new) if new != line else None
+    yield replace(found, file=file, category="missing_method", edit=edit)
+
+
+def check_calls(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
+    """``return response.json`` -> call.missing (a warning)."""
+    called = {
+        each.func.id
+        for each in ast.walk(tree)
+        if isinstance(each, ast.Call) and isinstance(each.func, ast.Name)
+    }
+    for node in ast.walk(tree):
+        value: ast.expr | None = None
+        match node:
+            case ast.Expr(value=ast.Attribute() as value) | ast.Return(value=ast.Attribute() as value):
+                pass
+            case ast.Assign(targets=[ast.Name(id=target)], value=ast.Attribute() as value) if (
+                target not in called
+            ):
+                pass
+            case ast.For(iter=ast.Attribute() as value) | ast.comprehension(iter=ast.Attribute() as value):
+                pass
+            case _:
+                continue
+        if isinstance(value, ast.Attribute) and _is_uncalled(value, node):
+            name = ast.unparse(value)
+            found = finding_at(
+                value,
+                text,
+                "call.missing",
+                f"`{name}` is the method itself: it isn't called.",
+                suggestion=f"Call it: `{name}()`.",
+                severity=Severity.WARNING,
+            )
+            yield replace(found, file=file, edit=word_edit(text, value.end_lineno or 0, name, f"{name}()"))
+
+
+def _is_uncalled(value: ast.Attribute, node: ast.AST) -> bool:
+    base = value.value
+    if (
+        not isinstance(base, ast.Name)
+        or base.id in vars(builtins)
+        or base.id[:1].isupper()
+        or base.id == "self"
+    ):
+        return False
+    return value.attr in _METHODS or (
+        isinstance(node, ast.Expr) and value.attr.startswith(("raise_", "close"))
+    )
+
+
+def check_dropped_results(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
+    """``def share(self) -> float: round(x, 2)`` -> function.no_value (a warning): `return` is missing."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.returns is None:
+            continue
+        last = node.body[-1]
+        promised = ast.unparse(node.returns).strip("'\"")
+        if not isinstance(last, ast.Expr) or not isinstance(last.value, ast.Call | ast.IfExp | ast.Await):
+            continue
+        if _NO_VALUE.match(promised) or any(isinstance(n, ast.Return | ast.Yield) for n in ast.walk(node)):
+            continue
+        line = line_at(text, last.lineno) or ""
+        indent = line[: len(line) - len(line.lstrip())]
+        found = finding_at(
+            last,
+            text,
+            "function.no_value",
+            f"{node.name}() returns None: the result of its last line is dropped.",
+            suggestion=f"Write: return {ast.unparse(last.value)[:120]}",
+            severity=Severity.WARNING,
+        )
+        edit = Edit(
+            start_line=last.lineno, end_line=last.lineno, replacement=f"{indent}return {line.lstrip()}"
+        )
+        yield replace(found, file=file, category="function", edit=edit)
+
+
+_NO_VALUE = re.compile(
+    r"(?:None|NoReturn|Never|Any|object)$|(?:typing\.)?(?:Optional|Iterator|Generator|AsyncIterator)\b"
+    r"|.*\bNone\b"
+)
+
+
+def check_import_time(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
+    """``CITIES = httpx.get(URL)`` at the top level -> call.at_import (a warning)."""
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        for node in ast.walk(statement):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            base = node.func.value
+            if isinstance(base, ast.Name) and base.id in _CLIENTS and node.func.attr in _REQUESTS:
+                name = ast.unparse(node.func)
+                found = finding_at(
+                    node,
+                    text,
+                    "call.at_import",
+                    f"`{name}` runs when {file} is imported.",
+                    suggestion="Move the request into a method, such as fetch_raw().",
+                    severity=Severity.WARNING,
+                )
+                yield replace(found, file=file)
+
+
+_CLIENTS = frozenset({"httpx", "requests", "aiohttp"})
+_REQUESTS = frozenset({"get", "post", "put", "patch", "delete", "head", "request", "stream"})
+
+
+def check_json(file: str, text: str) -> Finding | None:
+    """A submitted ``.json`` file with quotes of Python -> files.json (a warning)."""
+    try:
+        json.loads(text)
+    except RecursionError:
+        return None
+    except ValueError as problem:
+        line = getattr(problem, "lineno", 1)
+        return Finding(
+            rule="files.json",
+            category="paths",
+            severity=Severity.WARNING,
+            message=f"{file} isn't valid JSON: {getattr(problem, 'msg', 'it cannot be read')}.",
+            file=file,
+            line=line,
+            snippet=snippet(text, line),
+            suggestion="Write keys and text in double quotes, and no comma at the end.",
+            edit=_as_json(text),
+        )
+    return None
+
+
+def _as_json(text: str) -> Edit | None:
+    """Return the edit that writes a Python literal as JSON."""
+    try:
+        value = ast.literal_eval(text.strip()) if len(text) <= _MOST_LITERAL else None
+        written = json.dumps(value) if isinstance(value, dict | list) else None
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        return None
+    lines = text.rstrip("\n").count("\n") + 1
+    return None if written is None else Edit(start_line=1, end_line=lines, replacement=written)
+
+
+_MOST_LITERAL = 10_000
+
+
+def with_self(finding: Finding, text: str) -> Finding:
+    """Return the finding of an undefined name with `self.` before it, if the text has such an attribute."""
+    named = re.match(r"'(\w+)' is not defined", finding.message)
+    if named is None or (f"self.{named[1]}" not in text and named[1] != "config"):
+        return finding
+    edit = word_edit(text, finding.line or 0, named[1], f"self.{named[1]}")
+    return replace(finding, suggestion=f"Did you mean `self.{named[1]}`?", edit=edit)
+
+
+def check_secrets(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
+    """``API_KEY = "q8Zr41…"`` -> source.secret (a warning); files of tests may have made-up ones."""
+    if is_test(file):
+        return
+    told: set[int] = set()
+    for name, value in _named_texts(tree):
+        if (
+            len(told) == _MOST_SECRETS
+            or id(value) in told
+            or not isinstance(value, ast.Constant)
+            or not isinstance(value.value, str)
+        ):
+            continue
+        if _is_secret(name, value.value):
+            told.add(id(value))
+            what = f"`{name}`" if name else "This text"
+            found = finding_at(
+                value,
+                text,
+                "source.secret",
+                f"{what} looks like a secret: whoever reads the code has it.",
+                suggestion='Read it from the configuration: `self.config["api_key"]`.',
+                severity=Severity.WARNING,
+            )
+            yield replace(found, file=file, category="security", snippet=None)
+
+
+def _named_texts(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.Assign(targets=[target], value=value)
+                | ast.AnnAssign(target=target, value=ast.expr() as value)
+            ):
+                yield _last_name(target), value
+            case ast.keyword(arg=str(name), value=value):
+                yield name, value
+            case ast.Dict(keys=keys, values=values):
+                for key, value in zip(keys, values, strict=True):
+                    yield str(key.value) if isinstance(key, ast.Constant) else "", value
+            case ast.Constant(value=str()):
+                yield "", node
+            case _:
+                pass
+
+
+def _is_secret(name: str, value: str) -> bool:
+    if _SECRET_VALUE.match(value):
+        return True
+    mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+    named = _SECRET_NAME.search(name) is not None
+    return named and mixed and len(value) >= _LEAST_SECRET and not _PLACEHOLDER.search(value)
+
+
+def _last_name(node: ast.expr) -> str:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case ast.Subscript(slice=ast.Constant(value=str(name))):
+            return name
+    return ""
+
+
+def word_edit(text: str, number: int, old: str, new: str, *, quoted: bool = False) -> Edit | None:
+    """Return the edit that writes a word of a line differently, if the line has it once."""
+    line = line_at(text, number)
+    pattern = rf"(?<=[\"']){re.escape(old)}(?=[\"'])" if quoted else rf"(?<![\w.]){re.escape(old)}(?!\w)"
+    if line is None or len(re.findall(pattern, line)) != 1:
+        return None
+    changed = re.sub(pattern, lambda _: new, line)
+    return Edit(start_line=number, end_line=number, replacement=changed)

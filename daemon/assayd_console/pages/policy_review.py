@@ -1,0 +1,52 @@
+"""What a profile would change for stored submissions, and what it lacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from assayd.errors import RequestError
+from assayd_client import Document, requests
+from assayd_client.cli.policy_review import wanted_attempts
+from assayd_console.daemon import ConsoleDaemon
+from assayd_console.rendering import page
+
+USUAL = "7d"
+"""How far back the page looks by default."""
+
+
+async def review_policy(request: Request) -> Response:
+    """Show the verdicts that a profile would change, and the additions that refused code needs."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    policy = await daemon.ask(requests.policy(request.path_params["name"]))
+    typed = {name: request.query_params.get(name, "").strip() for name in ("since", "batch", "label")}
+    typed["since"] = typed["since"] or USUAL
+    labels = [typed["label"]] if typed["label"] else []
+    wanted = wanted_attempts(typed["since"], typed["batch"] or None, labels, None)
+    trial = await _trial(daemon, policy["name"], wanted)
+    found = await daemon.ask(requests.suggest_policy(policy["name"], **wanted))
+    return page(
+        "policy_review.html",
+        title=f"Review of policy {policy['name']}",
+        policy=policy,
+        typed=typed,
+        trial=trial,
+        found=found,
+    )
+
+
+async def _trial(daemon: ConsoleDaemon, name: str, wanted: Document) -> Document:
+    """Return the end of a trial. Raises: RequestError, if the stream breaks off before it."""
+    last: Any = None
+    async for event in daemon.events(requests.try_policy(name, **wanted)):
+        last = event
+    if last is None or last.kind != "finished":
+        raise RequestError("lost", "the trial ended without a result; try again")
+    body: Document = last.body
+    return body
+
+
+ROUTES = [Route("/policies/{name}/review", review_policy)]

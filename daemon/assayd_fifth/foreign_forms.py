@@ -1,0 +1,131 @@
+r"""Recognizes whole lines in the form of other languages, and writes them in Fifth.
+
+    # doubles a number                  \ doubles a number
+    :double ( n -- n ) 2 * ;            : double ( n -- n ) 2 * ;
+    def double ( n -- n ) 2 * ;         : double ( n -- n ) 2 * ;
+    constant limit = 25                 25 constant limit
+    total += 2                          2 total +!
+    print "Hello"                       ." Hello"
+
+`forms` proposes corrections of lines that are wrong; lines keep their numbers. Callers check whether the
+program gets better by them: a line that means something as it is stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+_MOST_LINES = 2000
+_LINE_CHARS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """One line in a foreign form: 1-based number and column, what is wrong, what to do, the line in Fifth."""
+
+    line: int
+    column: int
+    message: str
+    hint: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A pattern of a line, with the texts and the replacement; `{1}` and so on are its groups."""
+
+    find: re.Pattern[str]
+    message: str
+    hint: str
+    put: str
+
+
+def _row(find: str, message: str, hint: str, put: str) -> _Row:
+    return _Row(re.compile(find, re.IGNORECASE), message, hint, put)
+
+
+_NAME = r"([a-z_][\w?$-]*)"
+_ROWS: Sequence[_Row] = (
+    _row(r"^(\s*)(?:#|//|--|;;|%)(?!\S*\s*;)\s?(.*)$", "The line is a comment of another language.",
+         "Begin a comment with a backslash and a space: `\\ {2}`.", r"\1\\ \2"),
+    _row(r"\s(?://|#)\s+([a-z].*)$", "The rest of the line is a comment of another language.",
+         "Begin a comment with a backslash and a space: `\\ {1}`.", r" \\ \1"),
+    _row(r"/\*\s*(.*?)\s*\*/", "`/* … */` isn't a comment in Fifth.",
+         "Write `( {1} )`, or begin the comment with `\\ `.", r"( \1 )"),
+    _row(r"^(\s*):(?=([^\s:;=]+)(?:\s|$))", "The `:` and `{2}` have no space between them.",
+         "Put a space after the colon: `: {2}`.", r"\1: "),
+    _row(r"^(\s*)(def|define|function|func|fn|proc|sub|fun|word)\s+([^\s(:{]+)\s*(?:\(\s*\))?\s*[:{]?\s*(.*?)"
+         r"\s*\}?\s*$",
+         "`{2}` doesn't begin a definition in Fifth.", "Write `: {3} ( before -- after ) … ;`.",
+         r"\1: \3 \4"),
+    _row(rf"^(\s*)(?:const|constant)\s+{_NAME}\s*=\s*(\S+?)\s*;?\s*$",
+         "A constant has its value before the word.", "Write `{3} constant {2}`.", r"\1\3 constant \2"),
+    _row(rf"^(\s*)(?:let|var|int|variable|auto|local)\s+{_NAME}\s*=\s*(\S+?)\s*;?\s*$",
+         "`=` compares; it doesn't assign.", "Write `variable {2}  {3} {2} !`.", r"\1variable \2 \3 \2 !"),
+    _row(rf"^(\s*)(\S+)\s+variable\s+{_NAME}\s*$", "`variable` takes no value from the stack.",
+         "Store the value after it: `variable {3} {2} {3} !`.", r"\1variable \3 \2 \3 !"),
+    _row(rf"^(\s*){_NAME}\s*:?=\s*(\S+?)\s*;?\s*$", "`=` compares; it doesn't assign.",
+         "Store a value with `!`: `{3} {2} !`.", r"\1\3 \2 !"),
+    _row(rf"(?<!\S){_NAME}\s*\+=\s*(\S+?)(?=\s|$)", "`+=` doesn't exist in Fifth.",
+         "Add to a variable with `+!`: `{2} {1} +!`.", r"\2 \1 +!"),
+    _row(rf"(?<!\S){_NAME}\s*-=\s*(\S+?)(?=\s|$)", "`-=` doesn't exist in Fifth.",
+         "Subtract from a variable with `+!`: `{2} negate {1} +!`.", r"\2 negate \1 +!"),
+    _row(rf"(?<!\S){_NAME}\s*\+\+(?=\s|$)", "`++` doesn't exist in Fifth.",
+         "Add 1 to a variable: `1 {1} +!`.", r"1 \1 +!"),
+    _row(rf"(?<!\S){_NAME}\s*--(?=\s*;?\s*$)", "`--` doesn't subtract in Fifth.",
+         "Subtract 1 from a variable: `-1 {1} +!`.", r"-1 \1 +!"),
+    _row(r"(?<!\S)(?:print|printf|println|echo|puts|console\.log)\s*\(?\s*\"([^\"]*)\"\s*\)?(?=\s|$)",
+         "Text is printed by `.\"`, which comes before the text.", "Write `.\" {1}\"`.", r'." \1"'),
+    _row(r"(?<!\S)(?<!char )(?<!\[char\] )'([^'\s][^']{1,80})'(?=\s|$)", "A string isn't in single quotes.",
+         "Write `s\" {1}\"`.", r's" \1"'),
+    _row(r"(\([^()]*?)\s(?:->|=>|-)\s([^()]*\))", "A stack comment has `--` between before and after.",
+         "Write `--` instead of the arrow.", r"\1 -- \2"),
+    _row(r"(?<!\S)(?:elif|elsif|elseif)(?=\s|$)", "`elif` doesn't exist in Fifth.",
+         "Write `else … if … then then`.", "else"),
+    _row(r"(?<!\S)(?:endif|end-if|fi)(?=\s|$)", "`if` ends with `then` in Fifth.", "Write `then`.", "then"),
+    _row(r"(?<!\S)(?:null|nil|none)(?=\s|$)", "Fifth has no null.", "Write 0.", "0"),
+)  # fmt: skip
+
+
+def forms(text: str, is_wrong: Callable[[int], bool]) -> Iterator[Form]:
+    """Return the forms of lines that the checks found to be wrong, at most one of each line."""
+    for number, line in enumerate(text.split("\n")[:_MOST_LINES], 1):
+        if len(line) > _LINE_CHARS or not is_wrong(number):
+            continue
+        for row in _ROWS:
+            found = row.find.search(line)
+            if found is not None:
+                new = line[: found.start()] + found.expand(row.put) + line[found.end() :]
+                yield Form(
+                    line=number,
+                    column=found.start() + 1 + (len(found[0]) - len(found[0].lstrip())),
+                    message=_filled(row.message, found),
+                    hint=_filled(row.hint, found),
+                    new=new.rstrip(),
+                )
+                break
+
+
+def addresses(text: str) -> Iterator[Form]:
+    """``total 2 + .``: the name of a variable is an address, and `@` reads its value."""
+    names = {found[1].lower() for found in re.finditer(r"(?<!\S)variable\s+(\S{1,31})", text, re.IGNORECASE)}
+    for number, line in enumerate(text.split("\n")[:_MOST_LINES], 1):
+        for found in _COMPUTED.finditer(line[:_LINE_CHARS]):
+            if found[1].lower() in names and "\\ " not in line[: found.start()]:
+                new = f"{line[: found.end(1)]} @{line[found.end(1) :]}"
+                name = found[1]
+                message = f"`{name}` is the address of the variable, not its value."
+                hint = f"Read the value with `@`: `{name} @`."
+                yield Form(line=number, column=found.start(1) + 1, message=message, hint=hint, new=new)
+                break
+
+
+_COMPUTED = re.compile(
+    r"(?<!\S)(\S{1,31})(?=\s+(?:-?\d+\s+(?:[-+*/]|mod|<|>|=|<>)|[.])(?:\s+(?![@!]|c@|c!|cells)|\s*$))"
+)
+
+
+def _filled(text: str, found: re.Match[str]) -> str:
+    return re.sub(r"\{([1-9])\}", lambda place: found.group(int(place[1])) or "", text)

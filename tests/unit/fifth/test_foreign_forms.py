@@ -1,0 +1,50 @@
+"""Lines in the form of other languages."""
+
+from __future__ import annotations
+
+import pytest
+
+from assayd.model.finding import Finding
+from assayd_fifth.analysis import analyse
+
+
+def found(text: str) -> list[Finding]:
+    """Return the findings of a program in the order of their lines."""
+    stages = analyse(text).findings.values()
+    return sorted((one for stage in stages for one in stage), key=lambda one: one.line or 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "corrected"),
+    [
+        ("# doubles a number\n: d ( n -- n ) 2 * ;\n3 d .", "\\ doubles a number"),
+        ("-- doubles a number\n: d ( n -- n ) 2 * ;\n3 d .", "\\ doubles a number"),
+        ("/* doubles a number */\n: d ( n -- n ) 2 * ;\n3 d .", "( doubles a number )"),
+        (":d ( n -- n ) 2 * ;\n3 d .", ": d ( n -- n ) 2 * ;"),
+        ("def d ( n -- n ) 2 * ;\n3 d .", ": d ( n -- n ) 2 * ;"),
+        ("constant limit = 25\nlimit .", "25 constant limit"),
+        ("variable n = 5\nn @ .", "variable n 5 n !"),
+        ("variable n\nn = 5\nn @ .", "5 n !"),
+        ("variable n\nn += 5\nn @ .", "5 n +!"),
+        (': hi ( -- ) print "Hello" ;\nhi', ': hi ( -- ) ." Hello" ;'),
+        (": d ( n -> n ) 2 * ;\n3 d .", ": d ( n -- n ) 2 * ;"),
+    ],
+)
+def test_line_is_written_in_fifth_and_nothing_follows_from_it(text: str, corrected: str) -> None:
+    [finding] = found(text)
+    assert finding.rule == "vocabulary.foreign_form"
+    assert finding.edit is not None
+    assert finding.edit.replacement == corrected
+
+
+def test_address_of_a_variable_is_a_warning() -> None:
+    [finding] = found("variable total\n5 total !\ntotal 2 + .")
+    assert (finding.rule, finding.line, finding.is_error) == ("structure.variable_address", 3, False)
+    assert (
+        found("variable total\n5 total !\ntotal @ 2 + .\nvariable list 9 cells allot\n1 list 2 cells + !")
+        == []
+    )
+
+
+def test_line_that_means_something_stays() -> None:
+    assert found(": digits ( n -- addr u ) 0 <# # #s #> ;\n12 digits type") == []
