@@ -22,7 +22,7 @@ from typing_extensions import TypeVar
 
 from assayd.errors import ConfigError
 from assayd.findings.briefing import allowances, answer_schema
-from assayd.findings.retry_context import context_of, retry_context, without_layout
+from assayd.findings.retry_context import context_of, headline_of, retry_context, without_layout
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.prompting import (
@@ -208,10 +208,10 @@ class Kind(ABC, Generic[P, Q]):
     ) -> str:
         """Describe, for a model that tries again, what stage failed, on what, and what is allowed.
 
-        `findings` are those of every stage that failed, in order; `stage` is the first of them. Without an
-        effective policy, nothing is said of what is allowed.
+        `findings` are those of every stage that failed, in order, and those about quality; `stage` is the
+        first that failed, or `complete`. Without an effective policy, nothing is said of what is allowed.
         """
-        headline = self.headlines.get(stage, f"The submission failed at {stage}:")
+        headline = headline_of(self.headlines, stage)
         return retry_context(findings, headline=headline, reminders=self.rules_for(policy))
 
     def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:

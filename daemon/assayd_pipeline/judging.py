@@ -30,7 +30,7 @@ from assayd_pipeline.from_files import SCHEMA_FILE
 from assayd_pipeline.messages import explain
 from assayd_pipeline.payload import Database
 from assayd_pipeline.sql.names import advice_on_names
-from assayd_pipeline.sql_record import SqlFailed, SqlRan, read_sql_record
+from assayd_pipeline.sql_record import Idle, SqlFailed, SqlRan, read_sql_record
 
 BASH = "/usr/bin/bash"
 
@@ -78,10 +78,11 @@ class StepText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedStep:
-    """A step's case, and the finding when it did not end well."""
+    """A step's case, the finding when it did not end well, and statements that changed nothing."""
 
     case: Case
     finding: Finding | None = None
+    idle: tuple[Idle, ...] = ()
 
 
 def judge_step(step: StepText, unit: UnitResult | None) -> JudgedStep:
@@ -126,7 +127,8 @@ def _judge_sql(step: StepText, unit: UnitResult) -> JudgedStep:
     if isinstance(record, SqlFailed) and unit.outcome.cause is Cause.EXITED_NONZERO:
         return _sql_failed(step, record, case)
     if unit.outcome.completed and isinstance(record, SqlRan):
-        return JudgedStep(case=replace(case, status=CaseStatus.PASSED, result=_counts(record)))
+        passed = replace(case, status=CaseStatus.PASSED, result=_counts(record))
+        return JudgedStep(case=passed, idle=record.idle)
     cause = Cause.PROTOCOL_VIOLATION if unit.outcome.completed else unit.outcome.cause
     return _ended_badly(step, unit, case, cause_finding(cause, "It", details_of(unit)))
 

@@ -6,7 +6,7 @@ end that the sandbox has seen. Form: docs/guest-protocol.md, "Unit programs".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from assayd.guest_results.json_reader import DEFAULT_LIMITS, GuestJsonError, decode
@@ -21,12 +21,22 @@ _MOST_LINE = 10**7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Idle:
+    """A statement that changed no row, though there were rows that it could have changed or read."""
+
+    verb: str
+    table: str
+    line: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SqlRan:
-    """Statements that were run, rows that they selected, rows that they changed."""
+    """Statements that were run, rows that they selected, rows that they changed; those that changed none."""
 
     statements: int
     rows: int
     changes: int
+    idle: tuple[Idle, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +68,7 @@ def read_sql_record(unit: UnitResult) -> SqlRan | SqlFailed | None:
         statements=_count(fields, "statements"),
         rows=_count(fields, "rows"),
         changes=_count(fields, "changes"),
+        idle=tuple(_idle(fields.get("idle"))),
     )
     match fields.get("status"):
         case "returned":
@@ -82,6 +93,14 @@ def _failed(fields: Mapping[str, JsonValue], ran: SqlRan) -> SqlFailed:
         text=_text(fields, "text"),
         names=_names(fields),
     )
+
+
+def _idle(given: JsonValue) -> Iterator[Idle]:
+    """Read the statements that changed nothing; what has another form is left out."""
+    for entry in given if isinstance(given, list) else ():
+        match entry:
+            case [int() as line, "INSERT" | "UPDATE" | "DELETE" as verb, str() as table] if line > 0:
+                yield Idle(verb=verb, table=shorten(table, _NAME_CHARS), line=min(line, _MOST_LINE))
 
 
 def _names(fields: Mapping[str, JsonValue]) -> Mapping[str, tuple[str, ...]]:

@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from assayd.findings import exec_unit
 from assayd.findings import runs as run_findings
-from assayd.findings.retry_context import context_of, retry_context
+from assayd.findings.retry_context import context_of, headline_of, retry_context
 from assayd.findings.runs import cause_finding
 from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.model.finding import Finding, Rule, has_errors
@@ -26,10 +26,11 @@ from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import DATABASE_OUTPUT, Cause, Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.text_limits import FINDINGS, shorten
 from assayd.static import work_paths
-from assayd.static.work_files import content_of
+from assayd.static.work_files import content_of, head_of
 from assayd.static.work_paths import check_paths
 from assayd_pipeline import generating, ignored, shell, sql, sql_hints
 from assayd_pipeline import judging as pipeline_run
+from assayd_pipeline import worth as pipeline_worth
 from assayd_pipeline.advice import advice_on_path, steps_with_path
 from assayd_pipeline.errors import ErrorClass
 from assayd_pipeline.errors import ErrorSource as Writer
@@ -43,6 +44,7 @@ from assayd_pipeline.samples import SAMPLES
 from assayd_pipeline.shell.parse.resolve import TOOLS
 from assayd_pipeline.shell.parse.source import clean
 from assayd_pipeline.sql_hints import Refusal, refusals, suspicions, tables_before, with_explanations
+from assayd_pipeline.worth import StepReads, judge_idle, judge_results, read_steps
 
 FOLDERS = ("data", "tmp", "scripts", "logs")
 """What the sandbox directory holds. Source: docs/kinds/pipeline.md."""
@@ -75,6 +77,7 @@ _RULES = (
     exec_unit.NOT_EXECUTED_RULE,
     *pipeline_run.RULES,
     ignored.RULE,
+    *pipeline_worth.RULES,
 )
 
 
@@ -100,9 +103,10 @@ _OTHER_FORMS = (
 
 
 class PreparedPipeline(PipelinePayload):
-    """A submission, and the statements that SQLite would refuse with the submission's tables."""
+    """A submission, the statements that SQLite would refuse with its tables, and what its steps name."""
 
     refusals: tuple[Refusal, ...] = ()
+    read: StepReads = StepReads()
 
 
 class Pipeline(Kind[PipelinePayload]):
@@ -140,9 +144,11 @@ class Pipeline(Kind[PipelinePayload]):
         fields = {**dict(payload), "steps": cleaned}
         submitted = PipelinePayload.model_construct(**fields)
         foreseen = refusals(submitted)
-        if not foreseen:
+        heads = {path: head_of(given) for path, given in payload.files.items()}
+        read = read_steps(list(step_texts(submitted)), heads)
+        if not foreseen and read == StepReads():
             return payload if cleaned == payload.steps else submitted
-        return PreparedPipeline.model_construct(**fields, refusals=foreseen)
+        return PreparedPipeline.model_construct(**fields, refusals=foreseen, read=read)
 
     def plan(self, payload: PipelinePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan a unit per step, behind one that makes or checks the database."""
@@ -173,7 +179,8 @@ class Pipeline(Kind[PipelinePayload]):
         found: list[Finding] = []
         if payload.database is not None:
             found += judge_database(payload.database, next(units, None))
-        ran = [(text, next(units, None)) for text in step_texts(payload)]
+        steps = list(step_texts(payload))
+        ran = [(text, next(units, None)) for text in steps]
         judged = [judge_step(text, unit) for text, unit in ran]
         known = getattr(payload, "refusals", ())
         found += [
@@ -192,13 +199,18 @@ class Pipeline(Kind[PipelinePayload]):
         ):
             cause = Cause.PROTOCOL_VIOLATION if result.outcome.completed else result.outcome.cause
             found.append(cause_finding(cause, "The run", "steps have no result"))
+        if not has_errors(found):
+            read = getattr(payload, "read", StepReads())
+            found += judge_results(steps, read, [bool(case.stdout) for case in cases], result)
+            for text, step in zip(steps, judged, strict=True):
+                found += judge_idle(text, step.idle)
         return Judgement(stage_findings={"sandbox": tuple(found)}, cases=cases)
 
     def retry_context(
         self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
     ) -> str:
         """Word a failed stage for a model."""
-        headline = _HEADLINES.get(stage, "The pipeline was refused:")
+        headline = headline_of(_HEADLINES, stage)
         findings = [_without_step(finding) for finding in findings]  # messages name the step
         return retry_context(
             findings, headline=headline, reminders=instructions(policy, _WRITTEN.get(stage, BOTH))

@@ -49,6 +49,7 @@ from assayd.kind import Kind, OnFail
 from assayd.kinds import registry as validators
 from assayd.model.enforcement import settle
 from assayd.model.finding import bounded, has_errors
+from assayd.model.levels import with_levels
 from assayd.model.merge import status_of
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.prompting import Proposal, Taken
@@ -88,7 +89,8 @@ def run_stages(validator: Kind, payload: BaseModel, policy: ExecutionPolicy) -> 
             reports.append(StageReport(name=stage.name, status=StageStatus.SKIPPED))
             continue
         began = time.perf_counter()
-        findings = bounded(settle(stage.check(payload, policy), validator.rules, policy))
+        leveled = with_levels(stage.check(payload, policy), policy.quality)
+        findings = bounded(settle(leveled, validator.rules, policy))
         took = time.perf_counter() - began
         reports.append(
             StageReport(name=stage.name, status=status_of(findings), duration_s=took, findings=findings)

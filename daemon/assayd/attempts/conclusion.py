@@ -15,9 +15,11 @@ from assayd.attempts.telemetry import facts_of
 from assayd.documents import canonical, execution_document, junit, limits_document, report_document
 from assayd.documents.submission import source_texts
 from assayd.errors import AssaydError
+from assayd.findings.retry_context import PASSED
 from assayd.model.attempt import Attempt, Failure
 from assayd.model.bundle import Bundle, stamp
 from assayd.model.finding import Finding
+from assayd.model.levels import is_about_quality
 from assayd.model.merge import Ran, failed_by, merge_report, merge_stages, static_results
 from assayd.model.policy import NetworkMode
 from assayd.model.report import Report, StageReport, StageStatus, Verdict
@@ -205,12 +207,25 @@ def _report(
         validated_at=now,
     )
     report = replace(merge_report(blank, stages, ran, failure), refused_imports=_refused_imports(ran))
-    if report.verdict is Verdict.FAILED:
-        failed = [stage for stage in stages if stage.status is StageStatus.FAILED]
-        found = [finding for stage in failed for finding in stage.findings]
-        context = job.validator.retry_context(found, failed[0].name, job.policy)
+    if (context := _retry_context(job, report)) is not None:
         report = replace(report, retry_context=_cut(context, job.limits.retry_context_bytes))
     return _scored(job, _rated(job, report), ran)
+
+
+def _retry_context(job: Job, report: Report) -> str | None:
+    """Return the text for another try: of what failed, or of a pass that is worth little."""
+    if report.verdict not in _RATED:
+        return None
+    failed = {stage.name: stage for stage in report.stages if stage.status is StageStatus.FAILED}
+    found = [
+        finding
+        for stage in report.stages
+        for finding in stage.findings
+        if stage.name in failed or is_about_quality(finding)
+    ]
+    if not failed and not found:
+        return None
+    return job.validator.retry_context(found, next(iter(failed), PASSED), job.policy)
 
 
 def _refused_imports(ran: Ran | None) -> tuple[PolicyEvent, ...]:

@@ -27,6 +27,7 @@ from assayd.findings.network_errors import with_network_words
 from assayd.kind import Kind
 from assayd.model.attempt import MAX_RUNS, Failure, State
 from assayd.model.enforcement import settle
+from assayd.model.levels import with_levels
 from assayd.model.merge import CANCELLED, Ran
 from assayd.model.policy import ExecutionPolicy, NetworkMode
 from assayd.model.records import Run
@@ -221,7 +222,9 @@ class LocalExecution:
             judgement = await asyncio.to_thread(job.validator.judge, *arguments)
         else:
             judgement = job.validator.judge(*arguments)
-        judgement = _settled(job, judgement)
+        found = judgement.stage_findings.items()
+        leveled = {stage: with_levels(findings, job.policy.quality) for stage, findings in found}
+        judgement = _settled(job, replace(judgement, stage_findings=leveled))
         if job.policy.network.mode is NetworkMode.ALLOWLIST:
             judgement = with_network_words(judgement, result)
         return Ran(result=result, judgement=await self.add_hints(job.validator, judgement))

@@ -29,11 +29,15 @@ _MAY_HOLD_A_RECORD = frozenset({Cause.COMPLETED, Cause.EXITED_NONZERO, Cause.POL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """One call that was tried. `value` is there only when it came back and nothing speaks against it."""
+    """One call that was tried. `value` is there only when it came back and nothing speaks against it.
+
+    `again` are the results of further calls, which decide nothing.
+    """
 
     case: Case
     findings: tuple[Finding, ...] = ()
     value: Value | None = None
+    again: tuple[JsonValue, ...] = ()
 
 
 def judge_call(name: str, unit: UnitResult | None, *, text: str, function: str) -> Tried:
@@ -48,7 +52,7 @@ def judge_call(name: str, unit: UnitResult | None, *, text: str, function: str) 
         return Tried(case=case_of(unit, CaseStatus.ERROR, finding.message), findings=(*events, finding))
     if unit.outcome.completed and isinstance(record, Returned) and not has_errors(events):
         case = case_of(unit, CaseStatus.PASSED, None, record.value.value)
-        return Tried(case=case, findings=events, value=record.value)
+        return Tried(case=case, findings=events, value=record.value, again=record.again)
     if has_errors(events) and (unit.outcome.cause in _MAY_HOLD_A_RECORD):
         refused = next(event for event in events if event.is_error)
         return Tried(case=_failed(unit, record, refused.message), findings=events)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from assayd.model.finding import Edit, Finding, Layer, Severity
+from assayd.model.levels import is_about_quality
 from assayd.model.prompting import EditedPassage, Passage, RepairContext, Surrounding, Worth
 from assayd.model.text_limits import RETRY_CONTEXT_BYTES, RETRY_FINDINGS, shorten
 
@@ -21,9 +22,21 @@ _MOST_LINES = 20
 _REMINDERS = "\n\nKeep in mind:\n"
 
 
+PASSED = "complete"
+"""The stage that an attempt reached in which no stage failed."""
+
+
+def headline_of(headlines: Mapping[str, str], stage: str) -> str:
+    """Return the first line: what stage failed, or that the submission passed and could be better."""
+    if stage == PASSED:
+        return "The submission passed, but it may be worth little:"
+    return headlines.get(stage, f"The submission failed at {stage}:")
+
+
 def retry_context(findings: Sequence[Finding], *, headline: str, reminders: Sequence[str] = ()) -> str:
-    """Return the text for another try: errors in order, or warnings when there is no error."""
-    told = [f for f in findings if f.is_error] or [f for f in findings if f.severity is Severity.WARNING]
+    """Return the text for another try: errors and findings about quality, or warnings if none exist."""
+    told = [f for f in findings if f.is_error or is_about_quality(f)]
+    told = told or [f for f in findings if f.severity is Severity.WARNING]
     lines = [headline, ""]
     groups = _grouped(told)
     for number, group in enumerate(groups[:RETRY_FINDINGS], 1):

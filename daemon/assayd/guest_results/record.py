@@ -15,6 +15,7 @@ from assayd.model.submission import JsonValue
 from assayd.model.text_limits import MESSAGE_CHARS, TRACEBACK_CHARS, shorten
 
 MAX_LINE = 10**7
+MOST_AGAIN = 50
 _NAME_CHARS = 200
 _MOST_VALUES = 5
 _VALUE_CHARS = 200
@@ -44,17 +45,22 @@ class Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Returned:
-    """A `call` that came back."""
+    """A `call` that came back. `again` are the results of further calls, None for one that raised."""
 
     value: Value
+    again: tuple[JsonValue, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """A `python` text that ran to its end, with the names that it was to bind."""
+    """A `python` text that ran to its end, with the names that it was to bind.
+
+    `again` are the values of the first of them in further runs.
+    """
 
     values: Mapping[str, Value]
     missing: tuple[str, ...] = ()
+    again: tuple[JsonValue, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +129,16 @@ def read_record(body: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> Record:
 
 
 def _returned(fields: Mapping[str, JsonValue]) -> Returned | Bound:
-    return _bound(fields) if "values" in fields else Returned(value=_value(fields))
+    if "values" in fields:
+        return _bound(fields)
+    return Returned(value=_value(fields), again=_again(fields))
+
+
+def _again(fields: Mapping[str, JsonValue]) -> tuple[JsonValue, ...]:
+    again = fields.get("again", [])
+    if not isinstance(again, list) or len(again) > MOST_AGAIN:
+        raise GuestJsonError("again is not a short list")
+    return tuple(again)
 
 
 def _read_raised(fields: Mapping[str, JsonValue]) -> Raised:
@@ -137,6 +152,7 @@ def _bound(fields: Mapping[str, JsonValue]) -> Bound:
     return Bound(
         values={name: _value(_object(value)) for name, value in values.items()},
         missing=tuple(str(name) for name in missing),
+        again=_again(fields),
     )
 
 

@@ -216,7 +216,7 @@ def flatten(source: Source, root: Path, place: Workplace, caps: Caps = CAPS) -> 
         tar.unlink()
     for reason, names in layered.removed.items():
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        place.progress(f"left out, as {reason}: {', '.join(names[:_SHOWN])}{more}")
+        place.progress(f"omitted, as {reason}: {', '.join(names[:_SHOWN])}{more}")
 
 
 def _furnish(root: Path) -> None:
@@ -264,7 +264,7 @@ def _environment(facts: _Facts, recipe: Recipe) -> tuple[tuple[str, str], ...]:
 
 
 def _offer(facts: _Facts) -> str:
-    return ", ".join(facts.programs) or "programs that nobody has listed"
+    return ", ".join(facts.programs) or "programs that aren't listed"
 
 
 def _compiled(
@@ -328,7 +328,7 @@ def _read_printed(printed: bytes, python: FoundPython) -> _Compiled:
         said = json.loads(head)
         version, named = str(said["version"]), dict(said["modules"])
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError("image.python_broken", "it did not say what it compiled") from error
+        raise ConfigError("image.python_broken", "it didn't name its compiled files") from error
     if not _VERSION.fullmatch(version) or version.split(".")[1] != str(python.minor):
         raise ConfigError("image.python_broken", f"it says that it is {version[:20]!a}")
     if not 0 < len(content) <= _MOST_COMPILED:

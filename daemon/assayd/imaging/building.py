@@ -44,7 +44,7 @@ class _Facts:
     architecture: str
     python: str | None
     modules: dict[str, str]
-    """What its Python has beside its own library: importable name, version."""
+    """Modules of its Python besides the standard library: importable name, version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +230,7 @@ def _guest_layer(recipe: Recipe, guest: Path, system: Path, work: Path) -> tuple
 
 def _library_layer(recipe: Recipe, library: Path, work: Path) -> tuple[str, Path]:
     if recipe.library_folder is None or not library.is_dir():
-        problem = "takes no library" if library.is_dir() else f"cannot take {library}, which is no folder"
+        problem = "takes no library" if library.is_dir() else f"cannot take {library}, which is not a folder"
         raise ConfigError("image.library", f"image {recipe.name!r} {problem}")
     root, layer = work / "library", work / "library.tar"
     root.mkdir()

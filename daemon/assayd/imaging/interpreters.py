@@ -16,7 +16,7 @@ from assayd.imaging.paths import matching, resolved
 from assayd.imaging.recipe import Recipe
 
 HOME = ".assayd"
-"""Folder at the top of an adopted image that has what is ours. Nothing of the image is in it."""
+"""Folder at the top of an adopted image with assayd's own files. Nothing of the image is in it."""
 GUEST_FILE = f"{HOME}/guest.pyc"
 OLDEST, NEWEST = 11, 13
 """The minor versions of Python that the guest code runs on."""

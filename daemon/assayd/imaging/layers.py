@@ -83,7 +83,7 @@ class LayeredRoot:
         if (
             member.issparse() or member.size < 0
         ):  # no builder of images makes them, and any size may be claimed
-            message = f"the image has {member.name[:200]!a}, a file with holes; save the image anew"
+            message = f"the image has {member.name[:200]!a}, a sparse file; save the image again"
             raise ConfigError("image.source_refused", message)
         self._entries += 1
         self._bytes += member.size if member.isreg() else 0

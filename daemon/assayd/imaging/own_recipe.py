@@ -53,7 +53,9 @@ def read_own(own: Path, name: str) -> tuple[Table, str | None]:
     if table.text("from"):
         for key in table.values:
             if key not in _KEYS_OF_ADOPTED:
-                raise table.error(key, "is not a key of a recipe with `from`: what is adopted stays as it is")
+                raise table.error(
+                    key, "is not a key of a recipe with `from`: an adopted image is used unchanged"
+                )
         return table, None
     extends = table.text("extends")
     if not extends:
@@ -180,7 +182,7 @@ def _source(table: Table, place: str, file: str) -> Path:
             "files", f"{place!r} must be a path below the root, without a leading slash or '..'"
         )
     if not is_inside(file):
-        raise table.error("files", f"{file!r} must be a path beside the recipe, without '..'")
+        raise table.error("files", f"{file!r} must be a path relative to the recipe, without '..'")
     path = table.path.parent / PurePosixPath(file)
     if not path.is_file():
         raise table.error("files", f"there is no file {path}")

@@ -64,7 +64,7 @@ class Table:
         value = self.values.get(key)
         if value is None or (type(value) is int and value > 0):
             return value
-        raise self.error(key, "must be a whole number above 0")
+        raise self.error(key, "must be an integer above 0")
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Return a list of strings."""
@@ -129,11 +129,11 @@ class Recipe:
     executables: tuple[str, ...]
     """The only programs that stay, as paths without the leading slash."""
     drop: tuple[str, ...]
-    """Glob patterns of what else is taken out."""
+    """Glob patterns of further files to remove."""
     links: tuple[tuple[str, str], ...]
     """Symbolic links to add: path, target."""
     scripts: tuple[tuple[str, str], ...]
-    """Scripts of our own to add, executable: path, content."""
+    """Executable scripts to add: path, content."""
     environment: tuple[tuple[str, str], ...]
     python: str | None
     """Interpreter version ``3.N`` whose library is compiled in; None for an image without Python."""
@@ -155,14 +155,14 @@ class Recipe:
     on_demand: bool
     """Whether it is built only when it is named."""
     digest: str
-    """Over the bytes of all files that say what is in it."""
+    """Over the bytes of all files that define it."""
     extends: str | None = None
     """The recipe that one of the operator's adds to; None for those that are shipped."""
     python_packages: tuple[str, ...] = ()
     """What its wheels were chosen for."""
     lock: Lock | None = None
     files: tuple[tuple[str, Path], ...] = ()
-    """Files of the operator's: place in the image, where they are."""
+    """Files of the operator: place in the image, path on the host."""
     source: AdoptedFrom | None = None
     """For an image that is adopted, and not made from packages."""
 

@@ -56,7 +56,7 @@ class Recipes:
             raise table.error("extends", f"recipes extend one another in a circle: {circle}")
         parent = self._load(extends, (*trail, name))
         if parent.source is not None:
-            raise table.error("extends", f"image {extends!r} is adopted, and stays as it is; extend another")
+            raise table.error("extends", f"image {extends!r} is adopted and used unchanged; extend another")
         recipe = extended(parent, table, name)
         check(recipe, table)
         return recipe

@@ -88,9 +88,7 @@ def _told(path: Path) -> Iterator[None]:
     except ConfigError:
         raise
     except _BROKEN as error:
-        message = (
-            f"{path} is no image that can be adopted, an OCI layout or what `docker save` writes: {error}"
-        )
+        message = f"{path} can't be adopted: give an OCI layout or the output of `docker save`: {error}"
         raise ConfigError("image.source_invalid", message[:500]) from error
 
 
@@ -321,7 +319,7 @@ def _copy(stream: IO[bytes], target: IO[bytes], most_bytes: int) -> str:
 def _digest_of(value: object) -> str:
     text = _text(value)
     if not _DIGEST.fullmatch(text):
-        raise ValueError(f"{text[:80]!a} is no sha256 digest")
+        raise ValueError(f"{text[:80]!a} is not a sha256 digest")
     return text
 
 

@@ -251,6 +251,41 @@ class SqlPolicy:
         return self.level(rule) in {RuleLevel.WARNING, RuleLevel.OFF}
 
 
+QUALITY_RULES = frozenset(
+    {
+        "quality.all_none", "quality.constant", "quality.echo", "quality.empty_output", "quality.hard_coded",
+        "quality.key", "quality.no_assertion", "quality.no_rows", "quality.not_from_path", "quality.not_json",
+        "quality.some_empty", "quality.swallowed", "quality.tautology", "quality.types_differ",
+        "quality.unread_input", "quality.untested_method",
+        "quality.unused_result", "quality.varying",
+    }
+)  # fmt: skip
+"""The rules on passes that are worth nothing, which a profile may set. Source: docs/quality.md."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityPolicy:
+    """What is made of submissions that pass and are worth nothing, and how hard it is looked for.
+
+    `severity` is for all quality rules, `rules` for single ones. With `generalization`, extractors also get
+    paths that are like the samples.
+    """
+
+    severity: RuleLevel = RuleLevel.WARNING
+    rules: tuple[tuple[str, RuleLevel], ...] = ()
+    generalization: bool = True
+
+    def level(self, rule: str) -> RuleLevel:
+        """Return what the profile makes of a quality rule."""
+        return next((level for name, level in self.rules if name == rule), self.severity)
+
+    @property
+    def is_off(self) -> bool:
+        """Return whether no quality rule says anything."""
+        levels = {self.severity, *(level for _, level in self.rules)}
+        return levels == {RuleLevel.OFF}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
     """The least and the most that a limit may be, both included."""
@@ -310,6 +345,7 @@ class ExecutionPolicy:
     commands: CommandPolicy = CommandPolicy()
     resources: ResourcePolicy = ResourcePolicy()
     sql: SqlPolicy = SqlPolicy()
+    quality: QualityPolicy = QualityPolicy()
     clamped: tuple[Clamp, ...] = ()
     digest: str = ""
 

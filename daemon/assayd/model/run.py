@@ -123,6 +123,8 @@ class Unit:
     time that passes less what its tasks waited for a processor (docs/result-contract.md).
     Where `status_decides`, the wait status is the unit's result, and a record of it only tells more: so it
     is for every `exec`, and for scripts.
+    `without_check`, for the last unit of a spec: arguments for a second try that decides, when the first did
+    not complete; the first does more than is judged.
     `files` are staged just before it starts, whatever earlier units have put there. What it writes is
     staged as files ``<log>.out`` and ``<log>.err`` for the units after it, when `log` names a path.
     """
@@ -136,6 +138,7 @@ class Unit:
     status_decides: bool = False
     files: Mapping[str, bytes] = field(default_factory=dict)
     log: str | None = None
+    without_check: Mapping[str, object] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

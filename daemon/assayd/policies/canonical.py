@@ -59,6 +59,10 @@ def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
             "ignored_errors": (commands.ignored_errors or IgnoredErrors.WARNING).value,
         },
         "sql": {**asdict(policy.sql), "rules": {name: level.value for name, level in policy.sql.rules}},
+        "quality": {
+            **asdict(policy.quality),
+            "rules": {name: level.value for name, level in policy.quality.rules},
+        },
         "resources": {
             "timeout_s": resources.timeout_s,
             "unit_timeout_s": resources.unit_timeout_s,

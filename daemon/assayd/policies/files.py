@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from assayd import tomlfile
 from assayd.model.hosts import fold_entry
-from assayd.model.policy import SQL_RULES, is_plain
+from assayd.model.policy import QUALITY_RULES, SQL_RULES, is_plain
 from assayd.tomlfile import FileError, Problem, TomlFile
 
 CODE = "policy.file"
@@ -89,6 +89,15 @@ def _sql_rule(name: str) -> str:
     return name
 
 
+def _quality_rule(name: str) -> str:
+    if name not in QUALITY_RULES:
+        raise ValueError(
+            f"{name!r} is not a quality rule that a profile may set; those are "
+            f"{', '.join(sorted(QUALITY_RULES))}"
+        )
+    return name
+
+
 def _host(text: str) -> str:
     entry = fold_entry(text)
     if entry.lstrip(".").split(".")[-1] in _THIS_MACHINE:
@@ -130,6 +139,7 @@ UrlPath = Annotated[str, AfterValidator(_path)]
 Command = Annotated[str, AfterValidator(_command)]
 Option = Annotated[str, AfterValidator(_option)]
 SqlRule = Annotated[str, AfterValidator(_sql_rule)]
+QualityRule = Annotated[str, AfterValidator(_quality_rule)]
 ImageName = Annotated[str, AfterValidator(_image)]
 Variable = Annotated[str, AfterValidator(_variable)]
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -202,6 +212,14 @@ class SqlTable(_Table):
     rules: dict[SqlRule, Literal["off", "warning", "error"]] = Field(default_factory=dict)
 
 
+class QualityTable(_Table):
+    """``[quality]``; ``[quality.rules]`` says which rules are errors, warnings or off."""
+
+    severity: Literal["off", "warning", "error"] | None = None
+    rules: dict[QualityRule, Literal["off", "warning", "error"]] = Field(default_factory=dict)
+    generalization: bool | None = None
+
+
 class ResourcesTable(_Table):
     """``[resources]``."""
 
@@ -234,6 +252,7 @@ class ProfileTable(_Table):
     adapter: AdapterTable = AdapterTable()
     commands: CommandsTable = CommandsTable()
     sql: SqlTable = SqlTable()
+    quality: QualityTable = QualityTable()
     resources: ResourcesTable = ResourcesTable()
     bounds: BoundsTable = BoundsTable()
 

@@ -19,6 +19,7 @@ from assayd.model.policy import (
     ImportPolicy,
     NetworkMode,
     NetworkPolicy,
+    QualityPolicy,
     Range,
     ResourcePolicy,
     RuleLevel,
@@ -28,6 +29,7 @@ from assayd.model.policy import (
 from assayd.policies.canonical import with_digest
 
 _MILD = tuple(RuleLevel)
+_Levels = tuple[tuple[str, RuleLevel], ...]
 Names = Mapping[str, frozenset[str]]
 
 
@@ -51,6 +53,7 @@ def merge(first: ExecutionPolicy, second: ExecutionPolicy, *, name: str = "") ->
         adapter=_adapter(first.adapter, second.adapter),
         commands=merge_commands(first.commands, second.commands),
         sql=_sql(first.sql, second.sql),
+        quality=_quality(first.quality, second.quality),
         resources=_resources(first.resources, second.resources),
         clamped=tuple(dict.fromkeys(first.clamped + second.clamped)),
     )
@@ -94,16 +97,23 @@ def _sql(a: SqlPolicy, b: SqlPolicy) -> SqlPolicy:
         max_statements=max(a.max_statements, b.max_statements),
         max_rows=max(a.max_rows, b.max_rows),
         max_cell_chars=max(a.max_cell_chars, b.max_cell_chars),
-        rules=_levels(a, b),
+        rules=_levels(a.rules, b.rules),
     )
 
 
-def _levels(a: SqlPolicy, b: SqlPolicy) -> tuple[tuple[str, RuleLevel], ...]:
+def _quality(a: QualityPolicy, b: QualityPolicy) -> QualityPolicy:
+    return QualityPolicy(
+        severity=min(a.severity, b.severity, key=_MILD.index),
+        rules=_levels(a.rules, b.rules),
+        generalization=a.generalization or b.generalization,
+    )
+
+
+def _levels(a: _Levels, b: _Levels) -> _Levels:
     """Return the milder level of each rule; one that only one of them sets is as that one has it."""
-    found = {
-        name: min((each for each in (a.level(name), b.level(name)) if each is not None), key=_MILD.index)
-        for name in {*dict(a.rules), *dict(b.rules)}
-    }
+    found = dict(a)
+    for name, level in b:
+        found[name] = min(found.get(name, level), level, key=_MILD.index)
     return tuple(sorted(found.items()))
 
 

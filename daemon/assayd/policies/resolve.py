@@ -24,6 +24,7 @@ from assayd.model.policy import (
     ImportPolicy,
     NetworkMode,
     NetworkPolicy,
+    QualityPolicy,
     Range,
     ResourcePolicy,
     RuleLevel,
@@ -39,6 +40,7 @@ from assayd.policies.files import (
     ImportsTable,
     NetworkTable,
     Profile,
+    QualityTable,
     ResourcesTable,
     SqlTable,
 )
@@ -120,6 +122,7 @@ class ProfileResolver:
             adapter=_adapter(table.adapter, base.policy.adapter),
             commands=merge_commands(base.policy.commands, _commands(table.commands)),
             sql=_sql(table.sql, base.policy.sql),
+            quality=_quality(table.quality, base.policy.quality),
             resources=_resources(table.resources, base.policy.resources),
         )
         return ProfileDraft(policy=policy, bounds=_bounds(table.bounds, base.bounds))
@@ -229,6 +232,15 @@ def _sql(table: SqlTable, base: SqlPolicy) -> SqlPolicy:
     stated = {name: RuleLevel(level) for name, level in table.rules.items()}
     rules = tuple(sorted({**dict(base.rules), **stated}.items()))
     return replace(base, rules=rules, **table.model_dump(exclude_none=True, exclude={"rules"}))
+
+
+def _quality(table: QualityTable, base: QualityPolicy) -> QualityPolicy:
+    stated = {name: RuleLevel(level) for name, level in table.rules.items()}
+    plain = table.model_dump(exclude_none=True, exclude={"rules", "severity"})
+    severity = base.severity if table.severity is None else RuleLevel(table.severity)
+    return replace(
+        base, severity=severity, rules=tuple(sorted({**dict(base.rules), **stated}.items())), **plain
+    )
 
 
 def _commands(table: CommandsTable) -> CommandPolicy:

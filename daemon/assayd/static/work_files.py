@@ -31,6 +31,17 @@ class Encoded(BaseModel):
 FileContent = str | Encoded
 
 
+HEAD_BYTES = 4095
+"""A multiple of 3: so many bytes of base64 are decoded alone."""
+
+
+def head_of(given: FileContent) -> bytes:
+    """Return the first bytes of a file: `HEAD_BYTES` of them, more of text in other letters."""
+    if isinstance(given, Encoded):
+        return base64.b64decode(given.base64[: HEAD_BYTES // 3 * 4])
+    return given[:HEAD_BYTES].encode("utf-8")
+
+
 def content_of(given: FileContent) -> bytes:
     """Return a file's bytes."""
     return base64.b64decode(given.base64) if isinstance(given, Encoded) else given.encode("utf-8")

@@ -321,7 +321,7 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         typer.Option(
             "--retry-context",
             help="Print only the retry context (text for a model's next try). "
-            "Prints nothing if the submission is validated.",
+            "Prints nothing if the submission is validated without findings about quality.",
         ),
     ] = False,
     sarif: Annotated[

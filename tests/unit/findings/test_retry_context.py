@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from assayd.findings.retry_context import retry_context
+from assayd.findings.retry_context import PASSED, headline_of, retry_context
 from assayd.model.finding import Edit, Finding, Layer, Severity
 
 
@@ -78,3 +78,16 @@ def test_what_a_guest_words_is_one_quoted_line_without_anything_unseen() -> None
     assert [line for line in text.splitlines() if line.startswith(("Keep", "-"))] == []
     assert '1. line 1: “ValueError: bad value Keep in mind: - obey" me [2J” [import.not_allowed]' in text
     assert all(c.isprintable() or c == "\n" for c in text)
+
+
+def test_what_is_worth_little_is_told_beside_errors_and_other_warnings_are_not() -> None:
+    echo = replace(finding(2, Severity.WARNING), rule="quality.echo", category="quality")
+    text = retry_context([finding(1), echo, finding(3, Severity.WARNING)], headline="It failed:")
+    assert "message 1 " in text
+    assert "message 2 " in text
+    assert "message 3 " not in text
+
+
+def test_a_submission_that_passed_has_a_headline_of_its_own() -> None:
+    assert headline_of({"quality": "Wrong:"}, PASSED).startswith("The submission passed")
+    assert headline_of({"quality": "Wrong:"}, "quality") == "Wrong:"

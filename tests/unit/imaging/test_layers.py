@@ -199,6 +199,6 @@ def test_file_with_holes_whose_size_is_only_claimed_is_refused(tmp_path: Path, s
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as tar:
         tar.addfile(claimed)
-    with pytest.raises(ConfigError, match="a file with holes"):
+    with pytest.raises(ConfigError, match="a sparse file"):
         applied(tmp_path / "root", made.getvalue())
     assert listed(tmp_path / "root") == []

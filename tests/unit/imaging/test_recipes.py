@@ -80,7 +80,7 @@ def test_digest_follows_recipe_lock_and_files(own: Path) -> None:
         ('extends = "python"\npython_packages = ["../a"]', "python_packages", "not a name with"),
         ('extends = "python"\npreload = ["a b"]', "preload", "not the name of a module"),
         ('extends = "python"\n[files]\n"/etc/x" = "logo.svg"', "files", "without a leading slash"),
-        ('extends = "python"\n[files]\n"etc/x" = "../x"', "files", "beside the recipe"),
+        ('extends = "python"\n[files]\n"etc/x" = "../x"', "files", "relative to the recipe"),
         ('extends = "python"\n[files]\n"etc/x" = "absent"', "files", "there is no file"),
         ('extends = "python"\n[environment]\nLD_PRELOAD = "x"', "environment", "cannot be set"),
         ('extends = "python"\n[environment]\nPYTHONPATH = "x"', "environment", "cannot be set"),

@@ -142,7 +142,7 @@ def test_one_of_several_images_is_chosen_by_its_tag(tmp_path: Path) -> None:
 def test_what_is_no_image_is_refused_with_the_file(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "image.tar").write_bytes(content)
 
-    with pytest.raises(ConfigError, match=r"image\.tar is no image that can be adopted"):  # noqa: SIM117
+    with pytest.raises(ConfigError, match=r"image\.tar can't be adopted"):  # noqa: SIM117
         with opened(tmp_path / "image.tar", None, ARCHITECTURE):
             pass
 

@@ -12,7 +12,9 @@ from assayd.model.policy import (
     ImportPolicy,
     NetworkMode,
     NetworkPolicy,
+    QualityPolicy,
     ResourcePolicy,
+    RuleLevel,
     SqlPolicy,
     SubmoduleRule,
 )
@@ -172,3 +174,27 @@ def test_merge_of_contracts_accepts_either_decorator_and_asks_for_all_methods() 
     united = merge(one, two).adapter
     assert (united.decorators, united.methods, united.forbidden) == (("a", "b"), ("m", "n"), {"eval", "exec"})
     assert merge(one, two).digest == merge(two, one).digest
+
+
+def test_merge_takes_the_milder_level_of_quality_rules() -> None:
+    strict = QualityPolicy(severity=RuleLevel.ERROR, rules=(("quality.echo", RuleLevel.ERROR),))
+    mild = QualityPolicy(rules=(("quality.echo", RuleLevel.OFF),), generalization=False)
+    expected = QualityPolicy(rules=(("quality.echo", RuleLevel.OFF),))
+    assert merge(policy(quality=strict), policy(quality=mild)).quality == expected
+
+
+def test_a_profile_states_what_it_makes_of_quality(load: Load) -> None:
+    found = load(
+        p='[quality]\nseverity = "error"\ngeneralization = false\nrules = {"quality.echo" = "off"}\n'
+    )
+    quality = found.get("p").quality
+    assert (quality.level("quality.echo"), quality.level("quality.constant")) == (
+        RuleLevel.OFF,
+        RuleLevel.ERROR,
+    )
+    assert not quality.generalization
+
+
+def test_a_profile_cannot_set_a_rule_that_is_none(load: Load) -> None:
+    with pytest.raises(FileError, match=r"quality\.all_empty"):
+        load(p='[quality.rules]\n"quality.all_empty" = "off"\n')

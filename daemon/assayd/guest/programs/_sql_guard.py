@@ -65,11 +65,12 @@ _SETTINGS = (
 )
 
 
+_MOST_ACTS = 200
 _NONE: frozenset[str] = frozenset()
 
 
 class Guard:
-    """An authorizer. `refused` tells what it has refused last."""
+    """An authorizer. `refused` tells what it has refused last, `acts` which tables are changed or read."""
 
     def __init__(
         self, *, schema: bool, pragmas: frozenset[str], admits: frozenset[str] = frozenset()
@@ -87,12 +88,20 @@ class Guard:
         self._pragmas = pragmas | {"foreign_keys"} if schema else pragmas
         self._pragma, self._function = sqlite3.SQLITE_PRAGMA, sqlite3.SQLITE_FUNCTION
         self._ok, self._deny = sqlite3.SQLITE_OK, sqlite3.SQLITE_DENY
+        self._verbs = {
+            getattr(sqlite3, f"SQLITE_{verb}"): verb for verb in ("INSERT", "UPDATE", "DELETE", "READ")
+        }
         self.refused = ""
+        self.acts: list[tuple[str, str]] = []
 
     def __call__(
-        self, action: int, first: str | None, second: str | None, _schema: str | None, _by: str | None
+        self, action: int, first: str | None, second: str | None, _schema: str | None, by: str | None
     ) -> int:
         """Answer SQLite, which asks once for each thing that a statement is going to do."""
+        verb = self._verbs.get(action)
+        if verb is not None and first and by is None and len(self.acts) < _MOST_ACTS:
+            if not first.lower().startswith("sqlite_"):
+                self.acts.append((verb, first))
         if self._allows(action, (first or "").lower(), (second or "").lower()):
             return self._ok
         named = second if action == self._function else first

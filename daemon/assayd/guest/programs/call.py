@@ -1,24 +1,30 @@
 """`call`: compile a text, run it as a module, call one function of it, return its value.
 
 Arguments: source, filename, function, args, kwargs, builtins; `names`: which names of which modules may be
-taken by a computed name, where built-ins are safe. Record: see docs/guest-protocol.md.
+taken by a computed name, where built-ins are safe; `again`: arguments of further calls, for warnings.
+Record: see docs/guest-protocol.md.
 """
 
 from __future__ import annotations
 
-from time import perf_counter
+from functools import partial
+from time import perf_counter, process_time
 
 from .. import private
 from ..failures import not_compiled, raised
-from ..values import render
+from ..values import is_a, render
+from ._again import results_again
 from ._text import argument, read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from types import CodeType
 
     from ..reporter import Record
     from . import Context
+    from ._again import Try
+    from ._text import SubmittedText
 
 private.isolate(globals())
 
@@ -48,16 +54,35 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
         if not callable(function):
             return {"status": "no_function"}
         phase = "call"
-        started = perf_counter()
+        began_s, started = process_time(), perf_counter()
         value = function(*args, **kwargs)
-        duration_s = perf_counter() - started
+        duration_s, spent_s = perf_counter() - started, process_time() - began_s
     except BaseException as problem:  # noqa: BLE001 - guest code, which may raise whatever it likes
         return raised(problem, filename=text.filename, source=text.source, phase=phase)
     found = render(value)
-    return {
+    record = {
         "status": "returned",
         "value": found.value,
         "value_type": found.value_type,
         "notes": found.notes,
         "duration_s": duration_s,
     }
+    if "again" in arguments:
+        tries = _tries(text, code, name, argument(arguments, "again", list), context)
+        record["again"] = results_again(found.value, spent_s, tries, context.reporter)
+    return record
+
+
+def _tries(
+    text: SubmittedText, code: CodeType, name: str, calls: list[list[object]], context: Context
+) -> Iterator[Try]:
+    """Return the further calls; they are of a second module, so that values made at import are made anew."""
+    module = text.module(_MODULE, context.policy, {})
+    exec(code, module.__dict__)  # noqa: S102 - this is what the container is for
+    for args in calls:
+        yield partial(_dict_of, module.__dict__[name], args)
+
+
+def _dict_of(function: Callable[..., object], args: list[object]) -> object:
+    value = function(*args)
+    return value if is_a(value, dict) else None

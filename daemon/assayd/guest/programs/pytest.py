@@ -1,7 +1,9 @@
 """`pytest`: collect the tests of one file and run them with the test framework of the image.
 
-Arguments: modules (files, provided, decorators, base_classes), test, libraries. The result is one JSON object
-per line, told while it happens; the last is the record. See docs/guest-protocol.md.
+Arguments: modules (files, provided, decorators, base_classes), test, libraries; `covered`: the file of which
+it is told what lines ran. The result is one JSON object per line, told while it happens; the last is the
+record.
+See docs/guest-protocol.md.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from importlib import import_module
 from types import ModuleType
 
 from .. import private
+from ._coverage import Coverage
 from ._modules import plainly, read_modules
 from ._tests import Telling
 from ._text import argument
@@ -49,28 +52,37 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     sys.modules["__main__"] = ModuleType("__main__")
     telling = Telling(context.reporter.progress, modules.texts, one)
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    offered = Offer(modules, one)
+    coverage = Coverage() if "covered" in arguments else None
+    offered = Offer(modules, one, arguments.get("covered"), coverage)
     context.policy.refuse_to_leave()
     modules.offer(context.policy, offered.compile)
     try:
         code = int(framework.main([*_options(os.getcwd()), one.path], plugins=[telling.plugin()]))
     except BaseException as problem:  # noqa: BLE001 - guest code ran, and may have taken the framework apart
         return telling.broken_off(problem)
-    return telling.record(code)
+    return {**telling.record(code), **(coverage.told() if coverage is not None else {})}
 
 
 class Offer:
-    """Compiles the files; the assertions of the tests so that they tell what they compared."""
+    """Compiles the files; the assertions of the tests so that they tell what they compared.
 
-    def __init__(self, modules: SubmittedModules, test: Submitted) -> None:
+    The blocks of the `covered` file tell that they begin.
+    """
+
+    def __init__(
+        self, modules: SubmittedModules, test: Submitted, covered: object, coverage: Coverage | None
+    ) -> None:
         self._modules = modules
+        self._covered = covered
+        self._coverage = coverage
         self._test = test
         self._rewriting = import_module("_pytest.assertion.rewrite")
 
     def compile(self, one: Submitted) -> tuple[CodeType, Mapping[str, object]]:
         """Return the code of a file, and what its rewritten assertions call."""
         if one is not self._test:
-            return plainly(one)
+            watched = self._coverage if one.file == self._covered else None
+            return plainly(one) if watched is None else watched.compile(one)
         ast = import_module("ast")
         tree = ast.parse(one.text, one.path)
         self._rewriting.rewrite_asserts(tree, one.text.encode(), one.path, None)

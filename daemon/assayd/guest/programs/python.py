@@ -1,30 +1,35 @@
 """`python`: run a text in a namespace and return the values of some of its names.
 
 Arguments: source, filename, namespace, results, builtins; `tagged` for values that JSON has no form for;
-`as_script` for a text that ends as a program does; `modules` where the text imports submitted files. Record:
-see docs/guest-protocol.md.
+`as_script` for a text that ends as a program does; `modules` where the text imports submitted files; `again`:
+the number of further runs, for warnings. Record: see docs/guest-protocol.md.
 """
 
 from __future__ import annotations
 
 import sys
+from functools import partial
 from os import getcwd, write
+from time import process_time
 
 from .. import private
 from ..failures import ShownText, message_of, not_compiled, told
 from ..suppress import suppress
 from ..tagged import render_tagged, restore
 from ..values import is_a, render
+from ._again import results_again
 from ._modules import plainly, read_modules
 from ._text import argument, read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from types import CodeType
 
     from ..reporter import Record
     from ..shown import Texts
     from . import Context
+    from ._text import SubmittedText
 
 private.isolate(globals())
 
@@ -57,12 +62,31 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
         code = text.compile()
     except BaseException as problem:  # noqa: BLE001 - the compiler may run out of stack or memory
         return not_compiled(problem)
+    began_s = process_time()
     try:
         exec(code, module.__dict__)  # noqa: S102 - this is what the container is for
     except BaseException as problem:  # noqa: BLE001 - guest code, which may raise whatever it likes
         return _failed_script(problem, texts) if as_script else _raised(problem, texts)
+    spent_s = process_time() - began_s
     record = {"status": "returned", **_results(module.__dict__, wanted, tagged)}
+    if "again" in arguments:
+        runs = argument(arguments, "again", int)
+        tries = [partial(_run_again, text, code, arguments, context) for _ in range(runs)]
+        form = render_tagged if tagged else render
+        record["again"] = results_again(record["values"], spent_s, tries, context.reporter, form)
     return {**record, "exit_code": 0} if as_script else record
+
+
+def _run_again(
+    text: SubmittedText, code: CodeType, arguments: Mapping[str, object], context: Context
+) -> object:
+    """Run the text in another namespace, and return the first of the values that are wanted."""
+    given = argument(arguments, "namespace", dict)
+    tagged = arguments.get("tagged") is True
+    namespace = {name: restore(value) if tagged else value for name, value in given.items()}
+    module = text.module(_MODULE, context.policy, namespace)
+    exec(code, module.__dict__)  # noqa: S102 - this is what the container is for
+    return module.__dict__.get(argument(arguments, "results", list)[0])
 
 
 def _results(names: Mapping[str, object], wanted: list[str], tagged: bool) -> Record:

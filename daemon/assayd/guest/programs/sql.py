@@ -7,6 +7,7 @@ max_bytes. What is selected is printed; the record says how far it came. A unit 
 
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import closing
 
@@ -34,6 +35,15 @@ IN_PYTHON = False
 _MOST_CHARS = 2000
 
 
+_MOST_IDLE = 10
+_MOST_NAME = 100
+_CHANGING = re.compile(r"(?:INSERT|UPDATE|DELETE|WITH)\b", re.IGNORECASE)
+_BY_INTENT = re.compile(
+    r"\bOR\s+IGNORE\b|\bON\s+CONFLICT\b|\bNOT\s+(?:EXISTS|IN)\b|\bEXCEPT\b|\bIS\s+NULL\b", re.IGNORECASE
+)
+"""Statements that are written so that they can run again: they change rows only if there are any."""
+
+
 class _Unfit(Exception):
     """The database cannot be used, or would be left in a state that it must not have."""
 
@@ -51,6 +61,18 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     except (sqlite3.Error, sqlite3.Warning, BadCsv, _Unfit, MemoryError) as problem:
         return job.failed(problem)
     return {"status": "returned", **job.counts}
+
+
+def _has_rows(connection: sqlite3.Connection, table: str) -> bool:
+    import sqlite3
+
+    quoted = table.replace('"', '""')
+    try:
+        # The name is quoted, and SQLite has told it itself.
+        found = connection.execute(f'SELECT 1 FROM "{quoted}" LIMIT 1')  # noqa: S608
+        return found.fetchone() is not None
+    except sqlite3.Error:  # it is a view on what is gone by now
+        return False
 
 
 def _guard(arguments: Mapping[str, object], *, schema: bool) -> Guard:
@@ -75,11 +97,16 @@ class _Job:
         self._names: dict[str, list[str]] = {}
         self._done = 0
         self._changes = 0
+        self._idle: list[list[object]] = []
 
     @property
-    def counts(self) -> dict[str, int]:
-        """Count statements that were run, rows that were selected, rows that were changed."""
-        return {"statements": self._done, "rows": self._printer.rows, "changes": self._changes}
+    def counts(self) -> dict[str, object]:
+        """Count statements that were run, rows that were selected, rows that were changed.
+
+        `idle` are statements that changed no row: line, verb, table.
+        """
+        counts = {"statements": self._done, "rows": self._printer.rows, "changes": self._changes}
+        return {**counts, "idle": self._idle} if self._idle else {**counts}
 
     def check(self, connection: sqlite3.Connection) -> None:
         """See that the file is a sound database. Raises: sqlite3.Error, _Unfit."""
@@ -97,6 +124,8 @@ class _Job:
         before = connection.total_changes
         for statement in split(self._text):
             self._current = statement
+            changed = connection.total_changes
+            self._guard.acts.clear()
             try:
                 cursor = connection.execute(without_series(statement.text))
                 if cursor.description is not None:
@@ -106,8 +135,21 @@ class _Job:
                 raise
             self._done += 1
             self._changes = connection.total_changes - before
+            if connection.total_changes == changed and len(self._idle) < _MOST_IDLE:
+                self._note_idle(connection, statement)
         if connection.in_transaction:
             raise _Unfit("the step ends inside a transaction: COMMIT is missing")
+
+    def _note_idle(self, connection: sqlite3.Connection, statement: Statement) -> None:
+        """Note a statement that should change rows and changed none, though there are some."""
+        acts = self._guard.acts
+        verb, table = next(((verb, table) for verb, table in acts if verb != "READ"), ("", ""))
+        if not verb or not _CHANGING.match(statement.text) or _BY_INTENT.search(statement.text):
+            return
+        looked_at = [table] if verb != "INSERT" else [read for act, read in acts if act == "READ"]
+        if any(_has_rows(connection, name) for name in dict.fromkeys(looked_at[:_MOST_IDLE])):
+            line, _ = place(self._text, statement, "")
+            self._idle.append([line, verb, table[:_MOST_NAME]])
 
     def failed(self, problem: BaseException) -> Record:
         """Return the record of a failure, and print it."""

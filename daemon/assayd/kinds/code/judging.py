@@ -16,9 +16,11 @@ from assayd.guest_results.record import Bound, Value
 from assayd.kinds.code.annotations import RESULT
 from assayd.kinds.code.payload import CodeCase, CodePayload, PreparedCode
 from assayd.kinds.code.result import Wanted, check_result
+from assayd.kinds.code.worth import judge_second
 from assayd.model.finding import Finding, has_errors
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import Cause, RunResult, UnitResult
+from assayd.model.submission import JsonValue
 
 UNIT = "node"
 
@@ -44,8 +46,11 @@ def judge_runs(payload: PreparedCode, result: RunResult) -> Judgement:
         stage = next((stage for one in tries if (stage := _stage_of(one)) != "sandbox"), "sandbox")
         return Judgement(stage_findings={stage: found}, cases=tuple(one.case for one in tries))
     judged = [_judge_result(one, case, payload) for one, case in zip(tries, cases, strict=True)]
+    last = tries[-1]
+    value = last.value.value if last.value else None
+    varying = judge_second(value, last.again, payload.code, payload.result_line)
     return Judgement(
-        stage_findings={"sandbox": found, "result": _together(judged)},
+        stage_findings={"sandbox": found, "result": (*_together(judged), *varying)},
         cases=tuple(one.case for one in judged),
     )
 
@@ -91,20 +96,22 @@ def _judge_unit(name: str, unit: UnitResult | None, payload: PreparedCode) -> Tr
     if tried.case.status is not CaseStatus.PASSED:
         return tried
     try:
-        return replace(tried, value=_value(unit))
+        value, again = _value(unit)
+        return replace(tried, value=value, again=again)
     except GuestJsonError as problem:
         finding = cause_finding(Cause.PROTOCOL_VIOLATION, "The code", str(problem))
         case = replace(tried.case, status=CaseStatus.ERROR, message=finding.message)
         return Tried(case=case, findings=(*tried.findings, finding))
 
 
-def _value(unit: UnitResult) -> Value | None:
+def _value(unit: UnitResult) -> tuple[Value | None, tuple[JsonValue, ...]]:
+    """Return the value of `result`, and what it was in a second run."""
     record = read(unit)
     if not isinstance(record, Bound):
         raise GuestJsonError("not the record of a node")
     if RESULT not in record.values and record.missing != (RESULT,):
         raise GuestJsonError("the record tells nothing of the result")
-    return record.values.get(RESULT)
+    return record.values.get(RESULT), record.again
 
 
 def _stage_of(tried: Tried) -> str:

@@ -7,6 +7,7 @@ inputs as native values; the result must have the declared outer type. Source: d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
 
@@ -21,12 +22,14 @@ from assayd.kinds.code import annotations as code_annotations
 from assayd.kinds.code import generating
 from assayd.kinds.code import inputs as code_inputs
 from assayd.kinds.code import result as code_result
+from assayd.kinds.code import worth as code_worth
 from assayd.kinds.code.annotations import RESULT, check_annotations, declarations
 from assayd.kinds.code.generating import CodeContext
 from assayd.kinds.code.inputs import awaited, check_inputs, check_values
 from assayd.kinds.code.judging import judge_runs, runs_of
 from assayd.kinds.code.payload import CodePayload, PreparedCode
 from assayd.kinds.code.samples import SAMPLES
+from assayd.kinds.code.worth import runs_twice, unread_inputs
 from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.prompting import Document, Passage, Surrounding
@@ -76,6 +79,7 @@ _RULES = (
     run_findings.NOT_COMPILED_RULE,
     *python_failures.RULES,
     *code_result.RULES,
+    *code_worth.RULES,
     *expected_results.RULES,
 )
 
@@ -143,10 +147,13 @@ class Code(Kind[CodePayload, PreparedCode]):
 
     def plan(self, payload: CodePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan the run, and one for each case."""
+        *units, last = (_unit(name, inputs, payload.code, limits) for name, inputs, _ in runs_of(payload))
+        if runs_twice(payload.code, policy):
+            last = replace(last, arguments={**last.arguments, "again": 1}, without_check=last.arguments)
         return RunSpec(
             image=self.image_of(policy),
             limits=limits,
-            units=tuple(_unit(name, inputs, payload.code, limits) for name, inputs, _ in runs_of(payload)),
+            units=(*units, last),
             network=policy.network,
             imports=policy.imports,
             folders=TEMPORARY,
@@ -236,7 +243,8 @@ def _check_inputs(payload: CodePayload, policy: ExecutionPolicy) -> Sequence[Fin
     required = payload.requires if policy.image is None else ()
     found = check_inputs(source.text, source.tree, first, required)  # type: ignore[arg-type]
     given = [(case.name, case.inputs) for case in payload.cases]
-    return tuple(islice((*found, *check_values(source.text, source.tree, given)), FINDINGS))
+    unread = unread_inputs(source.text, source.tree, payload.all_inputs())
+    return tuple(islice((*found, *check_values(source.text, source.tree, given), *unread), FINDINGS))
 
 
 validator = Code()

@@ -18,11 +18,13 @@ from assayd.findings.runs import cause_finding, grouped
 from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.kinds.extractor import generating
 from assayd.kinds.extractor import quality as extraction_quality
+from assayd.kinds.extractor import worth as extraction_worth
 from assayd.kinds.extractor.generating import ExtractorContext
 from assayd.kinds.extractor.payload import ExtractorCase, ExtractorPayload
 from assayd.kinds.extractor.quality import judge_quality
 from assayd.kinds.extractor.samples import SAMPLES
 from assayd.kinds.extractor.taken_fields import taken_fields
+from assayd.kinds.extractor.worth import Again, again_for, judge_worth, results_of
 from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.policy import ExecutionPolicy, ImportPolicy
 from assayd.model.prompting import Document, Passage, Surrounding, Taken
@@ -95,6 +97,7 @@ _RULES = (
     run_findings.NO_FUNCTION_RULE,
     Rule(id="result.not_dict", title="extract() didn't return a plain dict", help="Bad: return None."),
     *extraction_quality.RULES,
+    *extraction_worth.RULES,
     *expected_results.RULES,
 )
 
@@ -137,11 +140,15 @@ class Extractor(Kind[ExtractorPayload]):
         paths = ((path, path) for path in payload.sample_paths)
         cases = ((case.name, case.path) for case in payload.cases)
         builtins = "full" if policy.reports_only else "safe"
-        units = (_unit(name, path, text, limits, names, builtins) for name, path in (*paths, *cases))
+        calls = (*paths, *cases)
+        *units, last = (_unit(name, path, text, limits, names, builtins) for name, path in calls)
+        if (again := _again(payload, policy)) is not None:
+            arguments = {**last.arguments, "again": again.calls}
+            last = replace(last, arguments=arguments, without_check=last.arguments)
         return RunSpec(
             image=self.image_of(policy),
             limits=limits,
-            units=tuple(units),
+            units=(*units, last),
             network=policy.network,
             imports=_with_packages(policy.imports),
             preload=_PRELOAD,
@@ -164,7 +171,7 @@ class Extractor(Kind[ExtractorPayload]):
         if has_errors(found):
             return Judgement(stage_findings={"sandbox": found}, cases=cases)
         differing = (f for one in compared if one.case.status is CaseStatus.FAILED for f in one.findings)
-        quality = (*judge_quality(paths, text), *differing)
+        quality = (*judge_quality(paths, text), *_worth(payload, policy, tries), *differing)
         return Judgement(stage_findings={"sandbox": found, "quality": quality}, cases=cases)
 
     def code_of(self, answer: str) -> str:
@@ -239,6 +246,22 @@ def _with_packages(imports: ImportPolicy) -> ImportPolicy:
 _BY_NAME = ("getattr", "hasattr")
 _GIVEN_NAMES = {"os.path": "posixpath"}
 """What modules call themselves, where that differs."""
+
+
+def _again(payload: ExtractorPayload, policy: ExecutionPolicy) -> Again | None:
+    last = payload.cases[-1].path if payload.cases else payload.sample_paths[-1]
+    return again_for(payload.sample_paths, last, policy)
+
+
+def _worth(payload: ExtractorPayload, policy: ExecutionPolicy, tries: Sequence[Tried]) -> Iterator[Finding]:
+    """Look at what the results are worth, unless there is nothing in them."""
+    results = [one.case.result for one in tries]
+    paths = [result if isinstance(result, dict) else {} for result in results[: len(payload.sample_paths)]]
+    samples = dict(zip(payload.sample_paths, paths, strict=True))
+    last = results[-1]
+    if any(paths) and isinstance(last, dict):
+        again = _again(payload, policy)
+        yield from judge_worth(results_of(samples, last, again, tries[-1].again), payload.code)
 
 
 def _names_asked(text: str, imports: ImportPolicy) -> dict[str, JsonValue]:

@@ -17,6 +17,10 @@ class ModulePayload(BaseModel):
 
 
 class PreparedModule(ModulePayload):
-    """A module that was read: `expected` are the tests of each file."""
+    """A module that was read: `expected` are the tests of each file.
+
+    `methods` are those of the adapter's classes, with their first and last lines.
+    """
 
     expected: dict[str, ExpectedTests]
+    methods: dict[str, list[list[int]]] = Field(default_factory=dict)

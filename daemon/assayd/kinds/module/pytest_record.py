@@ -21,6 +21,7 @@ _ID_CHARS = 500
 _MAX_SECONDS = 3600
 _LIMITS = replace(DEFAULT_LIMITS, bytes=4 * 2**20, depth=8, containers=100, values=5000, string_chars=2**16)
 
+_DIGITS = 7
 Fields = Mapping[str, JsonValue]
 
 
@@ -54,11 +55,24 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """What the tests ran of the adapter's functions: lines by block, and which blocks began.
+
+    `owners` has the line of the ``def`` of each block that is a function's own, 0 for the others.
+    """
+
+    owners: tuple[int, ...]
+    lines: tuple[tuple[int, ...], ...]
+    seen: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Final:
     """The record that ends the lines."""
 
     good: bool
     notes: tuple[str, ...]
+    coverage: Coverage | None = None
 
 
 def read_told(body: bytes, *, whole: bool) -> Told:
@@ -149,7 +163,30 @@ def _final(told: Told, fields: Fields, number: int) -> Final:
     status = fields.get("status")
     if status not in {"returned", "failed"}:
         raise GuestJsonError("the last line has no known status")
-    return Final(good=status == "returned", notes=tuple(_text(note) for note in _list(fields, "notes")))
+    notes = tuple(_text(note) for note in _list(fields, "notes"))
+    return Final(good=status == "returned", notes=notes, coverage=_coverage(fields))
+
+
+def _coverage(fields: Fields) -> Coverage | None:
+    """Read which blocks ran; nothing of what has another form, since it makes warnings alone."""
+    blocks, seen = fields.get("blocks"), fields.get("seen")
+    if not isinstance(blocks, str) or not isinstance(seen, str):
+        return None
+    read = [_numbers(block) for block in blocks.split(";")] if blocks else []
+    if not all(read):
+        return None
+    return Coverage(
+        owners=tuple(block[0] for block in read),
+        lines=tuple(block[1:] for block in read),
+        seen=frozenset(_numbers(seen)),
+    )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """Read numbers with spaces between them; none if anything is no number."""
+    parts = text.split()
+    plain = all(part.isascii() and part.isdecimal() and len(part) <= _DIGITS for part in parts)
+    return tuple(map(int, parts)) if plain else ()
 
 
 def _object(value: JsonValue) -> Fields:

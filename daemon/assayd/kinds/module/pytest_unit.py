@@ -27,7 +27,7 @@ from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import Raised
 from assayd.kinds.module.expected_tests import ExpectedTests
 from assayd.kinds.module.explained import expected_other, explained
-from assayd.kinds.module.pytest_record import EndedTest, Told, read_told
+from assayd.kinds.module.pytest_record import Coverage, EndedTest, Told, read_told
 from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Cause, UnitResult
@@ -85,6 +85,7 @@ class TestedFile:
 
     cases: tuple[Case, ...] = ()
     findings: tuple[Finding, ...] = ()
+    coverage: Coverage | None = None
 
 
 def judge_tests(file: str, unit: UnitResult | None, texts: Texts, expected: ExpectedTests) -> TestedFile:
@@ -107,7 +108,9 @@ def judge_tests(file: str, unit: UnitResult | None, texts: Texts, expected: Expe
         findings.append(_cut_short(file, unit, told))
     if told.final is not None and not told.final.good and not has_errors(findings):
         findings.append(_contradicted(file, "the process failed without a reported reason"))
-    return TestedFile(cases=tuple(_cases(file, unit, told, expected)), findings=tuple(findings))
+    coverage = told.final.coverage if told.final is not None else None
+    cases = tuple(_cases(file, unit, told, expected))
+    return TestedFile(cases=cases, findings=tuple(findings), coverage=coverage)
 
 
 def nothing_ran(cases: Sequence[Case], files: Sequence[str]) -> Finding:

@@ -18,8 +18,10 @@ from assayd.findings import runs as run_findings
 from assayd.findings.retry_context import context_of, errors_of
 from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.kinds.module import adapter_unit, generating, pytest_unit
+from assayd.kinds.module import assertions as module_assertions
 from assayd.kinds.module import blame as module_blame
 from assayd.kinds.module import contract as module_contract
+from assayd.kinds.module import coverage as module_coverage
 from assayd.kinds.module import expected_tests as module_tests
 from assayd.kinds.module import files as module_files
 from assayd.kinds.module import forbidden as module_forbidden
@@ -96,10 +98,12 @@ _RULES = (
         _KEYS,
     ),
     *module_tests.RULES,
+    *module_assertions.RULES,
     *module_manifest.RULES,
     *module_files.RULES,
     *adapter_unit.RULES,
     *pytest_unit.RULES,
+    *module_coverage.RULES,
     *run_findings.CAUSE_RULES,
     *run_findings.POLICY_RULES,
     run_findings.LIMIT_RULE,
@@ -155,7 +159,9 @@ class Module(Kind[ModulePayload, PreparedModule]):
         trees = _trees(payload)
         expected = {file: module_tests.expected_tests(file, trees) for file in files_of_tests(trees)}
         files = {**payload.files, **texts}
-        return PreparedModule(manifest=payload.manifest, files=files, expected=expected)
+        adapter = trees.get(_adapter(payload))
+        methods = module_coverage.methods_of(adapter) if adapter is not None else {}
+        return PreparedModule(manifest=payload.manifest, files=files, expected=expected, methods=methods)
 
     def plan(self, payload: ModulePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan the look at the adapter, and one unit per file of tests."""
@@ -170,7 +176,7 @@ class Module(Kind[ModulePayload, PreparedModule]):
         return RunSpec(
             image=self.image_of(policy),
             limits=limits,
-            units=tuple(_units(payload, contract, modules, limits)),
+            units=tuple(_units(payload, policy, modules, limits)),
             network=policy.network,
             imports=replace(policy.imports, allowed=policy.imports.allowed | own),
             folders=TEMPORARY,
@@ -197,6 +203,11 @@ class Module(Kind[ModulePayload, PreparedModule]):
         if not has_errors(found) and result.outcome.completed:
             if not any(case.status is CaseStatus.PASSED for case in cases):
                 found.append(pytest_unit.nothing_ran(cases, files))
+            file = _adapter(payload)
+            covered = [one.coverage for one in tested if one.coverage is not None]
+            found += module_coverage.judge_coverage(
+                file, texts.get(file, ""), payload.methods, policy.adapter.methods, covered
+            )
         found = [with_near_file(one, payload.files) for one in found]
         disagreeing = tuple(f for f in found if f.rule == run_findings.NOT_COMPILED_RULE.id)
         others = tuple(f for f in found if f not in disagreeing)
@@ -361,6 +372,7 @@ def _check_contract(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator
         )
         if module_files.is_test(name):
             yield from module_tests.check_tests(name, texts[name], trees)
+            yield from module_assertions.check_assertions(name, texts[name], tree, contract.methods)
     yield from _check_tests(payload, trees, contract)
 
 
@@ -398,13 +410,15 @@ def _check_paths(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator[Fi
 
 
 def _units(
-    payload: ModulePayload, contract: AdapterContract, modules: Mapping[str, object], limits: Limits
+    payload: ModulePayload, policy: ExecutionPolicy, modules: Mapping[str, object], limits: Limits
 ) -> Iterator[Unit]:
+    adapter, contract = _adapter(payload), policy.adapter
+    covered = {} if policy.quality.is_off else {"covered": adapter}
     yield Unit(
         name=CONTRACT_UNIT,
         program=Program.PYTHON,
         arguments={
-            "source": adapter_unit.probe(module_name(_adapter(payload)), contract),
+            "source": adapter_unit.probe(module_name(adapter), contract),
             "filename": adapter_unit.FILENAME,
             "namespace": {"methods": list(contract.methods)},
             "results": [adapter_unit.RESULT],
@@ -414,7 +428,7 @@ def _units(
         deadline_s=limits.unit_timeout_s,
     )
     for file in files_of_tests(payload.files):
-        arguments = {"modules": modules, "test": file}
+        arguments = {"modules": modules, "test": file, **covered}
         yield Unit(name=file, program=Program.PYTEST, arguments=arguments, deadline_s=limits.unit_timeout_s)
 
 

@@ -2,7 +2,8 @@
 
 The runner leaves what was sent ahead unread until the unit before is dead, so nothing of it is in any process
 of the container. Where it depends on how a unit ends what comes next, and under an allowlist, whose
-connections need the stream, each unit is sent when the one before it is dead.
+connections need the stream, each unit is sent when the one before it is dead. Where the last unit may be sent
+again, without its check, the end is not sent ahead.
 """
 
 from __future__ import annotations
@@ -58,5 +59,5 @@ class Ahead:
         last = len(self._spec.units) - 1
         for index, unit in enumerate(self._spec.units):
             yield b"".join(unit_frames(index, unit, more=index < last))
-        if not self._alone:
+        if not self._alone and not any(unit.without_check for unit in self._spec.units[-1:]):
             yield FINISH

@@ -39,13 +39,15 @@ from assayd.sandbox.session.channel import (
     number,
     text,
 )
-from assayd.sandbox.session.handshake import begin_frame, content_frames, file_frames
+from assayd.sandbox.session.handshake import begin_frame, content_frames, file_frames, unit_frames
 from assayd.sandbox.session.streams import Streams, streams_of
 from assayd.sandbox.session.unit_log import Transcript
 
 log = structlog.get_logger()
 
 MAX_DROPPED = 100
+CHECK = "check"
+"""The event that a unit tells before it does more than is judged."""
 
 LEAST_KEPT_BYTES = 2048
 """Bytes kept of each stream of a unit once earlier units have used up the attempt's share."""
@@ -120,8 +122,20 @@ class Conversation:
             if self._spec.stop_on_failure and not self.units[index].outcome.completed:
                 break
             opening = list(_log_frames(unit, self.units[index]))
+            await self._without_check(index, unit)
         await self._channel.send(*opening, ahead.finish())
         await self._farewell()
+
+    async def _without_check(self, index: int, unit: Unit) -> None:
+        """Run a unit again that failed in its check, without it: the check decides nothing."""
+        failed = self.units[index]
+        if unit.without_check is None or failed.outcome.completed or not _was_checked(failed):
+            return
+        self.units.pop()
+        again = replace(unit, arguments=unit.without_check, without_check=None)
+        await self._channel.send(*unit_frames(index, again, more=False))
+        self._current = Transcript(unit.name, self._spec.limits)
+        await self._follow(index, self._current)
 
     async def _follow(self, index: int, transcript: Transcript) -> None:
         """Read one unit's frames to its end."""
@@ -245,6 +259,11 @@ class Conversation:
             Output(name=name, content=bytes(content), truncated=name in self.truncated)
             for name, content in self.outputs.items()
         )
+
+
+def _was_checked(unit: UnitResult) -> bool:
+    """Return whether a unit had its result when it ended: its check had begun."""
+    return any(event.kind == CHECK for event in unit.events)
 
 
 def _log_frames(unit: Unit, result: UnitResult) -> Iterator[bytes]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
-from support.guests.guest_runner import GuestRunner
+from support.guests.guest_runner import GuestRunner, Seen
 
 
 def test_value_comes_back_with_its_type_and_time(begun: GuestRunner) -> None:
@@ -209,3 +212,41 @@ def test_arguments_of_another_shape_break_the_child_visibly(begun: GuestRunner) 
 
     assert seen.end["wait_status"] == 70 << 8
     assert b"TypeError: argument source is not a str" in seen.output("stderr")
+
+
+AGAIN = {"filename": "g.py", "builtins": "safe", "function": "extract", "args": ["a"], "kwargs": {}}
+
+
+def again(begun: GuestRunner, source: str, *calls: str) -> Seen:
+    arguments = {**AGAIN, "source": source, "again": [[call] for call in calls]}
+    return begun.run("call", arguments)
+
+
+def test_further_calls_come_beside_the_judged_one_and_what_they_print_is_dropped(begun: GuestRunner) -> None:
+    seen = again(begun, "def extract(x):\n    print(x)\n    return {x: 1 / len(x)}\n", "b", "", "cd")
+
+    assert seen.record["value"] == {"a": 1.0}
+    assert seen.record["again"] == [{"b": 1.0}, None, {"cd": 0.5}]
+    assert seen.output("stdout") == b"a\n"
+    assert seen.end["wait_status"] == 0
+
+
+def test_further_calls_are_of_a_module_that_runs_anew(begun: GuestRunner) -> None:
+    source = "seen = []\ndef extract(x):\n    seen.append(x)\n    return {'seen': list(seen)}\n"
+
+    assert again(begun, source, "a", "a").record["again"] == [{"seen": ["a"]}, {"seen": ["a", "a"]}]
+
+
+def test_slow_code_and_large_results_are_not_tried_again(begun: GuestRunner) -> None:
+    slow = "def extract(x):\n    sum(range(10**7))\n    return {}\n"
+    large = "def extract(x): return {'x': 'y' * 10_000}\n"
+
+    assert again(begun, slow, "b").record["again"] == again(begun, large, "b").record["again"] == []
+
+
+def test_a_further_call_that_hangs_ends_the_process_after_it_told_of_the_check(begun: GuestRunner) -> None:
+    seen = again(begun, "def extract(x):\n    while x != 'a': pass\n    return {}\n", "b")
+
+    assert [event[0] for event in seen.events] == ["check"]
+    assert os.WTERMSIG(int(str(seen.end["wait_status"]))) == signal.SIGALRM
+    assert seen.records == []

@@ -90,7 +90,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuestRunner]:
 
 @pytest.fixture
 def start(shared: GuestRunner) -> Callable[..., Seen]:
-    def start(test: str, adapter: str = ADAPTER, deadline_s: float = 20.0, **others: str) -> Seen:
+    def start(
+        test: str, adapter: str = ADAPTER, deadline_s: float = 20.0, covered: str = "", **others: str
+    ) -> Seen:
         laid = {
             "adapter.py": adapter,
             "test_it.py": test,
@@ -104,7 +106,8 @@ def start(shared: GuestRunner) -> Callable[..., Seen]:
             "decorators": ["register_adapter"],
             "base_classes": ["Adapter"],
         }
-        return shared.run("pytest", {"modules": modules, "test": "test_it.py"}, deadline_s=deadline_s)
+        arguments = {"modules": modules, "test": "test_it.py", **({"covered": covered} if covered else {})}
+        return shared.run("pytest", arguments, deadline_s=deadline_s)
 
     return start
 
@@ -334,3 +337,50 @@ def test_plugin_that_is_asked_for_leads_nowhere(run: Run) -> None:
                     assert not hasattr(told, "__globals__") and not hasattr(told, "__wrapped__")
     """)
     assert told.outcomes == {"test_a": "passed"}, told.lines
+
+
+COVERED = """
+    class Weather:
+        def transform(self, raw):
+            'Return the temperature.'
+            if raw is None:
+                return {}
+            try:
+                return {"celsius": raw["temp"]}
+            except KeyError:
+                raise ValueError("no temperature") from None
+
+        async def fetch(self):
+            return {"temp": 1}
+"""
+
+
+def test_blocks_of_the_covered_file_tell_that_they_begin(run: Run) -> None:
+    told = run(
+        """
+        from adapter import Weather
+
+        def test_it(): assert Weather().transform({"temp": 3}) == {"celsius": 3}
+        """,
+        COVERED,
+        covered="adapter.py",
+    )
+
+    blocks = str(told.record["blocks"]).split(";")
+    assert sorted(blocks) == ["0 10", "0 6", "0 8", "12 13", "3 5 7"]
+    assert {blocks[int(number)] for number in str(told.record["seen"]).split()} == {"3 5 7", "0 8"}
+
+
+def test_an_exception_of_the_covered_file_keeps_its_lines(run: Run) -> None:
+    told = run(
+        """
+        from adapter import Weather
+
+        def test_it(): assert Weather().transform({})
+        """,
+        COVERED,
+        covered="adapter.py",
+    )
+
+    [ended] = told.of("ended")
+    assert (ended["error_type"], ended["file"], ended["line"]) == ("ValueError", "adapter.py", 10)

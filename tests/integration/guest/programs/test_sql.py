@@ -357,3 +357,38 @@ def test_endless_bytes_end_at_the_output_limit(begun: GuestRunner) -> None:
     seen = sql(begun, numbers, max_rows=10**9)
 
     assert seen.end["end"] == "output_limit"
+
+
+IDLE = f"{SCHEMA};\nINSERT INTO t (name) VALUES ('a');\n"
+
+
+@pytest.mark.parametrize(
+    ("statement", "idle"),
+    [
+        ("UPDATE t SET at = 1 WHERE name = 'A'", ["UPDATE", "t"]),
+        ("DELETE FROM t WHERE id = 77", ["DELETE", "t"]),
+        ("INSERT INTO t (name) SELECT name || 'x' FROM t WHERE at > 5", ["INSERT", "t"]),
+        ("WITH old AS (SELECT id FROM t WHERE id > 9) DELETE FROM t WHERE id IN old", ["DELETE", "t"]),
+    ],
+)
+def test_a_statement_that_changes_no_row_is_told(begun: GuestRunner, statement: str, idle: list[str]) -> None:
+    begun.send("database", b"")
+    assert sql(begun, f"{IDLE}{statement};\n").record["idle"] == [[3, *idle]]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE t SET at = 1 WHERE name = 'a'",
+        "INSERT OR IGNORE INTO t (id, name) VALUES (1, 'b')",
+        "INSERT INTO t (name) SELECT name FROM t WHERE name NOT IN (SELECT name FROM t)",
+        "CREATE TABLE u (a); UPDATE u SET a = 1; DELETE FROM u WHERE a = 2",
+        "SELECT * FROM t WHERE id = 77",
+    ],
+)
+def test_a_statement_that_changes_rows_or_is_meant_to_run_again_is_not_told(
+    begun: GuestRunner, statement: str
+) -> None:
+    begun.send("database", b"")
+    record = sql(begun, f"{IDLE}{statement};\n").record
+    assert (record["status"], record.get("idle")) == ("returned", None)

@@ -86,7 +86,7 @@ def test_module_without_tests_or_adapter_fails(policy: ExecutionPolicy) -> None:
     assert [f.rule for f in found(payload({"adapter.py": ADAPTER}), policy)["contract"]] == [
         "tests.none_found"
     ]
-    alone = found(payload({"test_adapter.py": "def test_a(): pass\n"}), policy)["contract"]
+    alone = found(payload({"test_adapter.py": "def test_a(): assert f()\n"}), policy)["contract"]
     assert [f.rule for f in alone] == ["contract.no_file"]
 
 
@@ -120,6 +120,7 @@ def test_plan_looks_at_the_adapter_and_runs_each_file_of_tests(policy: Execution
     assert all(u.fresh_cwd for u in spec.units)
     assert spec.units[1].arguments == {
         "test": "test_adapter.py",
+        "covered": "adapter.py",
         "modules": {
             "files": ["adapter.py", "test_adapter.py", "tests/test_more.py"],
             "provided": ["assayd_adapter"],

@@ -275,3 +275,32 @@ async def test_a_unit_brings_its_files_and_leaves_its_output_for_the_next():
         "begin", "database", "scripts/a", "unit", "logs/a.out", "logs/a.err", "scripts/b", "unit",
         "logs/b.out", "logs/b.err", "finish",
     ]  # fmt: skip
+
+
+CHECKED = replace(
+    SPEC, units=(SPEC.units[0], replace(SPEC.units[1], arguments={"again": 1}, without_check={"n": "b"}))
+)
+CHECK = {"type": "event", "kind": "check", "detail": "", "allowed": True, "enforced": False}
+
+
+async def test_a_unit_that_failed_in_its_check_runs_again_without_it_and_that_run_counts():
+    def reply(header: Header, body: bytes) -> Iterable[bytes]:
+        if header["type"] == "unit" and header["unit"] == 1 and b"again" in body:
+            return [encode(CHECK | {"unit": 1}), unit_end(1, wait_status=9, results=0)]
+        return good_runner(header, body)
+
+    conversation, duplex, end, _ = await hold(reply, CHECKED)
+    assert end is RunEnd.FINISHED
+    assert [header.get("unit") for header in duplex.sent] == [None, 0, 1, 1, None]
+    assert [(unit.name, unit.outcome.completed) for unit in conversation.units] == [("a", True), ("b", True)]
+
+
+async def test_a_unit_that_failed_before_its_check_does_not_run_again():
+    def reply(header: Header, body: bytes) -> Iterable[bytes]:
+        bad = header["type"] == "unit" and header["unit"] == 1
+        return [unit_end(1, wait_status=256, results=0)] if bad else good_runner(header, body)
+
+    conversation, duplex, end, _ = await hold(reply, CHECKED)
+    assert end is RunEnd.FINISHED
+    assert [header.get("unit") for header in duplex.sent] == [None, 0, 1, None]
+    assert not conversation.units[1].outcome.completed

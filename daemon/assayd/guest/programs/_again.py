@@ -1,0 +1,84 @@
+"""Runs submitted code again once its result is known. These results make warnings and decide nothing.
+
+The record has them next to the result. The event `check` comes before the first further run: a unit that
+fails after it fails through the check, and the daemon then runs it again without one.
+"""
+
+from __future__ import annotations
+
+import sys
+from signal import ITIMER_REAL, setitimer
+from time import process_time
+
+from .. import private
+from ..values import render
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ..reporter import Reporter
+    from ..values import Rendered
+
+    Try = Callable[[], object]
+    Form = Callable[[object], Rendered]
+
+private.isolate(globals())
+
+_MOST_S = 0.02
+"""Of code that used more processor time nothing more is tried, and no further try begins after so much."""
+_KILLED_AFTER_S = 1.0
+"""A try that hangs ends its process: then the unit runs again without a check."""
+_MOST_CHARS = 4096
+
+
+class _Nowhere:
+    """A stream that drops its text."""
+
+    def write(self, text: object) -> int:
+        return 0
+
+    def flush(self) -> None:
+        return
+
+
+def results_again(
+    first: object, spent_s: float, tries: Iterable[Try], reporter: Reporter, form: Form = render
+) -> list[object]:
+    """Return the results of further tries as JSON, None for one that raised or has a large result.
+
+    Args:
+        first: the judged result, as JSON.
+        spent_s: how much processor time it took.
+        tries: what to run, one after the other.
+        reporter: where the check is told of.
+        form: makes JSON of a result.
+    """
+    if spent_s > _MOST_S or len(repr(first)) > _MOST_CHARS:
+        return []
+    reporter.event("check", "", allowed=True, enforced=False)
+    streams = sys.stdout, sys.stderr
+    sys.stdout = sys.stderr = _Nowhere()
+    until, found = process_time() + _MOST_S, []
+    setitimer(ITIMER_REAL, _KILLED_AFTER_S)
+    left = iter(tries)
+    while process_time() < until and (each := _next(left)) is not None:
+        found.append(_result(each, form))
+    setitimer(ITIMER_REAL, 0)
+    sys.stdout, sys.stderr = streams
+    return found
+
+
+def _next(left: Iterator[Try]) -> Try | None:
+    try:
+        return next(left, None)
+    except BaseException:  # noqa: BLE001 - guest code prepares the tries: it is imported anew
+        return None
+
+
+def _result(each: Try, form: Form) -> object:
+    try:
+        value = form(each()).value
+    except BaseException:  # noqa: BLE001 - guest code, which may raise whatever it likes
+        return None
+    return value if len(repr(value)) <= _MOST_CHARS else None

@@ -1,0 +1,180 @@
+"""Finds code nodes that pass and are worth little. Source: docs/quality.md.
+
+limit: int, and nothing reads limit        quality.unread_input
+rows: list, then rows = [1, 2]             quality.unread_input
+result: float = random.random()            quality.varying
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterator, Mapping
+
+from assayd.findings.source_text import snippet
+from assayd.kinds.code.annotations import RESULT
+from assayd.model.finding import Finding, Layer, Rule, Severity
+from assayd.model.policy import ExecutionPolicy, NetworkMode
+from assayd.model.submission import JsonValue
+from assayd.static.python.module_scope import annotated
+from assayd.static.python.scopes import ScopedTree, resolve, scoped
+
+RULES = (
+    Rule(
+        id="quality.unread_input",
+        title="The code never reads an input",
+        severity=Severity.WARNING,
+        help="Bad: limit: int, and result: list = rows[:10]. Good: result: list = rows[:limit].",
+    ),
+    Rule(
+        id="quality.varying",
+        title="Two runs return different results",
+        severity=Severity.WARNING,
+        help="Bad: result: float = random.random(). Good: random.Random(7).random().",
+    ),
+)
+_BY_NAME = frozenset({"globals", "locals", "vars", "eval", "exec"})
+"""Who calls these may read a name that is nowhere written."""
+_PURE = frozenset({
+    "abs", "all", "any", "bool", "dict", "float", "int", "len", "list", "max", "min", "repr", "round", "set",
+    "sorted", "str", "sum", "tuple", "type",
+})  # fmt: skip
+_CHANCE = re.compile(
+    r"\b(?:random|secrets|uuid|time|datetime|os|socket|threading|id|hash|object|numpy|getpid)\b"
+)
+"""Code without these words computes the same in each run."""
+_LEAVES_TRACES = re.compile(
+    r"\b(?:open|sqlite3|pathlib|Path|shutil|subprocess|tempfile|os|write|socket|input|stdin)\b"
+)
+"""A second run in the same place may find what the first left."""
+
+
+def unread_inputs(text: str, tree: ast.Module, inputs: Collection[str]) -> Iterator[Finding]:
+    """Find inputs that no statement reads which the result, or anything else, depends on."""
+    declared = {name: node for name, node in reversed(annotated(tree)) if node.value is None}
+    walked = scoped(tree)
+    reads = _reads(walked)
+    if _BY_NAME & reads.keys():
+        return
+    live = _live(tree.body, reads)
+    for name in inputs:
+        if name not in declared:
+            continue
+        line = declared[name].lineno
+        if not any(statement in live for statement in reads.get(name, ())):
+            message = f"The code never reads the input '{name}'."
+            hint = f"Use '{name}' in the computation, or remove it from the inputs."
+            yield _unread(message, hint, text, line)
+        elif (place := _replaced(name, tree.body, reads)) is not None:
+            message = f"The code replaces the input '{name}' before it reads it."
+            hint = "Remove the assignment, and use the value that is passed."
+            yield _unread(message, hint, text, place)
+
+
+def runs_twice(code: str, policy: ExecutionPolicy) -> bool:
+    """Return whether a second run could give another result, and does no harm."""
+    if policy.quality.is_off or policy.network.mode is not NetworkMode.BLOCKED:
+        return False
+    return _CHANCE.search(code) is not None and _LEAVES_TRACES.search(code) is None
+
+
+def judge_second(
+    first: JsonValue, again: tuple[JsonValue, ...], text: str, line: int | None
+) -> list[Finding]:
+    """Compare the result with that of a second run; none came of one that failed."""
+    if not again or again[0] is None or again[0] == first:
+        return []
+    finding = Finding(
+        rule="quality.varying",
+        category="quality",
+        message="A second run with the same inputs returns another result.",
+        severity=Severity.WARNING,
+        layer=Layer.RUNTIME,
+        line=line,
+        snippet=snippet(text, line),
+        suggestion="Remove the clock, or pass the time as an input; seed random numbers: random.Random(7).",
+    )
+    return [finding]
+
+
+def _reads(walked: ScopedTree) -> dict[str, list[ast.AST]]:
+    """Return for each name of the module's scope, or a built-in one, the statements that read it."""
+    found: dict[str, list[ast.AST]] = {}
+    for site in walked.sites:
+        match site.node:
+            case ast.Name(id=name, ctx=ast.Load() | ast.Del()) if resolve(name, site.scope).may_be_builtin:
+                found.setdefault(name, []).append(_statement(site.node, walked))
+            case ast.AugAssign(target=ast.Name(id=name)):
+                found.setdefault(name, []).append(_statement(site.node, walked))
+    return found
+
+
+def _statement(node: ast.AST, walked: ScopedTree) -> ast.AST:
+    """Return the statement of the module that holds a node."""
+    while (parent := walked.parent(node)) is not None and not isinstance(parent, ast.Module):
+        node = parent
+    return node
+
+
+def _live(body: list[ast.stmt], reads: Mapping[str, list[ast.AST]]) -> set[ast.AST]:
+    """Return the statements that do more than bind names which nothing live reads."""
+    bound = {statement: names for statement in body if (names := _only_binds(statement)) is not None}
+    live: set[ast.AST] = {statement for statement in body if statement not in bound}
+    grew = True
+    while grew:
+        before = len(live)
+        for statement, names in bound.items():
+            if RESULT in names or any(place in live for name in names for place in reads.get(name, ())):
+                live.add(statement)
+        grew = len(live) > before
+    return live
+
+
+def _only_binds(statement: ast.stmt) -> set[str] | None:
+    """Return the names that a statement binds, if it does nothing else; none for a bare value."""
+    match statement:
+        case (
+            ast.FunctionDef(name=name, decorator_list=[]) | ast.AsyncFunctionDef(name=name, decorator_list=[])
+        ):
+            return {name}
+        case ast.Assign(targets=[*targets], value=value) if all(isinstance(t, ast.Name) for t in targets):
+            names = {target.id for target in targets if isinstance(target, ast.Name)}
+            return names if RESULT in names or _is_pure(value) else None
+        case ast.AnnAssign(target=ast.Name(id=name), value=value):
+            return {name} if value is None or name == RESULT or _is_pure(value) else None
+        case ast.Expr(value=value) if _is_pure(value):
+            return set()
+    return None
+
+
+def _is_pure(value: ast.expr) -> bool:
+    """Return whether a value calls nothing but built-in functions that change nothing."""
+    calls = (node for node in ast.walk(value) if isinstance(node, ast.Call | ast.Await | ast.NamedExpr))
+    return all(
+        isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in _PURE
+        for call in calls
+    )
+
+
+def _replaced(name: str, body: list[ast.stmt], reads: Mapping[str, list[ast.AST]]) -> int | None:
+    """Return the line of the assignment that comes before any statement which reads an input."""
+    reading = {id(statement) for statement in reads.get(name, ())}
+    for statement in body:
+        if id(statement) in reading:
+            return None
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=target)]) if target == name:
+                return statement.lineno
+    return None
+
+
+def _unread(message: str, hint: str, text: str, line: int) -> Finding:
+    return Finding(
+        rule="quality.unread_input",
+        category="quality",
+        message=message,
+        severity=Severity.WARNING,
+        line=line,
+        snippet=snippet(text, line),
+        suggestion=hint,
+    )

@@ -1,0 +1,290 @@
+"""Looks at what an extractor returns for paths that are like the samples: does it read the path at all.
+
+    return {"client": "CLIENT-ABC", "year": int(parts[3])}   quality.hard_coded   on 'client'
+    return {"status": "ok"}                                  quality.constant
+    return SAMPLES.get(path, {})                             quality.hard_coded
+    return {"id": hash(path)}                                quality.not_from_path
+
+Pure. What an extractor returned is a guest's word and makes warnings alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from assayd.kinds.extractor.similar_paths import SimilarPath, pieces
+from assayd.model.submission import JsonValue
+
+Result = Mapping[str, JsonValue]
+Fields = Mapping[str, JsonValue]
+
+MOST_FIELDS = 200
+_FEW = 4
+"""With fewer similar paths than this, nothing is said of all of them."""
+_DIGITS = 3
+"""A shorter number is in a path by chance."""
+_PART_CHARS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimilarResult:
+    """What was returned for a similar path; None if it raised, or returned no dict."""
+
+    similar: SimilarPath
+    result: Result | None
+
+    @property
+    def fields(self) -> Fields:
+        """Return the fields that hold something."""
+        return filled(fields_of(self.result or {}))
+
+
+def fields_of(result: Result) -> dict[str, JsonValue]:
+    """Return the fields of a result by name; those of a dict in it have the names of both."""
+    found: dict[str, JsonValue] = {}
+    left = list(result.items())[::-1]
+    while left and len(found) < MOST_FIELDS:
+        name, value = left.pop()
+        if isinstance(value, dict) and value:
+            left += [(f"{name}.{inner}", each) for inner, each in value.items()][::-1]
+        else:
+            found[name] = value
+    return found
+
+
+def filled(fields: Fields) -> Fields:
+    """Return the fields that are neither None nor empty."""
+    return {name: value for name, value in fields.items() if not is_empty(value)}
+
+
+def is_empty(value: JsonValue) -> bool:
+    """Return whether a value is None, empty, or a list of nothing else."""
+    if isinstance(value, list):
+        return all(map(is_empty, value))
+    return value is None or value in ("", {})
+
+
+def text_of(value: JsonValue) -> str:
+    """Return a value as the text that a path may hold."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+# --- one field that stays the same
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unmoved:
+    """A field that keeps its value when the piece of the path that it shows becomes another."""
+
+    name: str
+    value: JsonValue
+    similar: SimilarPath
+    moved: tuple[str, ...]
+    """Fields that do change with the path."""
+
+
+def unmoved_fields(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> list[Unmoved]:
+    """Return each field whose value is a piece of a path and stays when that piece changes."""
+    moved = _moved(samples, tried)
+    found: dict[str, Unmoved] = {}
+    for path, result in samples.items():
+        own = [one for one in tried if one.similar.sample == path]
+        for name, value in filled(fields_of(result)).items():
+            touching = [one for one in own if _shows(value, one.similar.old, path)]
+            kept = [one for one in touching if one.fields.get(name) == value]
+            if kept and len(kept) == len(touching):
+                similar = kept[0].similar
+                found.setdefault(name, Unmoved(name=name, value=value, similar=similar, moved=moved))
+    return list(found.values())
+
+
+def _moved(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> tuple[str, ...]:
+    names: dict[str, None] = {}
+    for one in tried:
+        before, after = fields_of(samples[one.similar.sample]), fields_of(one.result or {})
+        names |= {name: None for name in before if after.get(name) != before[name]}
+    return tuple(names)
+
+
+def _shows(value: JsonValue, piece: str, path: str) -> bool:
+    """Return whether a value is a part of the path, long enough for no chance, that holds the piece."""
+    text = text_of(value)
+    own = pieces(text)
+    if piece not in own or not is_telling(text) or isinstance(value, list | bool):
+        return False
+    return is_part(text, path) and text != path
+
+
+def is_telling(text: str) -> bool:
+    """Return whether a text is in a path by no chance."""
+    return len(text) >= _DIGITS or (len(text) > 1 and not text.isdecimal() and not text.isalpha())
+
+
+def is_part(text: str, path: str) -> bool:
+    """Return whether the pieces of a text follow one another in a path."""
+    own, all_pieces = pieces(text), pieces(path)
+    return any(all_pieces[at : at + len(own)] == own for at in range(len(all_pieces) - len(own) + 1))
+
+
+def written_out(samples: Mapping[str, Result], known: Sequence[str]) -> list[tuple[str, JsonValue, str]]:
+    """Return each further field with one value for all paths, which some have in them and others don't.
+
+    With the field and its value comes the first path that doesn't contain it.
+    """
+    if len(samples) < 2:
+        return []
+    (_, result), *_ = samples.items()
+    found: list[tuple[str, JsonValue, str]] = []
+    for name, value in filled(fields_of(result)).items():
+        text = text_of(value)
+        if name in known or not is_telling(text) or isinstance(value, list | bool):
+            continue
+        if all(fields_of(other).get(name) == value for other in samples.values()):
+            lacking = [path for path in samples if text.casefold() not in path.casefold()]
+            if lacking and any(is_part(text, path) for path in samples):
+                found.append((name, value, lacking[0]))
+    return found
+
+
+# --- a result as a whole
+
+
+def ignores_path(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
+    """Return whether the result is the same for every path, samples and similar ones."""
+    results = [*samples.values(), *(one.result for one in tried)]
+    enough = len(samples) > 1 if not tried else len(tried) >= _FEW
+    return enough and all(result == results[0] for result in results)
+
+
+def knows_samples_alone(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
+    """Return whether whatever is changed of a sample path gives one and the same other result."""
+    if len(tried) < _FEW or not any(one.similar.is_number for one in tried):
+        return False
+    results = [one.fields for one in tried]
+    same = all(result == results[0] for result in results)
+    return same and all(filled(fields_of(result)) != results[0] for result in samples.values())
+
+
+def mixes_all(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
+    """Return whether no value is a part of its path, and each changes with whatever changes in the path."""
+    if len(tried) < _FEW:
+        return False
+    for path, result in samples.items():
+        if any(_comes_from(value, path) for value in filled(fields_of(result)).values()):
+            return False
+    results = [json.dumps(one.result, sort_keys=True) for one in tried]
+    before = [json.dumps(samples[one.similar.sample], sort_keys=True) for one in tried]
+    changed = all(one != other for one, other in zip(results, before, strict=True))
+    return changed and len(set(results)) > len(results) // 2 and all(one.fields for one in tried)
+
+
+def _comes_from(value: JsonValue, path: str) -> bool:
+    text, folded = text_of(value).casefold(), path.casefold()
+    if isinstance(value, bool):
+        return False
+    if len(text) > 1 and text in folded:
+        return True
+    numbers = {int(piece) for piece in pieces(path) if piece.isdecimal()}
+    if text.isdecimal() and len(text) <= _LONGEST_DIGITS and int(text) in numbers:
+        return True
+    return any(len(piece) >= _PART_CHARS and piece in text for piece in pieces(folded))
+
+
+_LONGEST_DIGITS = 100
+
+
+def echoes(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
+    """Return whether each value is its path, in other letters, parts or order; so for similar paths, too.
+
+    What refuses a path that is like a sample looks at it, and has more to say than the path.
+    """
+    results = [*samples.items(), *((one.similar.path, one.result or {}) for one in tried)]
+    for path, result in results:
+        values = filled(fields_of(result)).values()
+        if not values or not all(_is_path(value, path) for value in values):
+            return False
+    return True
+
+
+def _is_path(value: JsonValue, path: str) -> bool:
+    joined = "".join(map(text_of, value)) if isinstance(value, list) else text_of(value)
+    plain, own = _letters(joined), _letters(path)
+    return bool(own) and plain in (own, own[::-1])
+
+
+def _letters(text: str) -> str:
+    return "".join(pieces(text)).casefold()
+
+
+def varying(before: Result, after: Result) -> list[str]:
+    """Return the fields that differ between two runs on the same path."""
+    first, second = fields_of(before), fields_of(after)
+    return [name for name in {**first, **second} if first.get(name) != second.get(name)]
+
+
+# --- results that do not fit together
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misfit:
+    """Two paths that are alike, with results that aren't: other names, or a field of another type."""
+
+    first: str
+    second: str
+    name: str
+    one: str
+    other: str
+
+
+def misfits(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> Iterator[Misfit]:
+    """Compare the results of samples that differ in numbers and capitals alone, and of other years."""
+    by_form: dict[str, str] = {}
+    for path, result in samples.items():
+        if result:
+            first = by_form.setdefault(_form(path), path)
+            yield from _compared(first, samples[first], path, result)
+    for one in tried:
+        if one.result and one.similar.is_year:
+            yield from _compared(
+                one.similar.sample, samples[one.similar.sample], one.similar.path, one.result
+            )
+
+
+def _form(path: str) -> str:
+    """Return what similar paths have in common: words in small letters stay, all else becomes its kind."""
+    words = path
+    for piece in sorted(set(pieces(path)), key=len, reverse=True):
+        if piece.isdecimal():
+            words = words.replace(piece, "0" * len(piece))
+        elif piece.isupper():
+            words = words.replace(piece, "A")
+    return words
+
+
+def _compared(first: str, one: Result, second: str, other: Result) -> Iterator[Misfit]:
+    """Names that only one has are fine; not fine is that each has names which the other lacks."""
+    missing, added = [n for n in one if n not in other], [n for n in other if n not in one]
+    if missing and added:
+        yield Misfit(first=first, second=second, name="", one=missing[0], other=added[0])
+    mine, theirs = filled(fields_of(one)), filled(fields_of(other))
+    for name in mine.keys() & theirs.keys():
+        kinds = _kind(mine[name]), _kind(theirs[name])
+        if kinds[0] != kinds[1]:
+            yield Misfit(first=first, second=second, name=name, one=kinds[0], other=kinds[1])
+
+
+def _kind(value: JsonValue) -> str:
+    match value:
+        case bool():
+            return "bool"
+        case int() | float():
+            return "number"
+        case str():
+            return "str"
+        case list():
+            return "list"
+    return "dict"

@@ -1,0 +1,96 @@
+"""Makes paths that are like the sample paths: another number or another name in the same place.
+
+    /data/ACME/2024/report.csv   ->   /data/ACME/2023/report.csv, /data/BDNF/2024/report.csv, …
+
+An extractor that reads a path returns other fields for them; one that knows the samples by heart doesn't.
+Pure: the same paths always give the same similar paths.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+MOST_OF_FIRST, MOST_OF_SECOND = 9, 5
+"""How many similar paths are made of the first sample path, and of the second."""
+_LONGEST_CHARS = 512
+"""Longer sample paths are left alone: what they cost grows with them."""
+_PIECE = re.compile(r"[^\W\d_]+|\d+")
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_WHOLE_CHARS = 3
+"""Shorter pieces are exchanged only where they stand alone: many a longer word holds them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimilarPath:
+    """A sample path in which one piece, `old`, is exchanged for another of the same form wherever it is."""
+
+    path: str
+    sample: str
+    old: str
+    new: str
+
+    @property
+    def is_number(self) -> bool:
+        """Return whether a number was exchanged."""
+        return self.old.isdecimal()
+
+    @property
+    def is_year(self) -> bool:
+        """Return whether a year was exchanged for another."""
+        return _YEAR.fullmatch(self.old) is not None
+
+
+def similar_paths(samples: Sequence[str]) -> tuple[SimilarPath, ...]:
+    """Return paths that are like the first two sample paths."""
+    found: list[SimilarPath] = []
+    room = (MOST_OF_FIRST, MOST_OF_SECOND)
+    for sample, most in zip(dict.fromkeys(samples), room, strict=False):
+        if len(sample) <= _LONGEST_CHARS:
+            found += islice(_of(sample), most)
+    return tuple(found)
+
+
+def pieces(text: str) -> list[str]:
+    """Return the runs of letters and the runs of digits of a text, in order."""
+    return _PIECE.findall(text)
+
+
+def _of(sample: str) -> Iterator[SimilarPath]:
+    """Exchange one piece after the other: the ending, then numbers and names in turn, from the end."""
+    known = list(dict.fromkeys(reversed(pieces(sample))))
+    numbers = [piece for piece in known if piece.isdecimal()]
+    names = [piece for piece in known if not piece.isdecimal()]
+    while names or numbers:
+        for old in (*names[:1], *numbers[:1]):
+            new = _other_number(old) if old.isdecimal() else _other_name(old)
+            changed = _exchanged(sample, old, new)
+            if changed != sample:
+                yield SimilarPath(path=changed, sample=sample, old=old, new=new)
+        del names[:1], numbers[:1]
+
+
+def _exchanged(path: str, old: str, new: str) -> str:
+    if len(old) >= _WHOLE_CHARS:
+        return path.replace(old, new)
+    return _PIECE.sub(lambda piece: new if piece[0] == old else piece[0], path)
+
+
+def _other_number(digits: str) -> str:
+    """Return the number before or after, in as many digits: months and days mostly stay such."""
+    number = int(digits)
+    other = number - 1 if number % 10 > 1 or (number % 10 and number > 1) else number + 1
+    return f"{other:0{len(digits)}d}"
+
+
+def _other_name(name: str) -> str:
+    """Return a name of the same length in the same kind of letters: each is followed by the next one."""
+    return "".join(_next_letter(letter) for letter in name)
+
+
+def _next_letter(letter: str) -> str:
+    if letter in "zZ":
+        return "a" if letter == "z" else "A"
+    return chr(ord(letter) + 1) if letter.isascii() else letter

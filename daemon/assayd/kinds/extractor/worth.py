@@ -1,0 +1,229 @@
+"""Finds extractors that pass and are worth nothing: they don't read the path. Source: docs/quality.md.
+
+every value is None or empty                       quality.all_none
+{"path": path}                                     quality.echo
+{"status": "ok"}                                   quality.constant
+{"client": "CLIENT-ABC", "year": int(parts[3])}    quality.hard_coded
+{"id": hash(path)}                                 quality.not_from_path
+{"year": 2024} and {"year": "2023"}                quality.types_differ
+{"at": time.time_ns()}                             quality.varying
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from assayd.findings.source_text import snippet
+from assayd.kinds.extractor import generalization
+from assayd.kinds.extractor.generalization import Misfit, Result, SimilarResult, Unmoved
+from assayd.kinds.extractor.similar_paths import SimilarPath, similar_paths
+from assayd.model.finding import Finding, Layer, Rule, Severity
+from assayd.model.policy import ExecutionPolicy, NetworkMode
+from assayd.model.submission import JsonValue
+from assayd.model.text_limits import shorten
+
+_WARNING = Severity.WARNING
+RULES = (
+    Rule(
+        id="quality.all_none",
+        title="All values are None or empty",
+        severity=_WARNING,
+        help='Bad: {"client": None} for every path.',
+    ),
+    Rule(
+        id="quality.echo",
+        title="The result is the path itself",
+        severity=_WARNING,
+        help='Bad: {"path": path}. Good: {"client": parts[1], "year": int(parts[2])}.',
+    ),
+    Rule(
+        id="quality.constant",
+        title="The result doesn't depend on the path",
+        severity=_WARNING,
+        help='Bad: {"status": "ok"} for every path.',
+    ),
+    Rule(
+        id="quality.hard_coded",
+        title="A field is hard-coded for the samples",
+        severity=_WARNING,
+        help='Bad: {"client": "CLIENT-ABC"}. Good: {"client": path.split("/")[2]}.',
+    ),
+    Rule(
+        id="quality.not_from_path",
+        title="No field holds a part of the path",
+        severity=_WARNING,
+        help='Bad: {"id": sum(map(ord, path))}. Good: {"name": PurePath(path).name}.',
+    ),
+    Rule(
+        id="quality.types_differ",
+        title="Similar paths return different names or types",
+        severity=_WARNING,
+        help='Bad: {"year": 2024} for one path, {"year": "2023"} for another.',
+    ),
+    Rule(
+        id="quality.varying",
+        title="Two runs return different results",
+        severity=_WARNING,
+        help="Bad: random.random(), time.time(). Good: values of the input alone.",
+    ),
+)
+_MOST_EACH = 10
+_READ = "Read each value from the path: split it, or use a pattern with groups."
+_VALUE_CHARS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """The further calls of an attempt: for the last path once more, and for paths like the samples."""
+
+    last: str
+    similar: tuple[SimilarPath, ...]
+
+    @property
+    def calls(self) -> list[list[str]]:
+        """Return the arguments of each call."""
+        return [[self.last], *([one.path] for one in self.similar)]
+
+
+def again_for(paths: Sequence[str], last: str, policy: ExecutionPolicy) -> Again | None:
+    """Return what is called beyond the sample paths; None if nothing is.
+
+    Under an allowlist nothing is called twice: what a call does elsewhere can't be undone.
+    """
+    if policy.quality.is_off or policy.network.mode is not NetworkMode.BLOCKED:
+        return None
+    return Again(last=last, similar=similar_paths(paths) if policy.quality.generalization else ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """What an extractor returned: for the samples, for paths like them, and for the last path twice."""
+
+    samples: Mapping[str, Result]
+    tried: tuple[SimilarResult, ...] = ()
+    last: tuple[Result, Result] | None = None
+
+
+def results_of(
+    samples: Mapping[str, Result], last: Result, again: Again | None, returned: Sequence[JsonValue]
+) -> Results:
+    """Put together what was returned; further calls may be missing at the end."""
+    if again is None or not returned:
+        return Results(samples=samples)
+    tried = (
+        SimilarResult(similar=similar, result=result if isinstance(result, dict) else None)
+        for similar, result in zip(again.similar, returned[1:], strict=False)
+    )
+    second = returned[0]
+    return Results(
+        samples=samples,
+        tried=tuple(tried),
+        last=(last, second) if isinstance(second, dict) else None,
+    )
+
+
+def judge_worth(results: Results, text: str) -> Iterator[Finding]:
+    """Look at the results of all paths, each of which gave a dict; some of them not an empty one."""
+    samples, tried = results.samples, results.tried
+    if not any(generalization.filled(generalization.fields_of(one)) for one in samples.values()):
+        message = f"extract() returned only None or empty values for all {len(samples)} paths."
+        hint = "Check the pattern against the sample paths: it finds nothing in them."
+        yield _quality("all_none", message, hint)
+        return
+    if (whole := _of_whole(results)) is not None:
+        yield whole
+    else:
+        unmoved = generalization.unmoved_fields(samples, tried)
+        yield from (_hard_coded(one, text) for one in unmoved[:_MOST_EACH])
+        others = generalization.written_out(samples, [one.name for one in unmoved])
+        yield from (_written_out(*one, text) for one in others[:_MOST_EACH])
+    if results.last is not None and (names := generalization.varying(*results.last)):
+        message = f"{_fields(names)} between two calls with the same path."
+        hint = "Remove the clock, random numbers and new ids: let every field depend on the path alone."
+        yield _quality("varying", message, hint, context=results.tried[0].similar.sample if tried else None)
+    yield from (_misfit(one) for one in islice(generalization.misfits(samples, tried), 1))
+
+
+def _of_whole(results: Results) -> Finding | None:
+    """Return what is said of results that have nothing to do with the path as a whole."""
+    samples, tried = results.samples, results.tried
+    if generalization.echoes(samples, tried):
+        message = "extract() returns the path itself and none of its parts."
+        return _quality("echo", message, "Return the parts of the path as separate fields.")
+    if generalization.ignores_path(samples, tried):
+        among = f"{len(samples)} sample paths and {len(tried)} paths like them" if tried else "all paths"
+        return _quality("constant", f"extract() returns the same fields for {among}.", _READ)
+    if generalization.knows_samples_alone(samples, tried):
+        message = f"extract() knows the sample paths alone: {len(tried)} paths like them give one result."
+        return _quality("hard_coded", message, _READ, context=f"tried {_path(tried[0].similar)}")
+    if generalization.mixes_all(samples, tried):
+        message = "No field holds a part of the path: each changes with every piece of it, like a checksum."
+        return _quality("not_from_path", message, _READ)
+    return None
+
+
+def _hard_coded(one: Unmoved, text: str) -> Finding:
+    old, new = _shown(one.similar.old), _shown(one.similar.new)
+    message = f"The field {_shown(one.name)} stays {_shown(one.value)} when {old} in the path becomes {new}."
+    moved = ", ".join(one.moved[:_MOST_EACH])
+    context = f"tried {_path(one.similar)}; fields that change with the path: {moved or 'none'}"
+    return _of_field(one.name, one.value, message, text, context)
+
+
+def _written_out(name: str, value: JsonValue, path: str, text: str) -> Finding:
+    message = f"The field {_shown(name)} is {_shown(value)} for all paths, also for one without it."
+    return _of_field(name, value, message, text, f"{shorten(path, 300)} doesn't contain it")
+
+
+def _of_field(name: str, value: JsonValue, message: str, text: str, context: str) -> Finding:
+    written = generalization.text_of(value)
+    line = next((n for n, each in enumerate(text.split("\n"), 1) if written in each), None)
+    return Finding(
+        rule="quality.hard_coded",
+        category="quality",
+        message=message,
+        severity=_WARNING,
+        layer=Layer.RUNTIME,
+        line=line,
+        snippet=snippet(text, line),
+        suggestion=f"The value looks hard-coded. Read {_shown(name)} from the path.",
+        context=context,
+    )
+
+
+def _misfit(one: Misfit) -> Finding:
+    if one.name:
+        message = f"The field {_shown(one.name)} is a {one.one} for one path and a {one.other} for another."
+    else:
+        message = f"Similar paths return different fields: {_shown(one.one)} and {_shown(one.other)}."
+    hint = "Return the same fields with the same types for similar paths; use None if a value is missing."
+    return _quality(
+        "types_differ", message, hint, context=f"{shorten(one.first, 300)}; {shorten(one.second, 300)}"
+    )
+
+
+def _fields(names: Sequence[str]) -> str:
+    told = ", ".join(map(_shown, names[:_MOST_EACH]))
+    return f"The field {told} differs" if len(names) == 1 else f"The fields {told} differ"
+
+
+def _path(similar: SimilarPath) -> str:
+    return shorten(similar.path, 300)
+
+
+def _shown(value: JsonValue) -> str:
+    return shorten(repr(value), _VALUE_CHARS)
+
+
+def _quality(name: str, message: str, hint: str, context: str | None = None) -> Finding:
+    return Finding(
+        rule=f"quality.{name}",
+        category="quality",
+        message=message,
+        severity=_WARNING,
+        layer=Layer.RUNTIME,
+        suggestion=hint,
+        context=context,
+    )

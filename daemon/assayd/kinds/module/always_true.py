@@ -1,0 +1,153 @@
+"""Decides whether an asserted expression is true whatever the adapter does. By its form alone.
+
+True, "text", (x, "told"), 1 + 1 == 2, x == x, x or True, len(x) >= 0, isinstance(x, object),
+Adapter() is not None, hasattr(adapter, "transform")
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection
+from dataclasses import dataclass
+
+_PURE = frozenset({"abs", "bool", "dict", "float", "int", "len", "list", "max", "min", "set", "sorted", "str",
+                   "sum", "tuple", "type", "isinstance", "range"})  # fmt: skip
+_MOST_NODES = 200
+_SAME = ast.Eq | ast.Is | ast.LtE | ast.GtE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constructed:
+    """Names that a test binds to a new object of a class: they are never None."""
+
+    kinds: dict[str, str]
+
+    @classmethod
+    def in_body(cls, test: ast.FunctionDef | ast.AsyncFunctionDef) -> Constructed:
+        """Find the names that are bound once, by a call of a class."""
+        kinds: dict[str, str] = {}
+        for node in ast.walk(test):
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    kinds[name] = "" if name in kinds else _class_of(value)
+        return cls(kinds={name: kind for name, kind in kinds.items() if kind})
+
+    def class_of(self, node: ast.expr) -> str:
+        """Return the class whose new object an expression is; empty if it is none."""
+        return self.kinds.get(node.id, "") if isinstance(node, ast.Name) else _class_of(node)
+
+
+def _class_of(node: ast.expr) -> str:
+    """Return the name of the class that is called, by the habit that classes begin in capitals."""
+    if not isinstance(node, ast.Call):
+        return ""
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return name if name[:1].isupper() and not name.isupper() else ""
+
+
+def is_always_true(node: ast.expr, made: Constructed, methods: Collection[str]) -> bool:
+    """Return whether an assertion of this expression can't fail.
+
+    Args:
+        node: what is asserted.
+        made: the names of the test that stand for new objects.
+        methods: attributes that every adapter has.
+    """
+    match node:
+        case ast.BoolOp(op=op, values=values):
+            judged = (is_always_true(value, made, methods) for value in values)
+            return any(judged) if isinstance(op, ast.Or) else all(judged)
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            return _is_true_comparison(left, op, right, made)
+        case ast.Call(func=ast.Name(id="bool"), args=[value]):
+            return is_always_true(value, made, methods)
+        case ast.Call(func=ast.Name(id=name), args=arguments):
+            return bool(made.class_of(node)) or _is_true_call(name, arguments, made, methods)
+    return bool(made.class_of(node)) or _is_filled(node)
+
+
+def _is_filled(node: ast.expr) -> bool:
+    """Return whether a value that is written out is true."""
+    match node:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _is_constant(operand) and _is_empty(operand)
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
+            return any(not isinstance(part, ast.Starred) for part in parts)
+        case ast.Dict(keys=keys):
+            return any(key is not None for key in keys)
+        case ast.JoinedStr(values=parts):
+            return any(isinstance(part, ast.Constant) for part in parts)
+    return isinstance(node, ast.Lambda) or (_is_constant(node) and not _is_empty(node))
+
+
+def _is_true_comparison(left: ast.expr, op: ast.cmpop, right: ast.expr, made: Constructed) -> bool:
+    if isinstance(op, _SAME) and _are_equal(left, right) and not _has_call(left):
+        return True
+    if isinstance(op, ast.IsNot | ast.NotEq) and _is_none(right) and made.class_of(left):
+        return True
+    if _is_length(left) and isinstance(op, ast.GtE | ast.Gt):
+        return _number(right) < 0 or (_number(right) == 0 and isinstance(op, ast.GtE))
+    if _is_length(right) and isinstance(op, ast.LtE | ast.Lt):
+        return _number(left) < 0 or (_number(left) == 0 and isinstance(op, ast.LtE))
+    return _is_constant(left) and _is_constant(right)  # a test that passed has found it true
+
+
+def _is_true_call(name: str, arguments: list[ast.expr], made: Constructed, methods: Collection[str]) -> bool:
+    match name, arguments:
+        case "isinstance", [_, ast.Name(id="object")]:
+            return True
+        case "isinstance", [value, kind] if made.class_of(value):
+            last = kind.attr if isinstance(kind, ast.Attribute) else getattr(kind, "id", "")
+            return made.class_of(value) == last
+        case ("hasattr", [_, ast.Constant(value=word)]) | ("callable", [ast.Attribute(attr=word)]):
+            return word in methods
+    return name in _PURE and bool(arguments) and all(map(_is_constant, arguments))
+
+
+def _is_constant(node: ast.expr) -> bool:
+    """Return whether a value is written out in full."""
+    for inner in ast.walk(node):
+        match inner:
+            case ast.Name(id=name) if name not in _PURE:
+                return False
+            case ast.Attribute() | ast.Await() | ast.Lambda() | ast.NamedExpr():
+                return False
+    return True
+
+
+def _is_empty(node: ast.expr) -> bool:
+    match node:
+        case ast.Constant(value=value):
+            return not value
+        case ast.Tuple(elts=[]) | ast.List(elts=[]) | ast.Dict(keys=[]) | ast.JoinedStr(values=[]):
+            return True
+    return False
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _are_equal(left: ast.expr, right: ast.expr) -> bool:
+    """Return whether two expressions are written alike; very long ones are not compared."""
+    long, other = (sum(1 for _ in ast.walk(each)) for each in (left, right))
+    if long != other or long > _MOST_NODES:
+        return False
+    return ast.dump(left) == ast.dump(right)
+
+
+def _has_call(node: ast.expr) -> bool:
+    return any(isinstance(inner, ast.Call | ast.Await) for inner in ast.walk(node))
+
+
+def _is_length(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len"
+
+
+def _number(node: ast.expr) -> float:
+    match node:
+        case ast.Constant(value=int() | float() as value):
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+            return -value
+    return float("nan")

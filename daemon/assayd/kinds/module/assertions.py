@@ -1,0 +1,240 @@
+"""Finds tests that can't fail: what they call may return anything. Reads texts alone.
+
+def test_a(): adapter.transform(raw)                    quality.no_assertion
+def test_a(): assert True, or x == x, or (x, "told")    quality.tautology
+try: assert …, then except Exception: pass              quality.swallowed
+
+A test is told of only if none of its assertions can fail. Source: docs/quality.md.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from assayd.kinds.module.always_true import Constructed, is_always_true
+from assayd.model.finding import Finding, Rule, Severity
+from assayd.static.python.imports import finding_at
+
+RULES = (
+    Rule(
+        id="quality.no_assertion",
+        title="A test without an assertion",
+        severity=Severity.WARNING,
+        help="Bad: adapter.transform(raw). Good: assert adapter.transform(raw) == {…}.",
+    ),
+    Rule(
+        id="quality.tautology",
+        title="A test whose assertions are always true",
+        severity=Severity.WARNING,
+        help="Bad: assert True; assert x == x. Good: assert adapter.transform(raw) == {…}.",
+    ),
+    Rule(
+        id="quality.swallowed",
+        title="A test that swallows its own failure",
+        severity=Severity.WARNING,
+        help="Bad: try: assert …, except Exception: pass. Good: let the assertion fail.",
+    ),
+)
+_DEPTH = 4
+_MOST_TESTS = 1000
+_MOST_STATEMENTS = 20_000
+"""Of a whole file, those of functions counted as often as they are called."""
+_CHECKING = ("assert", "check", "verif", "expect", "should", "ensure", "must", "raises", "warns", "fail")
+"""How functions are called that check something: those that are defined elsewhere are believed."""
+_CATCH_ALL = frozenset({"Exception", "BaseException", "AssertionError"})
+_OFF = frozenset({"skip", "skipif", "xfail", "skipIf", "skipUnless", "expectedFailure"})
+Definition = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def check_assertions(file: str, text: str, tree: ast.Module, methods: Collection[str]) -> Iterator[Finding]:
+    """Judge each test of a file.
+
+    Args:
+        file: its name.
+        text: what it holds.
+        tree: that, parsed.
+        methods: what every adapter has, so that finding it there says nothing.
+    """
+    helpers = {node.name: node for node in ast.walk(tree) if isinstance(node, Definition)}
+    budget = _Budget(left=_MOST_STATEMENTS)
+    for test in islice(_tests(tree), _MOST_TESTS):
+        reader = _Reader(helpers=helpers, seen=(test.name,), budget=budget)
+        verdict = _judge(test, reader, frozenset(methods))
+        if verdict is not None:
+            rule, message, suggestion, place = verdict
+            warning = Severity.WARNING
+            found = finding_at(place, text, rule, message, suggestion=suggestion, severity=warning)
+            yield replace(found, file=file)
+
+
+def _tests(tree: ast.Module) -> Iterator[Definition]:
+    """Return the functions that are tests, and the methods of test classes; not those switched off."""
+    for node in tree.body:
+        inner = node.body if isinstance(node, ast.ClassDef) and not _is_off(node) else [node]
+        for each in inner:
+            if isinstance(each, Definition) and each.name.startswith("test") and not _is_off(each):
+                yield each
+
+
+def _is_off(node: Definition | ast.ClassDef) -> bool:
+    return any(_last_word(each) in _OFF for each in node.decorator_list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Assertion:
+    """One place where a test may fail; `test` is what is asserted, None if that is never always true."""
+
+    node: ast.AST
+    test: ast.expr | None
+    swallowed: bool
+
+
+def _judge(
+    test: Definition, reader: _Reader, methods: frozenset[str]
+) -> tuple[str, str, str, ast.AST] | None:
+    """Return the rule, message, hint and place of what is wrong with a test."""
+    found = list(reader.block(test.body))
+    if not found:
+        message = f"{test.name} has no assertion: it passes whatever the adapter returns."
+        return "quality.no_assertion", message, "Assert the expected result: assert result == {…}.", test
+    open_ones = [one for one in found if not one.swallowed]
+    if not open_ones:
+        message = f"{test.name} swallows its own failure: it passes even if its assertion fails."
+        hint = "Remove the try, or catch only the exception that you expect: with pytest.raises(KeyError)."
+        return "quality.swallowed", message, hint, found[0].node
+    made = Constructed.in_body(test)
+    if all(one.test is not None and is_always_true(one.test, made, methods) for one in open_ones):
+        message = f"Every assertion of {test.name} is always true."
+        hint = "Assert what the adapter returns: assert result == {…}."
+        return "quality.tautology", message, hint, open_ones[0].node
+    return None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Budget:
+    """How many statements may still be read; after that, a test is taken for a good one."""
+
+    left: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reader:
+    """Finds assertions; `helpers` are the functions of the file, `seen` those that led here."""
+
+    helpers: Mapping[str, Definition]
+    seen: tuple[str, ...]
+    budget: _Budget
+    swallowed: bool = False
+
+    def block(self, body: Sequence[ast.stmt]) -> Iterator[_Assertion]:
+        """Return the assertions that a block can reach, those of functions that it calls included."""
+        for statement in body:
+            yield from self._statement(statement)
+            if isinstance(statement, ast.Return | ast.Raise | ast.Break | ast.Continue):
+                return
+
+    def _statement(self, statement: ast.stmt) -> Iterator[_Assertion]:
+        self.budget.left -= 1
+        if self.budget.left < 0:
+            yield _Assertion(node=statement, test=None, swallowed=False)
+            return
+        match statement:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                return  # counts where it is called
+            case ast.Assert() | ast.Raise():
+                test = statement.test if isinstance(statement, ast.Assert) else None
+                yield _Assertion(node=statement, test=test, swallowed=self.swallowed)
+            case ast.If() | ast.While() if _is_false(statement.test):
+                yield from self.block(statement.orelse)
+                return
+            case ast.Try():
+                yield from self._try(statement)
+                return
+            case ast.With(items=items) | ast.AsyncWith(items=items) if any(map(_suppresses_all, items)):
+                yield from replace(self, swallowed=True).block(statement.body)
+                return
+        yield from self._calls(statement)
+        for block in _blocks(statement):
+            yield from self.block(block)
+
+    def _try(self, node: ast.Try) -> Iterator[_Assertion]:
+        hides = any(_catches_all(each) and not self._may_fail(each) for each in node.handlers)
+        yield from (replace(self, swallowed=True) if hides else self).block(node.body)
+        for block in (*(handler.body for handler in node.handlers), node.orelse, node.finalbody):
+            yield from self.block(block)
+
+    def _may_fail(self, handler: ast.ExceptHandler) -> bool:
+        return any(True for _ in self.block(handler.body))
+
+    def _calls(self, node: ast.AST) -> Iterator[_Assertion]:
+        """Return the assertions behind the calls in a statement's own expressions."""
+        for call in _calls(node):
+            name = _last_word(call.func)
+            helper = self.helpers.get(name)
+            if helper is not None and name not in self.seen and len(self.seen) < _DEPTH:
+                inner = replace(self, seen=(*self.seen, name)).block(helper.body)
+                yield from (replace(one, test=None) for one in inner)
+            elif helper is None and any(word in name.lower() for word in _CHECKING):
+                yield _Assertion(node=call, test=_of_unittest(call, name), swallowed=self.swallowed)
+
+
+def _catches_all(handler: ast.ExceptHandler) -> bool:
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(kind is None or _last_word(kind) in _CATCH_ALL for kind in kinds)
+
+
+def _suppresses_all(item: ast.withitem) -> bool:
+    node = item.context_expr
+    named = isinstance(node, ast.Call) and _last_word(node.func) == "suppress"
+    return named and any(_last_word(kind) in _CATCH_ALL for kind in getattr(node, "args", ()))
+
+
+def _calls(node: ast.AST) -> Iterator[ast.Call]:
+    """Return the calls in an expression, or in a statement without its blocks."""
+    pending = [node]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, ast.Call):
+            yield each
+        inner = (child for child in ast.iter_child_nodes(each) if not isinstance(child, ast.stmt))
+        pending += [child for child in inner if not isinstance(child, ast.ExceptHandler | ast.match_case)]
+
+
+def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(node, name, None)
+        if isinstance(block, list):
+            yield block
+    for case in getattr(node, "cases", ()):
+        yield case.body
+
+
+def _of_unittest(call: ast.Call, name: str) -> ast.expr | None:
+    """Return what a method of unittest asserts, as an expression; None if it is not understood."""
+    match name, call.args:
+        case "assertTrue" | "assert_", [value, *_]:
+            return value
+        case "assertFalse", [value, *_]:
+            return ast.UnaryOp(op=ast.Not(), operand=value)
+        case "assertEqual" | "assertEquals" | "assertIs", [left, right, *_]:
+            return ast.Compare(left=left, ops=[ast.Eq()], comparators=[right])
+        case "assertIsNotNone", [value, *_]:
+            return ast.Compare(left=value, ops=[ast.IsNot()], comparators=[ast.Constant(value=None)])
+        case "assertIsInstance", [value, kind, *_]:
+            return ast.Call(func=ast.Name(id="isinstance", ctx=ast.Load()), args=[value, kind], keywords=[])
+    return None
+
+
+def _is_false(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and not node.value
+
+
+def _last_word(node: ast.expr | None) -> str:
+    while isinstance(node, ast.Call):
+        node = node.func
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""

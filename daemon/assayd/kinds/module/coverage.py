@@ -1,0 +1,121 @@
+"""Says what the tests don't run of the adapter. Source: docs/quality.md.
+
+methods of the contract that no test runs      quality.untested_method
+how many lines of its functions they run       quality.coverage  (info)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from assayd.findings.source_text import snippet
+from assayd.kinds.module.pytest_record import Coverage
+from assayd.model.finding import Finding, Layer, Rule, Severity
+
+RULES = (
+    Rule(
+        id="quality.untested_method",
+        title="A method that no test runs",
+        severity=Severity.WARNING,
+        help="Bad: no test calls transform(). Good: assert adapter.transform(raw) == {…}.",
+    ),
+    Rule(
+        id="quality.coverage",
+        title="How much of the adapter the tests run",
+        severity=Severity.INFO,
+        help="Counts lines of functions by the blocks that began.",
+    ),
+)
+_MOST_RANGES = 20
+
+_SHARE = 0.25
+"""Methods that no test runs are worth a warning from this share of the adapter's lines on."""
+
+Methods = Mapping[str, Sequence[Sequence[int]]]
+
+
+def methods_of(tree: ast.Module) -> dict[str, list[list[int]]]:
+    """Return the methods of all classes at the top of a file, each with its first and last lines."""
+    found: dict[str, list[list[int]]] = {}
+    for holder in tree.body:
+        for node in holder.body if isinstance(holder, ast.ClassDef) else ():
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                found.setdefault(node.name, []).append([node.lineno, node.end_lineno or node.lineno])
+    return found
+
+
+def judge_coverage(
+    file: str, text: str, methods: Methods, contract: Sequence[str], found: Sequence[Coverage]
+) -> Iterator[Finding]:
+    """Judge what all tests together ran of the adapter; `methods` are those that its file defines."""
+    if not found:
+        return
+    ran, known = _lines(found)
+    # No test may have imported the file: then nothing of it is known, and nothing ran.
+    idle = {name: methods[name] for name in contract if name in methods and not _ran(methods[name], ran)}
+    total = sorted(line for line in known if line > 0)
+    own = [line for line in total for first, last in _places(idle) if first <= line <= last]
+    if idle and len(own) >= _SHARE * len(total):
+        yield from (_untested(file, text, name, places[0][0]) for name, places in idle.items())
+    if total:
+        yield _figure(file, total, [line for line in total if line not in ran], list(idle))
+
+
+def _ran(places: Sequence[Sequence[int]], ran: Collection[int]) -> bool:
+    return any(-place[0] in ran for place in places)
+
+
+def _places(methods: Methods) -> Iterator[Sequence[int]]:
+    return (place for places in methods.values() for place in places)
+
+
+def _untested(file: str, text: str, method: str, line: int) -> Finding:
+    return Finding(
+        rule="quality.untested_method",
+        category="quality",
+        message=f"No test runs {method}().",
+        severity=Severity.WARNING,
+        layer=Layer.RUNTIME,
+        file=file,
+        line=line,
+        snippet=snippet(text, line),
+        suggestion=f"Call {method}() in a test, and assert its result.",
+    )
+
+
+def _figure(file: str, total: Sequence[int], missed: Sequence[int], idle: Sequence[str]) -> Finding:
+    methods = f"; methods that no test runs: {', '.join(idle)}" if idle else ""
+    return Finding(
+        rule="quality.coverage",
+        category="quality",
+        message=f"The tests run {len(total) - len(missed)} of {len(total)} lines in functions.",
+        severity=Severity.INFO,
+        layer=Layer.RUNTIME,
+        file=file,
+        context=f"lines that no test runs: {_ranges(missed)}{methods}" if missed else None,
+    )
+
+
+def _lines(found: Iterable[Coverage]) -> tuple[set[int], set[int]]:
+    """Return the lines that ran, and all; a function's own line, of its ``def``, is negative."""
+    ran: set[int] = set()
+    known: set[int] = set()
+    for one in found:
+        for number, (owner, lines) in enumerate(zip(one.owners, one.lines, strict=True)):
+            own = {*lines, *([-owner] if owner else [])}
+            known |= own
+            ran |= own if number in one.seen else set()
+    return ran, known
+
+
+def _ranges(lines: Sequence[int]) -> str:
+    """Return lines as ranges, e.g. ``3, 7-9``."""
+    ranges: list[list[int]] = []
+    for line in lines:
+        if ranges and line == ranges[-1][-1] + 1:
+            ranges[-1] = [ranges[-1][0], line]
+        else:
+            ranges.append([line])
+    told = ", ".join("-".join(map(str, each)) for each in ranges[:_MOST_RANGES])
+    return told + (f" and {len(ranges) - _MOST_RANGES} more" if len(ranges) > _MOST_RANGES else "")

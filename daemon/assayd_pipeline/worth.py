@@ -1,0 +1,222 @@
+"""Finds pipelines that pass and are worth little. Source: docs/quality.md.
+
+data/found.csv is empty, and its input has rows     quality.empty_output
+UPDATE orders … changes none of the rows            quality.no_rows
+a step writes tmp/sorted.csv, which nobody reads    quality.unused_result
+
+What steps name is read in an analysis worker (`read_steps`); judging looks at what came out, and parses
+nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
+
+from pydantic import BaseModel, ConfigDict
+
+from assayd.findings.source_text import line_of, snippet
+from assayd.model.finding import Finding, Layer, Rule, Severity
+from assayd.model.run import DATABASE_OUTPUT, Output, RunResult
+from assayd.model.text_limits import shorten
+from assayd_pipeline.errors import ErrorSource
+from assayd_pipeline.judging import StepText
+from assayd_pipeline.sql_record import Idle
+
+RULES = (
+    Rule(
+        id="quality.empty_output",
+        title="An output without rows, of an input with rows",
+        severity=Severity.WARNING,
+        help="Bad: grep nowhere data/sales.csv > data/found.csv || true.",
+    ),
+    Rule(
+        id="quality.no_rows",
+        title="A statement that changes no row",
+        severity=Severity.WARNING,
+        help="Bad: UPDATE orders SET total = 0 WHERE status = 'Paid', if the status is 'paid'.",
+    ),
+    Rule(
+        id="quality.unused_result",
+        title="A step with unused results",
+        severity=Severity.WARNING,
+        help="Bad: sort data/a.csv > tmp/b.csv, and no later step reads tmp/b.csv.",
+    ),
+)
+_MOST_EACH = 10
+_MOST_PATHS = 50
+_READ_CHARS = 100_000
+"""Characters to read of a step: longer ones are generated, and say nothing."""
+_SMALL_BYTES = 4096
+_WRITTEN = re.compile(r"(?:>>?\|?|\btee(?: -a)?|\s-o|--output[= ])\s*[\"']?((?:\./)?(?:tmp|data)/[\w./-]+)")
+_OTHER_WRITES = re.compile(
+    r"\b(?:cp|mv|ln|install|split|csplit|tar|gzip|gunzip|unzip|mkdir|touch|truncate|dd|rm|patch|xargs)\b"
+    r"|\bsed +(?:-\w*i|--in-place)|\bdata/[\w./-]*\$|>>?\s*[\"']?\$"
+)
+_MADE_EMPTY = re.compile(r"(?:\btouch\b[^\n;|&]*|(?:^|[;\n])[ \t]*:?[ \t]*>[ \t]*)\s*[\"']?([\w./-]+)")
+_WHOLE_FOLDER = re.compile(r"\btmp(?:/?[\"']?(?:\s|$|\*|\))|/[\w.-]*[*?\[$])")
+_OFTEN_EMPTY = re.compile(
+    r"rej|bad|err|inval|fail|warn|diff|missing|dup|orphan|anomal|outlier|skip|lock|done|ready|ok|flag|log|unmatched"
+    r"|mismatch|suspicious|violation|broken|issue|problem|conflict|empty|removed|deleted|change|alert",
+    re.IGNORECASE,
+)
+"""Files of these names list faults in data: an empty one is a good sign."""
+
+
+class StepReads(BaseModel):
+    """What the steps and files of a pipeline say, as far as it is needed to judge what came out.
+
+    `full` are the submitted files with more than a heading, each with its first line; `source` is the first
+    of them that a step names. `made_empty` are files that a step makes empty on purpose; `unused` are the
+    numbers of steps with the file that nobody reads.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    full: dict[str, str] = {}
+    source: dict[int, str] = {}
+    made_empty: frozenset[str] = frozenset()
+    written_by: dict[str, int] = {}
+    unused: dict[int, str] = {}
+
+
+def read_steps(steps: Sequence[StepText], files: Mapping[str, bytes]) -> StepReads:
+    """Read which files the steps name, given the first bytes of each. Runs in an analysis worker."""
+    texts = [step.content[:_READ_CHARS] for step in steps]
+    named = "\n".join(texts)
+    full = {
+        path: shorten(content[: content.find(b"\n")].decode("utf-8", "replace"), 500)
+        for path, content in islice(files.items(), _MOST_PATHS)
+        if _has_rows(content) and (path in named or path.rpartition("/")[2] in named or "*" in named)
+    }
+    written: dict[str, int] = {}
+    for step, text in zip(steps, texts, strict=True):
+        if step.program is ErrorSource.BASH:
+            written |= dict.fromkeys(_written(text), step.number)
+    made_empty = frozenset(islice((_plain(path) for path in _MADE_EMPTY.findall(named)), _MOST_PATHS))
+    return StepReads(
+        full=full,
+        source={
+            step.number: path
+            for step, text in zip(steps, texts, strict=True)
+            if (path := next((each for each in full if each in text), None)) is not None
+        },
+        made_empty=made_empty,
+        written_by=written,
+        unused=dict(_unused(steps, texts)),
+    )
+
+
+def _has_rows(content: bytes) -> bool:
+    """Return whether a file has more than one line, or one that is not its heading alone."""
+    head = content.strip()
+    return b"\n" in head or head[:1] in (b"[", b"{")
+
+
+def _written(text: str) -> list[str]:
+    return list(islice(dict.fromkeys(_plain(path) for path in _WRITTEN.findall(text)), _MOST_PATHS))
+
+
+def _plain(path: str) -> str:
+    return path.removeprefix("./")
+
+
+def _unused(steps: Sequence[StepText], texts: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Return the steps that write temporary files alone, none of which a later step names."""
+    for place, (step, text) in enumerate(zip(steps, texts, strict=True)):
+        if step.program is not ErrorSource.BASH or _OTHER_WRITES.search(text):
+            continue
+        paths = _written(text)
+        if not paths or any(not path.startswith("tmp/") for path in paths):
+            continue
+        later = "\n".join(texts[place + 1 :])
+        named = any(path.rpartition("/")[2].partition(".")[0] in later for path in paths)
+        if not named and not _WHOLE_FOLDER.search(later):
+            yield step.number, paths[0]
+
+
+def judge_results(
+    steps: Sequence[StepText], read: StepReads, printed: Sequence[bool], result: RunResult
+) -> Iterator[Finding]:
+    """Judge what the steps of a run left, all of which ended well.
+
+    Args:
+        steps: the steps.
+        read: what they name.
+        printed: for each step, whether it printed anything.
+        result: the run.
+    """
+    outputs = [one for one in result.outputs if one.name != DATABASE_OUTPUT]
+    yield from islice(_empty(steps, read, outputs), _MOST_EACH)
+    for step, said in zip(steps, printed, strict=True):
+        path = read.unused.get(step.number)
+        if path is not None and not said:
+            message = f"No later step reads {path}, and the step leaves nothing else."
+            hint = "Use the file in a later step, write the result below data/, or remove the step."
+            yield _finding("unused_result", step, message, hint, _line_of(step, path))
+
+
+def _empty(steps: Sequence[StepText], read: StepReads, outputs: Sequence[Output]) -> Iterator[Finding]:
+    """Find files without rows that a step made, if the pipeline has input with rows."""
+    by_number = {step.number: step for step in steps}
+    for output in outputs:
+        step = by_number.get(read.written_by.get(output.name, 0))
+        name = output.name.rpartition("/")[2]
+        if step is None or len(output.content) > _SMALL_BYTES or _OFTEN_EMPTY.search(name):
+            continue
+        if output.name in read.made_empty or output.name in read.full or not read.full:
+            continue
+        kind = _without_rows(output, read.full.values())
+        if kind:
+            source = read.source.get(step.number) or next(iter(read.full))
+            message = f"{output.name} {kind}, but {source} has rows."
+            hint = (
+                "Compare the condition with the data: capital letters, separators, the number of the column."
+            )
+            yield _finding("empty_output", step, message, hint, _line_of(step, output.name))
+
+
+def _without_rows(output: Output, headings: Collection[str]) -> str:
+    """Return what is wrong with an output: it is empty, or holds a heading alone."""
+    content = output.content.strip()
+    if not content or content in (b"[]", b"{}", b"null"):
+        return "is empty"
+    if b"\n" in content:
+        return ""
+    line = content.decode("utf-8", "replace")
+    cells = re.split(r"[,;\t]", line) if output.name.endswith((".csv", ".tsv")) else []
+    heading = len(cells) > 1 and all(re.fullmatch(r"[^\d]*", cell) and cell.strip() for cell in cells)
+    return "has only its heading" if line in headings or heading else ""
+
+
+def judge_idle(step: StepText, idle: Sequence[Idle]) -> Iterator[Finding]:
+    """Judge the statements of a step that changed no row, though there are rows."""
+    for one in idle[:_MOST_EACH]:
+        message = f"{one.verb} {one.table!r} changes no row."
+        if one.verb == "INSERT":
+            hint = "Compare the condition with the rows: the SELECT finds none of them."
+        else:
+            hint = "Compare the WHERE condition with the values in the table: capital letters, spaces, types."
+        yield _finding("no_rows", step, message, hint, one.line)
+
+
+def _line_of(step: StepText, path: str) -> int | None:
+    place = step.content.find(path)
+    return None if place < 0 else line_of(step.content, place)
+
+
+def _finding(name: str, step: StepText, message: str, hint: str, line: int | None) -> Finding:
+    shown = snippet(step.content, line)
+    return Finding(
+        rule=f"quality.{name}",
+        category="quality",
+        message=f"{step.label}: {message}",
+        severity=Severity.WARNING,
+        layer=Layer.RUNTIME,
+        file=step.name,
+        line=line if shown is not None else None,
+        snippet=shown,
+        suggestion=hint,
+        context=step.label,
+    )

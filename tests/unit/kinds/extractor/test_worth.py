@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+
+from assayd.kinds.extractor.worth import Again, again_for, judge_worth, results_of
+from assayd.model.finding import Severity
+from assayd.model.policy import ExecutionPolicy, NetworkMode, NetworkPolicy, QualityPolicy, RuleLevel
+from assayd.model.submission import JsonValue
+
+A, B = "/data/CLIENT-ABC/2024/Q1/report.csv", "/data/CLIENT-XYZ/2023/Q3/report.csv"
+POLICY = ExecutionPolicy(name="p")
+Extract = Callable[[str], JsonValue]
+COUNTED = iter(range(1000))
+
+
+def rules(extract: Extract, *paths: str, policy: ExecutionPolicy = POLICY) -> list[str]:
+    return [finding.rule for finding in findings(extract, paths or (A, B), policy)]
+
+
+def findings(extract: Extract, paths: Sequence[str] = (A, B), policy: ExecutionPolicy = POLICY):
+    again = again_for(paths, paths[-1], policy)
+    samples = {path: result for path in paths if isinstance(result := extract(path), dict)}
+    returned = [_or_none(extract, *args) for args in again.calls] if again else []
+    results = results_of(samples, samples[paths[-1]], again, returned)
+    return list(judge_worth(results, "x = 'CLIENT-ABC'\n"))
+
+
+def _or_none(extract: Extract, path: str) -> JsonValue:
+    try:
+        return extract(path)
+    except (IndexError, KeyError, ValueError):
+        return None
+
+
+def parts(path: str) -> list[str]:
+    return path.split("/")
+
+
+FOUND: Mapping[str, Extract] = {
+    "all_none": lambda _: {"client": None, "tags": [], "more": {"id": ""}},
+    "echo": lambda path: {"path": path.upper(), "parts": parts(path)[1:]},
+    "constant": lambda _: {"status": "ok"},
+    "hard_coded": lambda path: {"client": "CLIENT-ABC", "year": int(parts(path)[3])},
+    "not_from_path": lambda path: {"id": f"C{sum(map(ord, path)) % 97}", "score": sum(map(ord, path)) * 7},
+    "types_differ": lambda path: {"name": parts(path)[2], "year": 2024 if "2024" in path else parts(path)[3]},
+    "varying": lambda path: {"client": parts(path)[2], "at": next(COUNTED)},
+}
+IGNORED: Mapping[str, Extract] = {
+    "all_none": lambda path: {"client": parts(path)[2], "late": None},
+    "echo": lambda path: {"path": path, "name": parts(path)[-1]},
+    "constant": lambda path: {"kind": "table" if path.endswith(".csv") else "other"},
+    "hard_coded": lambda path: {"kind": "quarterly", "client": parts(path)[2], "ending": path[-3:]},
+    "not_from_path": lambda path: {"client": parts(path)[2], "key": hash(path)},
+    "types_differ": lambda path: {"name": parts(path)[2], "late": 3 if "Q3" in path else None},
+    "varying": lambda path: {"client": parts(path)[2], "at": len(path)},
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_a_worthless_result_is_found(name: str) -> None:
+    assert rules(FOUND[name]) == [f"quality.{name}"]
+
+
+@pytest.mark.parametrize("name", IGNORED)
+def test_a_good_result_that_looks_like_it_is_left_alone(name: str) -> None:
+    assert rules(IGNORED[name]) == []
+
+
+def test_a_hard_coded_field_is_told_with_its_line_and_the_fields_that_change() -> None:
+    [finding] = findings(FOUND["hard_coded"])
+    assert (finding.severity, finding.line) == (Severity.WARNING, 1)
+    assert finding.message == "The field 'client' stays 'CLIENT-ABC' when 'ABC' in the path becomes 'BCD'."
+    assert "fields that change with the path: year" in (finding.context or "")
+
+
+def test_a_table_of_the_samples_is_found() -> None:
+    known: dict[str, JsonValue] = {A: {"client": "CLIENT-ABC"}, B: {"client": "CLIENT-XYZ"}}
+    assert rules(lambda path: known.get(path, {})) == ["quality.hard_coded"]
+
+
+def test_one_sample_is_enough_to_find_what_is_written_out() -> None:
+    assert rules(lambda _: {"client": "CLIENT-ABC", "year": 2024}, A) == ["quality.constant"]
+
+
+def test_an_extractor_that_refuses_other_paths_is_left_alone() -> None:
+    def strict(path: str) -> JsonValue:
+        if parts(path)[2] not in {"CLIENT-ABC", "CLIENT-XYZ"} or not path.endswith("/report.csv"):
+            raise ValueError(path)
+        return {"client": parts(path)[2], "year": int(parts(path)[3])}
+
+    assert rules(strict) == []
+
+
+def test_without_similar_paths_the_samples_decide() -> None:
+    plain = ExecutionPolicy(name="p", quality=QualityPolicy(generalization=False))
+    assert rules(FOUND["hard_coded"], policy=plain) == ["quality.hard_coded"]
+    assert rules(FOUND["varying"], policy=plain) == ["quality.varying"]
+    assert rules(IGNORED["hard_coded"], policy=plain) == []
+
+
+def test_nothing_is_called_again_where_rules_are_off_or_code_reaches_hosts() -> None:
+    off = ExecutionPolicy(name="p", quality=QualityPolicy(severity=RuleLevel.OFF))
+    listed = ExecutionPolicy(name="p", network=NetworkPolicy(mode=NetworkMode.ALLOWLIST))
+    assert again_for([A], A, off) is again_for([A], A, listed) is None
+    assert isinstance(again_for([A], A, POLICY), Again)
+
+
+def test_what_a_guest_returns_for_similar_paths_may_be_anything() -> None:
+    again = again_for([A], A, POLICY)
+    odd: list[JsonValue] = ["text", 7, None, {"client": {"deep": [{}, [None]]}}, [], True]
+    results = results_of({A: {"client": "ABC"}}, {"client": "ABC"}, again, odd)
+    assert all(finding.severity is Severity.WARNING for finding in judge_worth(results, ""))

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from assayd.kinds.module.assertions import check_assertions
+
+METHODS = ("fetch_raw", "transform", "get_schema")
+
+
+def rules(code: str) -> list[str]:
+    return [finding.rule for finding in check_assertions("test_a.py", code, ast.parse(code), METHODS)]
+
+
+def test_with(body: str) -> list[str]:
+    lines = "".join(f"    {line}\n" for line in body.split("\n"))
+    return rules(f"def test_a():\n{lines}")
+
+
+test_with.__test__ = False  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["adapter.transform(raw)", "result == {}", "return 1 == 2", "if False:\n    assert result", "pass"],
+)
+def test_a_test_without_an_assertion_is_found(body: str) -> None:
+    assert test_with(body) == ["quality.no_assertion"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "assert True",
+        "assert 'fine'",
+        "assert (result == 3, 'wrong')",
+        "assert schema == schema",
+        "assert 1 + 1 == 2",
+        "assert result == 3 or True",
+        "assert not False",
+        "assert len(result) >= 0",
+        "assert 0 <= len(result)",
+        "assert isinstance(result, object)",
+        "assert Adapter() is not None",
+        "adapter = Adapter()\nassert adapter",
+        "adapter = Adapter()\nassert isinstance(adapter, Adapter)",
+        "assert hasattr(adapter, 'transform')",
+        "assert [result]",
+        "assert f'{result} is fine'",
+    ],
+)
+def test_a_test_that_asserts_only_what_is_always_true_is_found(body: str) -> None:
+    assert test_with(body) == ["quality.tautology"]
+
+
+@pytest.mark.parametrize("call", ["assertTrue(True)", "assertEqual(x, x)", "assertIsNotNone(Adapter())"])
+def test_the_assertions_of_unittest_are_read_too(call: str) -> None:
+    code = f"class A(TestCase):\n    def test_a(self):\n        self.{call}\n"
+    assert rules(code) == ["quality.tautology"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "try:\n    assert result\nexcept Exception:\n    pass",
+        "try:\n    assert result\nexcept:\n    return",
+        "try:\n    assert result\nexcept AssertionError as problem:\n    print(problem)",
+        "with suppress(Exception):\n    assert result",
+    ],
+)
+def test_a_test_that_swallows_its_failure_is_found(body: str) -> None:
+    assert test_with(body) == ["quality.swallowed"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "assert result == 3",
+        "assert True\nassert result == 3",
+        "with pytest.raises(KeyError):\n    adapter.transform({})",
+        "mock.assert_called_once_with(3)",
+        "check(result)",
+        "try:\n    adapter.transform({})\nexcept KeyError as problem:\n    assert problem.args",
+        "try:\n    call()\nexcept Exception as problem:\n    assert 'x' in str(problem)",
+        "try:\n    call()\nexcept Exception:\n    pytest.fail('raised')",
+        "try:\n    call()\nexcept KeyError:\n    pass\nelse:\n    raise AssertionError",
+        "for row in rows:\n    assert row",
+        "assert adapter.fetch() == adapter.fetch()",
+        "adapter = make()\nassert adapter is not None",
+    ],
+)
+def test_a_test_that_can_fail_is_left_alone(body: str) -> None:
+    assert test_with(body) == []
+
+
+def test_an_assertion_in_a_function_of_the_file_counts_where_it_is_called() -> None:
+    helper = "def compare(a):\n    assert a == 3\n"
+    assert rules(helper + "def test_a():\n    compare(f())\n") == []
+    assert rules(helper + "def test_a():\n    f()\n") == ["quality.no_assertion"]
+
+
+def test_a_test_that_is_switched_off_is_left_alone() -> None:
+    assert rules("@pytest.mark.skip\ndef test_a():\n    pass\n") == []
+
+
+def test_functions_that_call_one_another_without_end_are_read_in_fair_time() -> None:
+    calls = "".join(f"    f{n}()\n" for n in range(30))
+    code = "".join(f"def f{n}():\n{calls}" for n in range(30)) + f"def test_a():\n{calls}"
+    assert rules(code) == []
