@@ -68,7 +68,7 @@ class Scripted(Model):
 
 
 set_tracing_disabled(True)
-print("ANSWER", Runner.run_sync(Agent(name="a", model=Scripted(), tools=[run_python]), "42?").final_output)
+print("ANSWER", Runner.run_sync(Agent(name="a", model=Scripted(), tools=[run_python]), "42?").final_output.strip())
 """
 
 FUSION = r"""
