@@ -73,7 +73,7 @@ ADVICE: Mapping[ErrorClass, str] = {
     "scripts/, logs/), and an earlier step must have made the file.",
     ErrorClass.TABLE_MISSING: "Add a step before this one that has CREATE TABLE IF NOT EXISTS, or correct "
     "the table's name.",
-    ErrorClass.SYNTAX_ERROR: "Write the step anew with correct syntax; look at the quoted place.",
+    ErrorClass.SYNTAX_ERROR: "Correct the syntax at the quoted place.",
     ErrorClass.PERMISSION_DENIED: "Read and write only inside the sandbox directory: data/, tmp/, logs/.",
     ErrorClass.TIMEOUT: "Make the command cheaper, or split the step in two.",
     ErrorClass.DATA_VALIDATION: "Clean the data in a step before this one: drop or fill empty values, remove "
@@ -211,7 +211,7 @@ _RULES = (
         r"\bnumeric argument required$",
         r"\bdivision by (zero|0)\b",
         r"\bvalue too great for base\b",
-        r"^jq: (?:parse )?error \(at |^jq: parse error\b",
+        r"^jq: (?:parse )?error \(at |^(?:jq: )?parse error: ",
         r"\bexpression recursion level exceeded\b",
         r"\bbinary file .* matches\b",
     ),

@@ -120,9 +120,10 @@ def _place(said: str, lines: list[str]) -> int | None:
     if named is not None:
         return int(named[1]) if int(named[1]) <= len(lines) else None
     program = _PROGRAM.match(said)
-    if program is None:
+    name = program[1] if program is not None else "jq" if said.startswith("parse error:") else None
+    if name is None:
         return None
-    calls = list(_calls(program[1], lines))
+    calls = list(_calls(name, lines))
     if len(calls) > 1:
         quoted = re.findall(r"['\"`‘]([^'\"`’]{2,200})['\"’]|: ([\w./*-]{3,200}):", said)
         values = [value for pair in quoted for value in pair if value]

@@ -99,6 +99,48 @@ def test_piston_runs_a_program(judge: httpx.Client) -> None:
     assert (found["run"]["stdout"], found["run"]["code"], found["run"]["status"]) == ("hi\n", 0, None)
 
 
+def test_piston_answers_a_request_with_every_field_of_its_documentation(judge: httpx.Client) -> None:
+    body = {
+        "language": "python",
+        "version": "3.11.2",
+        "files": [
+            {"name": "main.py", "content": "import sys; print(sys.argv[1:], input(), open('b.txt').read())"},
+            {"name": "b.txt", "content": "YnllcyE=", "encoding": "base64"},
+        ],
+        "stdin": "hello",
+        "args": ["1", "2", "3"],
+        "compile_timeout": 10000,
+        "run_timeout": 3000,
+        "compile_memory_limit": -1,
+        "run_memory_limit": -1,
+    }
+    found = judge.post("/api/v2/execute", json=body).json()
+    assert (found["language"], found["version"], "compile" in found) == ("python", "3.11.2", False)
+    assert found["run"]["stdout"] == found["run"]["output"] == "['1', '2', '3'] hello byes!\n"
+    assert (found["run"]["stderr"], found["run"]["code"], found["run"]["signal"]) == ("", 0, None)
+
+
+def test_judge0_answers_in_base64_what_was_asked_in_base64(judge: httpx.Client) -> None:
+    def encoded(text: str) -> str:
+        return base64.b64encode(text.encode()).decode()
+
+    body = {"language_id": 71, "source_code": encoded("print(input())"), "stdin": encoded("ä")}
+    url = "/submissions?base64_encoded=true&wait=true&fields=stdout,status_id"
+    found = judge.post(url, json={**body, "expected_output": encoded("ä")}).json()
+    assert (base64.b64decode(found["stdout"]).decode(), found["status_id"]) == ("ä\n", 3)
+
+
+@pytest.mark.parametrize(
+    ("signal", "status"), [("SEGV", 7), ("XFSZ", 8), ("FPE", 9), ("ABRT", 10), ("TERM", 12)]
+)
+def test_judge0_names_the_signal_that_ended_a_program(judge: httpx.Client, signal: str, status: int) -> None:
+    reset = f"signal.signal(signal.SIG{signal}, signal.SIG_DFL)"  # Python ignores one of them
+    code = f"import os, signal; {reset}; os.kill(os.getpid(), signal.SIG{signal})"
+    body = {"language_id": 71, "source_code": code}
+    found = judge.post("/submissions?wait=true&fields=status_id", json=body).json()
+    assert found == {"status_id": status}
+
+
 def test_judge0_accepts_and_rejects(judge: httpx.Client) -> None:
     body = {
         "language_id": 71,

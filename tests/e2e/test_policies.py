@@ -46,6 +46,12 @@ def test_step_sees_the_programs_of_the_whole_image_under_contained(client: Plain
     assert client.submit(bash(STEPS, "pipeline"), wait_s=60)["verdict"] == "failed"
 
 
+def test_error_that_a_step_ignores_fails_it_only_where_the_profile_says_so(client: PlainClient) -> None:
+    script = "frob() { cat data/$1; }; frob none; echo done"
+    assert client.submit(bash(script, "pipeline"), wait_s=60)["verdict"] == "failed"
+    assert client.submit(bash(script, "contained"), wait_s=60)["verdict"] == "validated"
+
+
 @pytest.mark.parametrize(
     "code",
     [

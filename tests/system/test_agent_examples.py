@@ -189,9 +189,11 @@ def python() -> Path:
 def daemon() -> Iterator[DaemonProcess]:
     """Return a daemon without a container engine; its containers come from templates."""
     made = new_daemon("oci", settings={"POOL__DEFAULT_TARGET": "1", "ANALYSIS__WORKERS": "1"})
-    made.start()
-    yield made
-    made.dispose()
+    try:
+        made.start()
+        yield made
+    finally:
+        made.dispose()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from assayd.errors import AssaydError, RequestError
 from assayd.ports.command_line import STDIN, FileOptions
-from assayd_client import Conflict, DaemonUnreachable, Document, PlainClient, Refused, StreamEvent
+from assayd_client import Conflict, DaemonUnreachable, Document, NotFound, PlainClient, Refused, StreamEvent
 from assayd_client.cli.exits import CANCELLED
 from assayd_client.cli.kinds import command_line_of
 from assayd_client.cli.report import UNKNOWN, Origin, render_stages
@@ -128,7 +128,7 @@ def build_submission(
     except RequestError as unknown:
         if client is None or unknown.code != "kind.unknown":
             raise
-        from_files = from_files_for(client.kind(request.kind))
+        from_files = from_files_for(_kind_of_daemon(client, request.kind))
     cases = read_cases(request.cases)
     options = FileOptions(
         sample_paths=tuple(request.sample_paths) or paths_of(cases),
@@ -157,6 +157,18 @@ def build_submission(
         texts={name: content for name, (_, content) in read.items()},
     )
     return submission, origin
+
+
+def _kind_of_daemon(client: PlainClient, kind: str) -> Document:
+    """Return how the daemon describes a kind. Raises: RequestError ``kind.unknown``, with its kinds."""
+    from assayd.kinds.registry import unknown_kind
+
+    try:
+        found: Document = client.kind(kind)
+    except NotFound as missing:
+        known = [each["kind"] for each in client.kinds()["kinds"]]
+        raise RequestError("kind.unknown", unknown_kind(kind, known), field="kind") from missing
+    return found
 
 
 def run(

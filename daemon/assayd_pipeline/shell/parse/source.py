@@ -281,6 +281,8 @@ def _quoted(found: re.Match[str]) -> str:
 
 # What shfmt says begins with the word that is at fault, in backquotes.
 _ADVICE = (
+    (r"must be followed by an expression", "Write a value after the operator, or remove the operator."),
+    (r"invalid var name", "Begin the name of a variable with a letter or `_`."),
     (r"must end with `esac`", "Add `esac` where the `case` ends, and `;;` at the end of each branch."),
     (r"`elif` must be followed", "Write a condition after `elif`, and `; then`."),
     (

@@ -66,6 +66,7 @@ LINES = [
     "mcp",
     "mcp --http 8765 --token-file=t",
     "compat",
+    "compat --listen h:1 --certificate c.pem --key k.pem",
     "compat --listen=unix:s --concurrency 2 --policy python=testing",
     "console",
     "console --port 8737 --link-file=f",
