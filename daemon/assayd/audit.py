@@ -7,6 +7,7 @@ paths, ids and users, and never hold source text.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -78,17 +79,23 @@ class AuditLog:
         try:
             if self._written >= self._file_bytes:
                 self._turn()
-            os.write(self._opened, line + b"\n")
+            self._append(line + b"\n")
         except OSError as problem:
             log.error("audit.not_written", action=action, problem=str(problem))
             return
         self._written += len(line) + 1
         self._last = _digest(line)
 
+    def _append(self, line: bytes) -> None:
+        """Write a line whole or not at all. Raises: OSError."""
+        if os.write(self._opened, line) < len(line):
+            os.ftruncate(self._opened, self._written)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     def read(self, since: str = "") -> Iterator[bytes]:
         """Return the lines from a time on, each with its line break, oldest first."""
         for file in files_of(self._folder):
-            with file.open("rb") as opened:
+            with suppress(FileNotFoundError), file.open("rb") as opened:  # it was the oldest, and is gone
                 for line in opened:
                     if not since or _at(line) >= since:
                         yield line

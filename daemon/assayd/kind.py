@@ -95,6 +95,8 @@ class Kind(ABC, Generic[P, Q]):
         offer: what the image has, for a model, if the policy allows every import.
         code_field: the field of the payload that holds the submitted text. A kind whose submissions are
             more than one text overrides `passage`, `patch` and `answered`.
+        checked_parts: dotted paths of the texts in a prepared payload that are checked and run, as in
+            `bounded`; a signed verdict names them. Empty: the text of `code_field`.
         language: the language of that text.
         beginning: a regular expression for how a program in that language begins, so that an answer that is
             such a program, without JSON around it, is accepted. Python, bash and SQL need none.
@@ -124,6 +126,7 @@ class Kind(ABC, Generic[P, Q]):
     reminders: Sequence[str] = ()
     offer: str | None = None
     code_field: str = "code"
+    checked_parts: Sequence[str] = ()
     language: str = "python"
     beginning: str = ""
     comparison: str = ""

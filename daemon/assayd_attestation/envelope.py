@@ -19,6 +19,7 @@ from assayd_attestation.keys import PublicKey
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 MOST_BYTES = 64 * 2**20
+_MOST_SIGNATURES = 16
 _LIMITS = JsonLimits(bytes=MOST_BYTES, depth=16, containers=1_000_000, values=4_000_000, number_chars=40)
 
 
@@ -66,7 +67,7 @@ def open_envelope(text: bytes, keys: Sequence[PublicKey]) -> Opened:
 
 
 def _signer(signatures: object, signed: bytes, keys: Sequence[PublicKey]) -> PublicKey:
-    for each in signatures if isinstance(signatures, list) else ():
+    for each in signatures[:_MOST_SIGNATURES] if isinstance(signatures, list) else ():
         signature = _decoded(each.get("sig") if isinstance(each, dict) else None, "sig")
         for key in keys:
             try:

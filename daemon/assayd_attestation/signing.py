@@ -13,6 +13,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from assayd.errors import AssaydError
+from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch, Item
 from assayd.ports.attesting import Concluded
 from assayd.ports.clock import Clock
@@ -111,8 +112,8 @@ class SigningAttester:
             payload = statement.of_attempt(concluded, self.signatory)
         return await self._sealed(payload)
 
-    async def attest_batch(self, batch: Batch, items: Sequence[Item]) -> bytes:
-        """Return the signed statement of a finished batch and all its items."""
+    async def attest_batch(self, batch: Batch, items: Sequence[tuple[Item, Attempt | None]]) -> bytes:
+        """Return the signed statement of a finished batch and its items, each with its attempt if kept."""
         now = self.clock.now()
         return await self._sealed(
             await asyncio.to_thread(statement.of_batch, batch, items, self.signatory, now)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from datetime import datetime
 
 from assayd import __version__
 from assayd.documents.base import timestamp
+from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch, Item
 from assayd.model.finding import Severity
 from assayd.model.report import Report
@@ -22,6 +24,8 @@ from assayd.model.run import ContainerFacts
 from assayd.ports.attesting import Concluded
 from assayd_attestation.envelope import STATEMENT_TYPE
 from assayd_attestation.types import BATCH_TYPE, VERDICT_TYPE
+
+_COOKIE = re.compile(r"#.*?coding[:=][ \t]*([-\w.]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +39,9 @@ class Signatory:
 def of_attempt(concluded: Concluded, signatory: Signatory) -> bytes:
     """Return the statement of an attempt as JSON."""
     attempt, report = concluded.attempt, concluded.report
-    sources = [(name, _sha256(text.encode("utf-8", "replace"))) for name, text in concluded.sources]
+    sources = [
+        (name, _sha256(text.encode("utf-8", "replace"))) for name, text in concluded.sources if _is_utf8(text)
+    ]
     subjects = [("submission", attempt.input_digest), *sources]
     predicate: dict[str, object] = {
         "attempt": {"id": attempt.id, "kind": attempt.kind, "run": max(attempt.run_number, 1)},
@@ -58,25 +64,46 @@ def of_attempt(concluded: Concluded, signatory: Signatory) -> bytes:
     return _statement(subjects, VERDICT_TYPE, predicate)
 
 
-def of_batch(batch: Batch, items: Sequence[Item], signatory: Signatory, now: datetime) -> bytes:
+def of_batch(
+    batch: Batch, items: Sequence[tuple[Item, Attempt | None]], signatory: Signatory, now: datetime
+) -> bytes:
     """Return the statement of a batch as JSON; its subjects are its submissions, by line."""
     predicate = {
         "batch": {"id": batch.id, "name": batch.name},
-        "verdicts": dict(Counter(str(item.verdict) for item in items)),
-        "items": [
-            {"line": item.line, "attempt": item.attempt_id, "verdict": str(item.verdict)} for item in items
-        ],
+        "verdicts": dict(Counter(str(item.verdict) for item, _ in items)),
+        "items": [_item(item, attempt) for item, attempt in items],
         "validatedAt": timestamp(batch.finished_at or now),
         "daemon": _daemon(signatory),
     }
-    subjects = [(f"line {item.line}", item.input_digest) for item in items]
+    subjects = [(f"line {item.line}", item.input_digest) for item, _ in items]
     return _statement(subjects, BATCH_TYPE, predicate)
+
+
+def _item(item: Item, attempt: Attempt | None) -> dict[str, object]:
+    return {
+        "line": item.line,
+        "attempt": item.attempt_id,
+        "verdict": str(item.verdict),
+        "kind": attempt.kind if attempt is not None else None,
+        "policy": attempt.policy if attempt is not None else None,
+        "enforcement": str(attempt.enforcement) if attempt is not None else None,
+    }
 
 
 def _statement(subjects: Sequence[tuple[str, str]], kind: str, predicate: Mapping[str, object]) -> bytes:
     named = [{"name": name, "digest": {"sha256": sha256}} for name, sha256 in subjects]
     statement = {"_type": STATEMENT_TYPE, "subject": named, "predicateType": kind, "predicate": predicate}
     return json.dumps(statement, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def _is_utf8(text: str) -> bool:
+    """Return whether a file with this text is read as UTF-8, as the text was checked.
+
+    Python reads a file by the encoding that one of its first two lines names (PEP 263).
+    """
+    first = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n").split("\n", 4)[:4]
+    named = [match[1] for line in first if (match := _COOKIE.search(line))]
+    return all(name.lower().replace("_", "-") in {"utf-8", "utf8"} for name in named)
 
 
 def _sandbox(container: ContainerFacts | None, report: Report) -> dict[str, object] | None:

@@ -1,4 +1,4 @@
-"""Checks a signed verdict offline: against a bundle, a batch's statement, or a file with its attestation.
+"""Checks a signed verdict offline: against a bundle, a file with its attestation, or alone for a batch.
 
 Everything that is read is hostile. A check says what does not match; nothing is extracted or run.
 """
@@ -6,9 +6,9 @@ Everything that is read is hostile. A check says what does not match; nothing is
 from __future__ import annotations
 
 import hashlib
-import tarfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -36,11 +36,12 @@ class MismatchError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a verdict must be: of this policy (a name or a digest), and no older than this.
+    """What a verdict must be: of this kind and policy (a name or a digest), and no older than this.
 
     One whose profile only reported broken rules matches only if `reported` says so.
     """
 
+    kind: str | None = None
     policy: str | None = None
     max_age: timedelta | None = None
     reported: bool = False
@@ -69,40 +70,77 @@ def verify(
     wanted: Wanted = Wanted(),
     now: datetime | None = None,
 ) -> Verified:
-    """Check a bundle (folder or .tar), an attestation of a batch, or a file with its attestation.
+    """Check a bundle's folder, or a file with its attestation.
 
     Raises: UnsignedError, MismatchError; OSError, if a file can't be read.
     """
-    if path.is_dir() or path.suffix == ".tar":
+    if path.is_dir():
         opened, subject = _verify_bundle(path, keys)
-    elif path.name.endswith(".json") and attestation is None and not _beside(path).exists():
-        opened, subject = _open(path.read_bytes(), keys), "the batch"
-        _expect_type(opened, BATCH_TYPE)
     else:
-        opened, subject = _verify_file(path, attestation or _beside(path), keys), path.name
-    _check_verdict(opened)
-    _check_wanted(opened, wanted, now or datetime.now(UTC))
+        opened, subject = _verify_file(path, attestation or _beside(path), keys)
+    predicate = _predicate(opened)
+    if predicate.get("verdict") != "validated":
+        raise MismatchError(f"the verdict is {_shown(predicate.get('verdict'))}")
+    policy = _mapping(predicate.get("policy"))
+    judged = Judged(
+        kind=_mapping(predicate.get("attempt")).get("kind"),
+        policies=frozenset({policy.get("name"), _mapping(policy.get("digest")).get("sha256")}),
+        policy=policy.get("name"),
+        enforcement=policy.get("enforcement"),
+    )
+    _check_wanted([judged], predicate, wanted, now)
     return Verified(subject=subject, key_id=opened.key_id, statement=opened.statement)
+
+
+def verify_batch(
+    path: Path, keys: Sequence[PublicKey], *, wanted: Wanted = Wanted(), now: datetime | None = None
+) -> Verified:
+    """Check the attestation of a batch: every item is validated. Raises: as `verify`."""
+    opened = _open(_read(path), keys)
+    _expect_type(opened, BATCH_TYPE)
+    predicate = _predicate(opened)
+    items = [_mapping(item) for item in _list(predicate.get("items"))]
+    if not items:
+        raise MismatchError("the batch has no items")
+    others = Counter(_shown(item.get("verdict")) for item in items if item.get("verdict") != "validated")
+    if others:
+        listed = ", ".join(f"{count} {verdict}" for verdict, count in others.items())
+        raise MismatchError(f"not all items are validated: {listed}")
+    judged = [
+        Judged(
+            kind=item.get("kind"),
+            policies=frozenset({item.get("policy")}),
+            policy=item.get("policy"),
+            enforcement=item.get("enforcement"),
+        )
+        for item in items
+    ]
+    _check_wanted(judged, predicate, wanted, now)
+    name = str(_mapping(predicate.get("batch")).get("name"))
+    return Verified(subject=name, key_id=opened.key_id, statement=opened.statement)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """As what a submission was judged; `policies` are the name and, if known, the digest of its policy."""
+
+    kind: object
+    policies: frozenset[object]
+    policy: object
+    enforcement: object
 
 
 def _beside(path: Path) -> Path:
     return path.with_name(path.name + NEXT_TO_FILE)
 
 
-def _verify_bundle(path: Path, keys: Sequence[PublicKey]) -> tuple[Opened, str]:
-    with _files_of(path) as files:
-        found: dict[str, str] = {}
-        envelope = None
-        for name, opened in files:
-            if name == ATTESTATION:
-                envelope = opened.read(MOST_BYTES)
-            elif name not in UNSIGNED_FILES:
-                found[name] = _sha256(opened)
-    if envelope is None:
-        raise UnsignedError(f"{path} has no {ATTESTATION}: its daemon signs nothing")
-    attested = _open(envelope, keys)
+def _verify_bundle(folder: Path, keys: Sequence[PublicKey]) -> tuple[Opened, str]:
+    if not (folder / ATTESTATION).is_file():
+        raise UnsignedError(f"{folder} has no {ATTESTATION}: its daemon signs nothing")
+    attested = _open(_read(folder / ATTESTATION), keys)
     _expect_type(attested, VERDICT_TYPE)
     signed = _mapping(_predicate(attested).get("files"))
+    found = dict(_digests(folder))
     for name in sorted(signed.keys() | found.keys()):
         if name not in found:
             raise MismatchError(f"{name} is missing in the bundle")
@@ -113,18 +151,24 @@ def _verify_bundle(path: Path, keys: Sequence[PublicKey]) -> tuple[Opened, str]:
     return attested, str(_mapping(_predicate(attested).get("attempt")).get("id"))
 
 
-def _verify_file(path: Path, attestation: Path, keys: Sequence[PublicKey]) -> Opened:
+def _verify_file(path: Path, attestation: Path, keys: Sequence[PublicKey]) -> tuple[Opened, str]:
     if not attestation.exists():
         raise UnsignedError(f"{attestation} doesn't exist; name another with --attestation")
+    attested = _open(_read(attestation), keys)
+    _expect_type(attested, VERDICT_TYPE)
     with path.open("rb") as opened:
         digest = _sha256(opened)
-    attested = _open(attestation.read_bytes()[: MOST_BYTES + 1], keys)
-    _expect_type(attested, VERDICT_TYPE)
-    subjects = attested.statement.get("subject")
-    digests = {_mapping(_mapping(each).get("digest")).get("sha256") for each in _list(subjects)}
-    if digest not in digests:
-        raise MismatchError(f"the attestation is for other code than {path.name}")
-    return attested
+    for each in _list(attested.statement.get("subject")):
+        subject = _mapping(each)
+        if _mapping(subject.get("digest")).get("sha256") == digest and _fits(path, subject.get("name")):
+            return attested, path.name
+    raise MismatchError(f"the attestation is for other code than {path.name}")
+
+
+def _fits(path: Path, subject: object) -> bool:
+    """Return whether a file may be a subject: a module's file only under its own name."""
+    within, _, name = str(subject).partition(".")
+    return within != "files" or path.name == name.rpartition("/")[2]
 
 
 def _sha256(opened: IO[bytes]) -> str:
@@ -147,33 +191,19 @@ def _expect_type(opened: Opened, kind: str) -> None:
         raise MismatchError(f"the attestation is of another type: {str(found)[:100]}, not {kind}")
 
 
-def _check_verdict(opened: Opened) -> None:
-    predicate = _predicate(opened)
-    if opened.statement.get("predicateType") == VERDICT_TYPE:
-        if predicate.get("verdict") != "validated":
-            raise MismatchError(f"the verdict is {str(predicate.get('verdict'))[:20]!r}")
-        return
-    others = {
-        name: count for name, count in _mapping(predicate.get("verdicts")).items() if name != "validated"
-    }
-    if others:
-        raise MismatchError(
-            f"not all items are validated: {', '.join(f'{n} {v}' for v, n in others.items())}"
-        )
-
-
-def _check_wanted(opened: Opened, wanted: Wanted, now: datetime) -> None:
-    predicate = _predicate(opened)
-    policy = _mapping(predicate.get("policy"))
-    if policy.get("enforcement", "enforce") != "enforce" and not wanted.reported:
-        raise MismatchError("its profile only reported broken rules; --allow-reported accepts that")
-    if wanted.policy is not None:
-        names = {policy.get("name"), _mapping(policy.get("digest")).get("sha256")}
-        if wanted.policy not in names:
-            raise MismatchError(f"it was judged by the policy {str(policy.get('name'))[:64]!r}")
+def _check_wanted(
+    judged: Sequence[Judged], predicate: Mapping[str, Any], wanted: Wanted, now: datetime | None
+) -> None:
+    for each in judged:
+        if each.enforcement != "enforce" and not wanted.reported:
+            raise MismatchError("its profile only reported broken rules; --allow-reported accepts that")
+        if wanted.kind not in {None, each.kind}:
+            raise MismatchError(f"it was judged as {_shown(each.kind)}")
+        if wanted.policy is not None and wanted.policy not in each.policies:
+            raise MismatchError(f"it was judged by the policy {_shown(each.policy)}")
     if wanted.max_age is None:
         return
-    age = now - _moment(predicate.get("validatedAt"))
+    age = (now or datetime.now(UTC)) - _moment(predicate.get("validatedAt"))
     if age > wanted.max_age:
         raise MismatchError(f"the verdict is {age.days} days and {age.seconds // 3600} hours old")
     if age < -CLOCK_SKEW:
@@ -199,38 +229,27 @@ def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-@contextmanager
-def _files_of(path: Path) -> Iterator[Iterable[tuple[str, IO[bytes]]]]:
-    """Open the regular files of a bundle by their names in it; anything else in it is refused."""
-    if path.is_dir():
-        yield _in_folder(path)
-        return
-    try:
-        with tarfile.open(path) as archive:
-            yield _in_archive(archive)
-    except tarfile.TarError as error:
-        raise MismatchError(f"{path.name} is not a tar archive: {error}") from error
+def _shown(value: object) -> str:
+    return repr(str(value)[:64])
 
 
-def _in_folder(folder: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    for file in sorted(folder.rglob("*")):
-        name = file.relative_to(folder).as_posix()
-        if file.is_symlink() or not (file.is_dir() or file.is_file()):
-            raise MismatchError(f"{name} is not a regular file")
-        if file.is_file():
-            with file.open("rb") as opened:
-                yield name, opened
+def _read(file: Path) -> bytes:
+    with file.open("rb") as opened:
+        return opened.read(MOST_BYTES + 1)
 
 
-def _in_archive(archive: tarfile.TarFile) -> Iterator[tuple[str, IO[bytes]]]:
-    """Return the files of an archive, whose names all begin with the bundle's."""
-    names = set()
-    for member in archive:
-        name = member.name.partition("/")[2]
-        opened = archive.extractfile(member) if member.isreg() else None
-        if member.isdir():
-            continue
-        if opened is None or not name or name in names:
-            raise MismatchError(f"{member.name[:200]!r} is not a regular file, or is in the archive twice")
-        names.add(name)
-        yield name, opened
+def _digests(bundle: Path) -> Iterator[tuple[str, str]]:
+    """Return the files of a bundle with their digests; anything but files and folders is refused."""
+    for folder, folders, files in os.walk(bundle, onerror=_raise):
+        for name in (*folders, *files):
+            path = Path(folder, name)
+            shown = path.relative_to(bundle).as_posix()
+            if path.is_symlink() or not (path.is_dir() or path.is_file()):
+                raise MismatchError(f"{shown} is not a regular file")
+            if path.is_file() and shown not in UNSIGNED_FILES:
+                with path.open("rb") as opened:
+                    yield shown, _sha256(opened)
+
+
+def _raise(problem: OSError) -> None:
+    raise problem

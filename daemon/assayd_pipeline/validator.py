@@ -116,6 +116,7 @@ class Pipeline(Kind[PipelinePayload]):
     payload = PipelinePayload
     prepared = PreparedPipeline
     bounded = MappingProxyType({"steps.*.content": Cap.SOURCE, "files.*": Cap.SOURCE, "steps": Cap.STEPS})
+    checked_parts = ("steps.*.content",)
     helpers = MappingProxyType({"shellcheck": "hints for bash are shorter"})
     recorder = "assayd_pipeline.recorder:recorder"
     routes = "assayd_pipeline.routes:router"

@@ -30,7 +30,8 @@ def test_changes_are_noted_with_their_user_and_a_changed_log_is_found(daemon: Da
     submitted = daemon.assay("audit", "--verify")
     assert submitted.returncode == 0, submitted.stderr
     with daemon.client() as client:
-        attempt = client.submit(extractor(GOOD), wait_s=60)
+        attempt = client.submit(extractor(GOOD), wait_s=60, idempotency_key="once")
+        client.submit(extractor(GOOD), wait_s=60, idempotency_key="once")
         client.approve(attempt["id"], "good")
         client.remove_from_library("good", 1)
     status, refused = ask_as_nobody(daemon, "GET", "/v1/audit")

@@ -68,7 +68,8 @@ class Scripted(Model):
 
 
 set_tracing_disabled(True)
-print("ANSWER", Runner.run_sync(Agent(name="a", model=Scripted(), tools=[run_python]), "42?").final_output.strip())
+agent = Agent(name="a", model=Scripted(), tools=[run_python])
+print("ANSWER", Runner.run_sync(agent, "42?").final_output.strip())
 """
 
 FUSION = r"""

@@ -42,7 +42,7 @@ class Audited:
 
     def _note(self, scope: Scope, started: Message) -> None:
         route = getattr(scope.get("route"), "path", "")
-        if not is_audited(route):
+        if not is_audited(route) or scope["state"].get("changes_nothing"):
             return
         located = [value.decode() for name, value in started["headers"] if name.lower() == b"location"]
         self._audit.note(

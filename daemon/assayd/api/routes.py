@@ -217,9 +217,11 @@ async def _submit(
             await turn.enter_async_context(call.budget.reading(len(body)))
             submission = await _read(body, call)
             del body  # from here on the queue counts what it holds
-        return await call.service.submit(
+        accepted = await call.service.submit(
             submission, peer=call.caller.peer, attempt_id=attempt_id, idempotency_key=idempotency_key
         )
+    request.state.changes_nothing = accepted.existing
+    return accepted
 
 
 async def _read(body: bytes, call: Call) -> Submission:

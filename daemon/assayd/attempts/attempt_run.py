@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from pydantic import BaseModel
+
 from assayd.aio import Deadline
 from assayd.documents.events import output_body, stage_body, state_body, unit_body
 from assayd.kind import Kind
@@ -38,7 +40,8 @@ class Abandoned(Exception):
 class Job:
     """One attempt with everything that was decided before it starts, and its submission once it is read.
 
-    `abandoned` once the daemon stops and does not wait for its verdict.
+    `prepared` is the payload as it is checked and run. `abandoned` once the daemon stops and does not wait
+    for its verdict.
     """
 
     attempt: Attempt
@@ -50,6 +53,7 @@ class Job:
     request_id: str | None = None
     timings_s: dict[str, float] = field(default_factory=dict)
     read: Submission | None = None
+    prepared: BaseModel | None = None
     abandoned: bool = False
 
     def cancel(self) -> None:

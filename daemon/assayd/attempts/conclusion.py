@@ -13,7 +13,7 @@ from assayd import __version__
 from assayd.attempts.attempt_run import Facts, Finished, Job
 from assayd.attempts.telemetry import facts_of
 from assayd.documents import canonical, execution_document, junit, limits_document, report_document
-from assayd.documents.submission import source_texts
+from assayd.documents.submission import texts_at
 from assayd.errors import AssaydError
 from assayd.findings.retry_context import PASSED
 from assayd.model.attempt import Attempt, Failure
@@ -172,8 +172,17 @@ def _concluded(
         report=report,
         container=ran.result.container if ran is not None else None,
         files=dict(result.files),
-        sources=source_texts(job.submission, job.validator) if job is not None else (),
+        sources=_checked_texts(job) if job is not None else (),
     )
+
+
+def _checked_texts(job: Job) -> list[tuple[str, str]]:
+    """Return the texts that were checked and run, with their places: not data, and no prose around code."""
+    if job.prepared is None:
+        return []
+    paths = job.validator.checked_parts or (job.validator.code_field,)
+    wanted = {path.partition(".")[0] for path in paths}
+    return texts_at(job.prepared.model_dump(mode="json", include=wanted), paths)
 
 
 def _is_miss(finding: Finding, job: Job) -> bool:

@@ -100,6 +100,7 @@ class LocalExecution:
             self._refuse_a_further_run(job)
             checked = await self._check(job)
             static = checked.stages
+            job.prepared = checked.payload
             spec = _plan(job, checked)
             ran = await self._execute(job, spec, checked.payload) if spec is not None else None
             failure = _lost(ran)

@@ -335,9 +335,12 @@ class DaemonBatches:
         if batch.state is not BatchState.FINISHED:
             message = f"the batch {batch.name} has items without a verdict; wait until it is finished"
             raise RequestError("batch.unfinished", message)
-        items: list[Item] = []
-        while page := await self._store.items(batch.id, after=items[-1].line if items else 0, limit=1000):
-            items += page
+        items: list[tuple[Item, Attempt | None]] = []
+        while page := await self._store.items(batch.id, after=items[-1][0].line if items else 0, limit=1000):
+            attempts = await self._jobs.many(
+                {item.attempt_id for item in page if item.attempt_id is not None}
+            )
+            items += [(item, attempts.get(item.attempt_id or "")) for item in page]
         return await self._attester.attest_batch(batch, items)
 
     async def follow(self, batch_id: str) -> AsyncGenerator[Progress, None]:

@@ -166,14 +166,10 @@ def refuse_large_parts(
             raise RequestError("too_large", f"{field} {excess}", field=field)
 
 
-def source_texts(submission: Submission, validator: Kind) -> list[tuple[str, str]]:
-    """Return every source text of a submission with its place in the payload, as ``files.adapter.py``."""
-    from assayd.kind import Cap
-
-    payload = json.loads(submission.document)["payload"]
-    parts = _capped_parts(validator, payload)
-    texts = [(field, text) for (field, text), cap in parts if cap is Cap.SOURCE and isinstance(text, str)]
-    return [(field.removeprefix("payload."), text) for field, text in texts]
+def texts_at(payload: Mapping[str, object], paths: Sequence[str]) -> list[tuple[str, str]]:
+    """Return every text at these dotted paths of a payload with its place, as ``files.adapter.py``."""
+    parts = [part for path in paths for part in _parts(("", payload), path)]
+    return [(field.removeprefix("."), text) for field, text in parts if isinstance(text, str)]
 
 
 def _capped_parts(validator: Kind, payload: Mapping[str, object]) -> list[tuple[Part, Cap]]:

@@ -19,8 +19,8 @@ ATTESTATION = "attestation.json"
 class Concluded:
     """A finished attempt, before its bundle is written.
 
-    `files` are the bundle's, by name. `sources` are the submitted texts with their places in the payload, as
-    ``files.adapter.py``; the text of a file is the file's content.
+    `files` are the bundle's, by name. `sources` are the texts that were checked and run, with their places in
+    the payload, as ``files.adapter.py``.
     """
 
     attempt: Attempt
@@ -37,6 +37,6 @@ class Attester(Protocol):
         """Return the signed statement of an attempt."""
         ...
 
-    async def attest_batch(self, batch: Batch, items: Sequence[Item]) -> bytes:
-        """Return the signed statement of a finished batch and all its items."""
+    async def attest_batch(self, batch: Batch, items: Sequence[tuple[Item, Attempt | None]]) -> bytes:
+        """Return the signed statement of a finished batch and its items, each with its attempt if kept."""
         ...

@@ -31,13 +31,19 @@ def verify(  # noqa: PLR0913, PLR0917  (a parameter per option)
         Path,
         typer.Argument(
             metavar="BUNDLE|FILE",
-            help="A bundle (folder or .tar), a batch's attestation, or a code file.",
+            help="A bundle's folder, a code file, or with --batch a batch's attestation.",
         ),
     ],
     key: Annotated[Path, typer.Option(metavar="PUB", help="Public keys of the daemon, in PEM.")],
     attestation: Annotated[
         Path | None,
         typer.Option(metavar="F", help="Attestation of FILE. Default: FILE.attestation.json."),
+    ] = None,
+    batch: Annotated[
+        bool, typer.Option("--batch", help="Check the attestation of a batch: every item is validated.")
+    ] = False,
+    kind: Annotated[
+        str | None, typer.Option(metavar="KIND", help="Demand that it was judged as this kind.")
     ] = None,
     policy: Annotated[
         str | None, typer.Option(metavar="NAME|DIGEST", help="Demand a verdict under this policy.")
@@ -61,9 +67,12 @@ def verify(  # noqa: PLR0913, PLR0917  (a parameter per option)
     with _wing():
         from assayd_attestation import verifying
 
-        wanted = verifying.Wanted(policy=policy, max_age=age, reported=allow_reported)
+        wanted = verifying.Wanted(kind=kind, policy=policy, max_age=age, reported=allow_reported)
         try:
-            verified = verifying.verify(path, _public(key), attestation=attestation, wanted=wanted)
+            if batch:
+                verified = verifying.verify_batch(path, _public(key), wanted=wanted)
+            else:
+                verified = verifying.verify(path, _public(key), attestation=attestation, wanted=wanted)
         except verifying.UnsignedError as error:
             _end(f"Unsigned: {error}", exits.UNSIGNED)
         except verifying.MismatchError as error:
@@ -151,6 +160,7 @@ def _show(verified: Verified, *, as_json: bool) -> None:
     items = f", {verdicts['validated']} items" if verdicts else ""
     print(plain(f"✓ {verified.subject}: validated{items}"))
     if policy:
+        print(f"Kind:      {plain(predicate['attempt']['kind'])}")
         print(plain(f"Policy:    {policy['name']} ({policy['digest']['sha256']})"))
     print(plain(f"Validated: {predicate.get('validatedAt')}"))
     print(plain(f"Daemon:    {daemon.get('name') or daemon.get('id')}, assayd {daemon.get('version')}"))

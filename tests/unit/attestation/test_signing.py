@@ -6,16 +6,12 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import AssaydError, ConfigError
-from assayd.model.batch import Batch, Item
-from assayd.model.report import Verdict
-from assayd.model.submission import Peer
 from assayd.settings.model import AttestationSettings
 from assayd.wiring.attestation import open_attester
 from assayd_attestation import keys
 from assayd_attestation.envelope import open_envelope
 from assayd_attestation.signing import CommandSigner
-from assayd_attestation.verifying import MismatchError, verify
-from support.signed import NOW, FixedClock, attester, concluded
+from support.signed import FixedClock, attester, concluded
 
 SIGNS = """
 import base64, sys
@@ -82,27 +78,6 @@ async def test_bundle_with_much_output_is_signed_as_any_other(tmp_path: Path) ->
     assert isinstance(predicate, dict)
     assert "files/large.bin" in predicate["files"]
     assert predicate["sandbox"] is None
-
-
-@pytest.mark.parametrize(("last", "matches"), [(Verdict.VALIDATED, True), (Verdict.FAILED, False)])
-async def test_batch_verifies_only_if_every_item_is_validated(
-    last: Verdict, matches: bool, tmp_path: Path
-) -> None:
-    keys.create(tmp_path / "k")
-    peer = Peer(uid=1, gid=1, pid=1)
-    batch = Batch(id="01B", name="nightly", peer=peer, created_at=NOW, concurrency=1, finished_at=NOW)
-    items = [
-        Item(line=number, input_digest="ef" * 32, attempt_id=f"01A{number}", verdict=verdict)
-        for number, verdict in enumerate([Verdict.VALIDATED, last], start=1)
-    ]
-    (tmp_path / "batch.json").write_bytes(await attester(tmp_path / "k").attest_batch(batch, items))
-    public = keys.read_public(tmp_path / "k.pub")
-
-    if matches:
-        assert verify(tmp_path / "batch.json", public).predicate["verdicts"] == {"validated": 2}
-    else:
-        with pytest.raises(MismatchError, match="not all items are validated: 1 failed"):
-            verify(tmp_path / "batch.json", public)
 
 
 def test_nothing_signs_without_a_key() -> None:

@@ -1,19 +1,23 @@
 from __future__ import annotations
 
 import shutil
-import tarfile
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from assayd.model.attempt import Attempt
+from assayd.model.batch import Batch, Item
 from assayd.model.policy import Enforcement
 from assayd.model.report import Verdict
+from assayd.model.submission import Peer
 from assayd.ports.attesting import ATTESTATION
 from assayd_attestation import keys
-from assayd_attestation.verifying import MismatchError, UnsignedError, Wanted, verify
+from assayd_attestation.verifying import MismatchError, UnsignedError, Wanted, verify, verify_batch
 from support.signed import CODE, NOW, Signed, attester, concluded, signed_bundle
+from support.stores.stored_attempts import Make
 
 
 @pytest.fixture
@@ -21,17 +25,8 @@ async def signed(tmp_path: Path) -> Signed:
     return await signed_bundle(tmp_path)
 
 
-def packed(signed: Signed) -> Path:
-    """Return the bundle as the archive that the daemon sends."""
-    archive = signed.folder.with_suffix(".tar")
-    with tarfile.open(archive, "w") as opened:
-        opened.add(signed.folder, "20260101T000000_01A")
-    return archive
-
-
-@pytest.mark.parametrize("place", ["folder", "archive"])
-def test_bundle_as_it_was_written_verifies(signed: Signed, place: str) -> None:
-    verified = verify(signed.folder if place == "folder" else packed(signed), signed.keys)
+def test_bundle_as_it_was_written_verifies(signed: Signed) -> None:
+    verified = verify(signed.folder, signed.keys)
 
     assert verified.predicate["verdict"] == "validated"
     assert verified.predicate["daemon"]["name"] == "judge-1"
@@ -63,24 +58,13 @@ def link(folder: Path) -> None:
         (link, "stdout_1.log is not a regular file"),
     ],
 )
-@pytest.mark.parametrize("place", ["folder", "archive"])
 def test_bundle_that_was_tampered_with_does_not_match(
-    signed: Signed, tamper: Callable[[Path], None], reason: str, place: str
+    signed: Signed, tamper: Callable[[Path], None], reason: str
 ) -> None:
     tamper(signed.folder)
-    path = signed.folder if place == "folder" else packed(signed)
 
-    with pytest.raises(MismatchError, match=reason if place == "folder" else reason.partition(" is not")[0]):
-        verify(path, signed.keys)
-
-
-def test_archive_with_a_file_twice_does_not_match(signed: Signed) -> None:
-    archive = packed(signed)
-    with tarfile.open(archive, "a") as opened:
-        opened.add(signed.folder / "stdout_1.log", "20260101T000000_01A/stdout_1.log")
-
-    with pytest.raises(MismatchError, match="twice"):
-        verify(archive, signed.keys)
+    with pytest.raises(MismatchError, match=reason):
+        verify(signed.folder, signed.keys)
 
 
 def test_bundle_without_attestation_is_unsigned(signed: Signed) -> None:
@@ -159,4 +143,117 @@ async def test_attestation_of_an_attempt_is_not_taken_for_a_batch(signed: Signed
     (tmp_path / "batch.json").write_bytes(await attester(signed.key).attest(concluded()))
 
     with pytest.raises(MismatchError, match="of another type"):
-        verify(tmp_path / "batch.json", signed.keys)
+        verify_batch(tmp_path / "batch.json", signed.keys)
+
+
+async def test_batch_is_not_taken_for_the_attestation_of_a_file(signed: Signed, tmp_path: Path) -> None:
+    (tmp_path / "node.py").write_text(CODE)
+    await write_batch(tmp_path / "b.json", signed.key, [item(1)])
+
+    with pytest.raises(MismatchError, match="of another type"):
+        verify(tmp_path / "node.py", signed.keys, attestation=tmp_path / "b.json")
+
+
+def test_verdict_of_another_kind_does_not_match(signed: Signed) -> None:
+    assert verify(signed.folder, signed.keys, wanted=Wanted(kind="code"))
+    with pytest.raises(MismatchError, match="judged as 'code'"):
+        verify(signed.folder, signed.keys, wanted=Wanted(kind="extractor"))
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "matches"),
+    [
+        ("code", "any.py", True),
+        ("files.adapter.py", "adapter.py", True),
+        ("files.data.txt", "adapter.py", False),
+        ("steps.0.content", "clean.sh", True),
+    ],
+)
+async def test_text_of_a_module_is_a_file_of_its_own_name_only(
+    signed: Signed, tmp_path: Path, place: str, name: str, matches: bool
+) -> None:
+    envelope = await attester(signed.key).attest(replace(concluded(), sources=[(place, CODE)]))
+    (tmp_path / "a.json").write_bytes(envelope)
+    (tmp_path / name).write_text(CODE)
+
+    if matches:
+        assert verify(tmp_path / name, signed.keys, attestation=tmp_path / "a.json")
+    else:
+        with pytest.raises(MismatchError, match="other code"):
+            verify(tmp_path / name, signed.keys, attestation=tmp_path / "a.json")
+
+
+@pytest.mark.parametrize("cookie", ["# -*- coding: unicode_escape -*-", "#!/usr/bin/python\n# coding=utf_7"])
+async def test_text_that_python_reads_otherwise_as_a_file_is_not_signed(
+    signed: Signed, tmp_path: Path, cookie: str
+) -> None:
+    text = f"{cookie}\n# \\u000aimport os\n"
+    envelope = await attester(signed.key).attest(replace(concluded(), sources=[("code", text)]))
+    (tmp_path / "a.json").write_bytes(envelope)
+    (tmp_path / "code.py").write_text(text)
+
+    with pytest.raises(MismatchError, match="other code"):
+        verify(tmp_path / "code.py", signed.keys, attestation=tmp_path / "a.json")
+
+
+async def test_text_with_the_usual_encoding_is_signed(signed: Signed, tmp_path: Path) -> None:
+    text = "# -*- coding: UTF-8 -*-\nresult: int = 1\n"
+    envelope = await attester(signed.key).attest(replace(concluded(), sources=[("code", text)]))
+    (tmp_path / "a.json").write_bytes(envelope)
+    (tmp_path / "code.py").write_text(text)
+
+    assert verify(tmp_path / "code.py", signed.keys, attestation=tmp_path / "a.json")
+
+
+def item(
+    line: int, verdict: Verdict = Verdict.VALIDATED, enforcement: Enforcement = Enforcement.ENFORCE
+) -> tuple[Item, Attempt]:
+    """Return an item of a batch with its attempt."""
+    attempt = Make().finished(line, verdict=verdict, enforcement=enforcement)
+    return Item(line=line, input_digest="ef" * 32, attempt_id=attempt.id, verdict=verdict), attempt
+
+
+async def write_batch(file: Path, key: Path, items: list[tuple[Item, Attempt]]) -> None:
+    """Write the attestation of a batch."""
+    peer = Peer(uid=1, gid=1, pid=1)
+    batch = Batch(id="01B", name="nightly", peer=peer, created_at=NOW, concurrency=1, finished_at=NOW)
+    file.write_bytes(await attester(key).attest_batch(batch, items))
+
+
+async def test_batch_whose_items_are_all_validated_verifies(signed: Signed, tmp_path: Path) -> None:
+    await write_batch(tmp_path / "b.json", signed.key, [item(1), item(2)])
+
+    verified = verify_batch(tmp_path / "b.json", signed.keys, wanted=Wanted(kind="code", policy="code"))
+
+    assert verified.predicate["verdicts"] == {"validated": 2}
+
+
+@pytest.mark.parametrize(
+    ("items", "wanted", "reason"),
+    [
+        ([], Wanted(), "no items"),
+        ([item(1), item(2, Verdict.FAILED)], Wanted(), "not all items are validated: 1 'failed'"),
+        ([item(1), item(2, enforcement=Enforcement.REPORT)], Wanted(), "only reported broken rules"),
+        ([item(1)], Wanted(policy="strict"), "judged by the policy 'code'"),
+        ([item(1)], Wanted(kind="script"), "judged as 'code'"),
+        ([item(1)], Wanted(max_age=timedelta(hours=1)), "hours old"),
+    ],
+)
+async def test_batch_that_is_not_as_demanded_does_not_match(
+    signed: Signed, tmp_path: Path, items: list[tuple[Item, Attempt]], wanted: Wanted, reason: str
+) -> None:
+    await write_batch(tmp_path / "b.json", signed.key, items)
+
+    with pytest.raises(MismatchError, match=reason):
+        verify_batch(tmp_path / "b.json", signed.keys, wanted=wanted, now=NOW + timedelta(days=1))
+
+
+async def test_item_whose_attempt_is_gone_matches_only_if_reporting_profiles_do(
+    signed: Signed, tmp_path: Path
+) -> None:
+    kept, _ = item(1)
+    await write_batch(tmp_path / "b.json", signed.key, [(kept, None)])  # type: ignore[list-item]
+
+    with pytest.raises(MismatchError, match="only reported"):
+        verify_batch(tmp_path / "b.json", signed.keys)
+    assert verify_batch(tmp_path / "b.json", signed.keys, wanted=Wanted(reported=True))

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-MOST_OF_FIRST, MOST_OF_SECOND = 9, 5
+MOST_OF_FIRST, MOST_OF_SECOND = 6, 2
 """How many similar paths are made of the first sample path, and of the second."""
 _LONGEST_CHARS = 512
 """Longer sample paths are left alone: what they cost grows with them."""

@@ -123,6 +123,7 @@ class Module(Kind[ModulePayload, PreparedModule]):
     payload = ModulePayload
     prepared = PreparedModule
     bounded = MappingProxyType({"files.*": Cap.SOURCE})
+    checked_parts = ("files.*",)
     default_policy = "module_validation"
     image = "adapter"
     any_image = True

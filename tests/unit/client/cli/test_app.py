@@ -22,7 +22,7 @@ LINES = [
     "generate code words --out o --yes --name n --json",
     "validate extractor a.py",
     "audit --since 24h --verify --json",
-    "verify bundle --key k.pub --attestation a.json --policy code --max-age 24h --allow-reported --json",
+    "verify f --key k --attestation a --policy p --kind c --batch --max-age 24h --allow-reported --json",
     "validate extractor a.py b.py --sample-path /x --sample-path=/y --sample-paths - --sample-tree . --json",
     "validate --policy mine extractor --set a.b=1 --set a.c=x,y - --label k=v --label j=w",
     "validate code n.py --cases c.json --tests t.py --entry f --intent @words",
