@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from assayd_client import AsyncClient, Target
 from assayd_client.errors import ClientError
 from assayd_compat import fusion, judge0, piston
-from assayd_compat.bodies import HELD_BYTES, BadRequest, Held, Room, answer, executor_of
+from assayd_compat.bodies import HELD_BYTES, BadRequest, Held, Room, answer, executor_of, token_of
 from assayd_compat.executor import Executor
 
 AT_ONCE = 64
@@ -160,7 +160,7 @@ class Holding:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
-        held = Held(self._room)
+        held = Held(self._room, token_of(Request(scope)))
         scope.setdefault("state", {})["held"] = held
         try:
             await self._app(scope, receive, send)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -10,10 +11,13 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
+from assayd.documents.strict_json import refuse_many
+from assayd.errors import RequestError
 from assayd_compat.executor import Executor
 
 BODY_BYTES = 16 * 2**20
 """The cap of a request's body, which is the daemon's own."""
+LARGE_BODY_BYTES = 64 * 2**10
 BODY_S = 60.0
 """How long a body may take."""
 HELD_BYTES = 128 * 2**20
@@ -34,37 +38,44 @@ class BadRequest(Exception):
 
 
 class Room:
-    """The bytes that all requests together may still hold."""
+    """The bytes that all requests together may still hold; a caller with a token never more than are free."""
 
     def __init__(self, free: int = HELD_BYTES) -> None:
         self.free = free
+        self._held: Counter[str | None] = Counter()
 
-    def take(self, size: int) -> None:
+    def take(self, size: int, caller: str | None = None) -> None:
         """Hold so many bytes more. Raises: BadRequest with 503, if there is no room."""
-        if size > self.free:
+        own = self._held[caller] if caller is not None else 0
+        if size + own > self.free:
             raise BadRequest("error", "the service holds too many requests; try again later", 503)
         self.free -= size
+        self._held[caller] += size
 
-    def give_back(self, size: int) -> None:
+    def give_back(self, size: int, caller: str | None = None) -> None:
         """Hold so many bytes less."""
         self.free += size
+        self._held[caller] -= size
+        if not self._held[caller]:
+            del self._held[caller]
 
 
 class Held:
     """What one request holds of the room."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: Room, caller: str | None = None) -> None:
         self._room = room
+        self._caller = caller
         self._size = 0
 
     def add(self, size: int) -> None:
         """Hold so many bytes more, until the request is answered. Raises: BadRequest with 503."""
-        self._room.take(size)
+        self._room.take(size, self._caller)
         self._size += size
 
     def release(self) -> None:
         """Hold nothing any more."""
-        self._room.give_back(self._size)
+        self._room.give_back(self._size, self._caller)
         self._size = 0
 
 
@@ -127,11 +138,21 @@ async def read_bytes(request: Request) -> bytes:
 
 async def read_body(request: Request, model: type[M]) -> M:
     """Read a body as a model. Raises: BadRequest."""
-    return parsed(await read_bytes(request), model)
+    return await parsed(await read_bytes(request), model)
 
 
-def parsed(body: bytes, model: type[M]) -> M:
-    """Return a body as a model. Raises: BadRequest."""
+async def parsed(body: bytes, model: type[M]) -> M:
+    """Return a body as a model; a large one is parsed in a thread. Raises: BadRequest."""
+    if len(body) > LARGE_BODY_BYTES:
+        return await asyncio.to_thread(_parsed, body, model)
+    return _parsed(body, model)
+
+
+def _parsed(body: bytes, model: type[M]) -> M:
+    try:
+        refuse_many(body)
+    except RequestError as problem:
+        raise BadRequest("body", problem.message, 413) from problem
     try:
         return model.model_validate_json(body)
     except ValidationError as problem:

@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-import anyio
-
+from assayd.fair_queue import FairSemaphore
 from assayd.ids import Ulids
 from assayd_client import AsyncClient
 from assayd_client.address import ServerChoice
@@ -50,12 +49,14 @@ CANCEL_PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
 class Executor:
-    """Runs programs, `at_once` of them at a time; the others wait in the order in which they came."""
+    """Runs programs, `at_once` of them at a time; the others wait, callers in turn."""
 
     def __init__(self, client: AsyncClient, *, at_once: int, policies: Mapping[str, str]) -> None:
         """`policies` has the profile of each language that does not run under its usual one."""
         self._client = client
-        self._places = anyio.CapacityLimiter(at_once)
+        shared = isinstance(client.address, ServerChoice)
+        self._places = FairSemaphore(at_once, reserve_from=4 if shared else at_once + 1)
+        self._under_way: set[str] = set()
         self._policies = policies
         self._limits: dict[str, Json] = {}
         self._ids = Ulids()
@@ -78,7 +79,7 @@ class Executor:
     @property
     def running(self) -> int:
         """Return how many programs are under way, of all callers."""
-        return int(self._places.borrowed_tokens)
+        return len(self._under_way)
 
     async def run(
         self,
@@ -98,12 +99,17 @@ class Executor:
 
         Raises: ClientError, if the daemon refuses the program or does not answer; what `hold` raises.
         """
-        async with self._places:
-            begun()
-            result = await self._run(program, attempt_id)
-            if result.run is None or result.run.end is End.OURS or not program.collect:
-                return result
-            return replace(result, files=await self._collected(program.collect, result.run, hold))
+        key = self._ids.new()
+        async with self._places.hold(hash(self._token), "", key):
+            self._under_way.add(key)
+            try:
+                begun()
+                result = await self._run(program, attempt_id)
+                if result.run is None or result.run.end is End.OURS or not program.collect:
+                    return result
+                return replace(result, files=await self._collected(program.collect, result.run, hold))
+            finally:
+                self._under_way.discard(key)
 
     async def reach(self) -> None:
         """Ask the daemon for its kinds. Raises: ClientError, if it does not answer or refuses the caller."""

@@ -25,7 +25,16 @@ from starlette.routing import Route
 
 from assayd.ids import Ulids
 from assayd_client.errors import ClientError
-from assayd_compat.bodies import BadRequest, Room, answer, executor_of, parsed, read_bytes, unless_gone
+from assayd_compat.bodies import (
+    BadRequest,
+    Room,
+    answer,
+    executor_of,
+    parsed,
+    read_body,
+    read_bytes,
+    unless_gone,
+)
 from assayd_compat.executor import Executor
 from assayd_compat.languages import BY_JUDGE0, Language
 from assayd_compat.program import End, Ended, Program, Result, ended
@@ -114,7 +123,7 @@ class SubmissionRequest(BaseModel):
     expected_output: str | None = None
     cpu_time_limit: float | None = Field(default=None, gt=0)
     wall_time_limit: float | None = Field(default=None, gt=0)
-    memory_limit: float | None = Field(default=None, gt=0)
+    memory_limit: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     callback_url: str | None = None
     additional_files: str | None = None
     compiler_options: str | None = None
@@ -179,12 +188,12 @@ class Submissions:
         token = self._ids.new()
         submitted = Submitted(asked=asked, caller=executor.caller)
         size = submitted.size
-        self._room.take(size)
+        self._room.take(size, executor.caller)
         task = asyncio.create_task(_run(executor, token, submitted, program))
         self._running[token] = submitted, task
 
         def end(_: asyncio.Task[None]) -> None:
-            self._room.give_back(size)
+            self._room.give_back(size, executor.caller)
             self._keep(token)
 
         task.add_done_callback(end)
@@ -267,7 +276,7 @@ async def create(request: Request) -> Response:
     encoded = request.query_params.get("base64_encoded") == "true"
     fields = _fields(request)
     try:
-        asked, program = _read(await read_bytes(request), encoded=encoded)
+        asked, program = await _read(await read_bytes(request), encoded=encoded)
     except BadRequest as problem:
         return answer({problem.field: [problem.message]}, problem.status)
     submissions, executor = submissions_of(request), executor_of(request)
@@ -295,7 +304,7 @@ async def show(request: Request) -> Response:
 async def create_batch(request: Request) -> Response:
     """Submit several programs; each answer is a token or what is wrong with that one."""
     encoded = request.query_params.get("base64_encoded") == "true"
-    given = parsed(await read_bytes(request), BatchRequest).submissions
+    given = (await read_body(request, BatchRequest)).submissions
     if not 0 < len(given) <= MOST_IN_BATCH:
         message = f"a batch has 1 to {MOST_IN_BATCH} submissions, not {len(given)}"
         return answer({"error": message}, 400)
@@ -303,7 +312,7 @@ async def create_batch(request: Request) -> Response:
     answers: list[dict[str, object]] = []
     for each in given:
         try:
-            asked, program = _read(json.dumps(each).encode(), encoded=encoded)
+            asked, program = await _read(json.dumps(each).encode(), encoded=encoded)
             answers.append({"token": submissions.begin(executor, asked, program)[0]})
         except BadRequest as problem:
             answers.append({problem.field: [problem.message]})
@@ -344,9 +353,9 @@ def submissions_of(request: Request) -> Submissions:
     return found
 
 
-def _read(body: bytes, *, encoded: bool) -> tuple[SubmissionRequest, Program]:
+async def _read(body: bytes, *, encoded: bool) -> tuple[SubmissionRequest, Program]:
     """Return a request and its program. Raises: BadRequest."""
-    return _checked(parsed(body, SubmissionRequest), encoded=encoded)
+    return _checked(await parsed(body, SubmissionRequest), encoded=encoded)
 
 
 def _checked(asked: SubmissionRequest, *, encoded: bool) -> tuple[SubmissionRequest, Program]:

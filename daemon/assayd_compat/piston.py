@@ -42,8 +42,8 @@ class ExecuteRequest(BaseModel):
     args: list[str] | None = None
     compile_timeout: float | None = None
     run_timeout: float | None = None
-    compile_memory_limit: float | None = None
-    run_memory_limit: float | None = None
+    compile_memory_limit: float | None = Field(None, allow_inf_nan=False)
+    run_memory_limit: float | None = Field(None, allow_inf_nan=False)
     compile_cpu_time: float | None = None
     run_cpu_time: float | None = None
 

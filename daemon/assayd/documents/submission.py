@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, NoReturn, assert_never, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn, assert_never, get_args
 
 from pydantic import (
     AfterValidator,
@@ -78,6 +78,9 @@ class Overrides(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
+    enforcement: Literal["enforce", "report"] | None = Field(
+        None, description="`enforce`, for a profile that only reports broken rules."
+    )
     resources: Resources | None = Field(None, description="Tighter limits.")
     network: dict[str, object] | None = Field(None, description="A more restrictive network.")
     imports: dict[str, object] | None = Field(None, description="Fewer or stricter imports.")
