@@ -54,7 +54,8 @@ _OTHER_WRITES = re.compile(
     r"\b(?:cp|mv|ln|install|split|csplit|tar|gzip|gunzip|unzip|mkdir|touch|truncate|dd|rm|patch|xargs)\b"
     r"|\bsed +(?:-\w*i|--in-place)|\bdata/[\w./-]*\$|>>?\s*[\"']?\$"
 )
-_MADE_EMPTY = re.compile(r"(?:\btouch\b[^\n;|&]*|(?:^|[;\n])[ \t]*:?[ \t]*>[ \t]*)\s*[\"']?([\w./-]+)")
+_TOUCHED = re.compile(r"\btouch\b([^\n;|&]*)")
+_CLEARED = re.compile(r"(?:^|[;\n])[ \t]*:?[ \t]*>[ \t]*([^\s;|&]+)")
 _WHOLE_FOLDER = re.compile(r"\btmp(?:/?[\"']?(?:\s|$|\*|\))|/[\w.-]*[*?\[$])")
 _OFTEN_EMPTY = re.compile(
     r"rej|bad|err|inval|fail|warn|diff|missing|dup|orphan|anomal|outlier|skip|lock|done|ready|ok|flag|log|unmatched"
@@ -94,7 +95,11 @@ def read_steps(steps: Sequence[StepText], files: Mapping[str, bytes]) -> StepRea
     for step, text in zip(steps, texts, strict=True):
         if step.program is ErrorSource.BASH:
             written |= dict.fromkeys(_written(text), step.number)
-    made_empty = frozenset(islice((_plain(path) for path in _MADE_EMPTY.findall(named)), _MOST_PATHS))
+    emptied = [
+        *_CLEARED.findall(named),
+        *(path for words in _TOUCHED.findall(named) for path in words.split()),
+    ]
+    made_empty = frozenset(_plain(path.strip("\"'")) for path in emptied[:_MOST_PATHS])
     return StepReads(
         full=full,
         source={
