@@ -160,7 +160,7 @@ class Holding:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
-        held = Held(self._room, token_of(Request(scope)))
+        held = Held(self._room, token_of(Request(scope)) if scope["type"] == "http" else None)
         scope.setdefault("state", {})["held"] = held
         try:
             await self._app(scope, receive, send)
