@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,6 +21,9 @@ from assayd_client.cli.options import open_client
 from assayd_client.cli.terminal import out, print_json, print_table
 from assayd_client.hidden_tests import Problem, read_problem
 
+TASK_LABEL = "task"
+"""Label of each attempt with its task, by which the console groups them."""
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}")
 Z = 1.96
 """Of a normal distribution, the half width of the interval that holds 95 %."""
 
@@ -162,4 +166,7 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _line(problem: Problem, code: str, timeout_s: float | None) -> bytes:
-    return json.dumps(problem.hidden.submission(code, timeout_s=timeout_s)).encode() + b"\n"
+    submission = problem.hidden.submission(code, timeout_s=timeout_s)
+    if _LABEL.fullmatch(problem.task_id):
+        submission["labels"] = {TASK_LABEL: problem.task_id}
+    return json.dumps(submission).encode() + b"\n"

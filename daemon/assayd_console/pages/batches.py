@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from starlette.routing import Route
 
 from assayd.errors import RequestError
 from assayd_client import Document, StreamEvent, requests
+from assayd_client.cli.evaluate import TASK_LABEL, pass_at
 from assayd_client.cli.reports import JunitWriter, SarifWriter
 from assayd_console import charts
 from assayd_console.daemon import ConsoleDaemon
@@ -28,6 +30,9 @@ from assayd_console.pages.now import count_bars
 from assayd_console.rendering import fragment, page, picture_file
 
 PAGE = 20
+ATTEMPTS = 100
+MOST_PAGES = 50
+"""Pages of attempts that are read for a table by task."""
 CELLS = 1000
 """Items of one grid."""
 MOST_BARS = 12
@@ -79,7 +84,33 @@ async def show_details(request: Request) -> Response:
         next_after=items["next_after"],
         first=first,
         lines={item["attempt_id"]: item["line"] for item in items["items"]},
+        tasks=(tasks := await _tasks(request.app.state.daemon, batch)),
+        pass_at_1=pass_at(tasks, 1),
     )
+
+
+async def _tasks(daemon: ConsoleDaemon, batch: Document) -> list[Document]:
+    """Return a row per task of an evaluation, the hardest first; none for a batch of other attempts."""
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    cursor: str | None = None
+    for _ in range(MOST_PAGES):
+        listed = await daemon.ask(requests.attempts(batch=batch["id"], cursor=cursor, limit=ATTEMPTS))
+        labelled = [each for each in listed["attempts"] if TASK_LABEL in each["labels"]]
+        for each in labelled:
+            found[each["labels"][TASK_LABEL]][each["verdict"] or "waiting"] += 1
+        cursor = listed["next_cursor"]
+        if not labelled or cursor is None:
+            break
+    rows = [
+        {
+            "task": task,
+            "samples": counts.total(),
+            "passed": counts["validated"],
+            "lost": counts.total() - counts["validated"] - counts["failed"],
+        }
+        for task, counts in found.items()
+    ]
+    return sorted(rows, key=lambda row: (row["passed"] / row["samples"], row["task"]))
 
 
 async def download_picture(request: Request) -> Response:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from assayd_console.pages.batches import LOOKED_AT, FailedItems, _explained, _failures
+from assayd_client.cli.evaluate import TASK_LABEL
+from assayd_console.pages.batches import LOOKED_AT, FailedItems, _explained, _failures, _tasks
 
 
 def item(line: int, *rules: str, cause: str | None = None, verdict: str = "failed") -> dict[str, object]:
@@ -50,3 +51,41 @@ async def test_failures_say_what_one_was_told_and_what_all_that_were_looked_at_s
     assert told.labels == ["who=polar"]
     assert len(daemon.asked) == LOOKED_AT
     assert (daemon.asked[0], daemon.asked[-1]) == ("A1", "A22")
+
+
+class Pages:
+    """Answers with pages of a batch's attempts."""
+
+    def __init__(self, *pages: list[dict[str, object]]) -> None:
+        self.pages = pages
+        self.asked = 0
+
+    async def ask(self, request) -> dict[str, object]:
+        self.asked += 1
+        more = self.asked < len(self.pages)
+        return {"attempts": self.pages[self.asked - 1], "next_cursor": str(self.asked) if more else None}
+
+
+def attempt(verdict: str | None, task: str | None = None) -> dict[str, object]:
+    return {"verdict": verdict, "labels": {} if task is None else {TASK_LABEL: task}}
+
+
+async def test_attempts_of_an_evaluation_are_counted_by_task_the_hardest_first() -> None:
+    daemon = Pages(
+        [attempt("validated", "easy"), attempt("validated", "easy"), attempt("validated", "hard")],
+        [attempt("failed", "hard"), attempt("error", "hard"), attempt(None, "hard")],
+    )
+
+    rows = await _tasks(daemon, {"id": "B"})  # type: ignore[arg-type]  # it answers as one
+
+    assert rows == [
+        {"task": "hard", "samples": 4, "passed": 1, "lost": 2},
+        {"task": "easy", "samples": 2, "passed": 2, "lost": 0},
+    ]
+
+
+async def test_batch_of_other_attempts_has_no_tasks_and_is_read_once() -> None:
+    daemon = Pages([attempt("validated")], [attempt("validated")])
+
+    assert await _tasks(daemon, {"id": "B"}) == []  # type: ignore[arg-type]  # it answers as one
+    assert daemon.asked == 1

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from assayd_client.cli.evaluate import pass_at
+from assayd_client.cli.evaluate import TASK_LABEL, _line, pass_at
+from assayd_client.hidden_tests import HiddenTests, Problem
 
 
 def row(samples: int, passed: int, lost: int = 0) -> dict[str, object]:
@@ -64,3 +67,12 @@ def test_bad_input_is_named_with_its_line(
     (tmp_path / "s.jsonl").write_text(samples)
     assert assay("evaluate", str(tmp_path / "p.jsonl"), str(tmp_path / "s.jsonl"), *options) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("task", "labels"), [("HumanEval/12", {TASK_LABEL: "HumanEval/12"}), ("a b", None)])
+def test_attempt_is_labelled_with_its_task_if_that_can_be_a_label(
+    task: str, labels: dict[str, str] | None
+) -> None:
+    problem = Problem(task_id=task, hidden=HiddenTests(entry_point="f", tests="assert f()"))
+
+    assert json.loads(_line(problem, "def f(): return 1", None)).get("labels") == labels
