@@ -8,17 +8,17 @@ paths, ids and users, and never hold source text.
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
+
+from assayd.model.audit_chain import line_digest, written_at
 
 log = structlog.get_logger()
 
@@ -29,19 +29,6 @@ FILES = 16
 """Files that are kept; with one more, the oldest goes, and the chain begins with the next one."""
 _NAME = re.compile(r"audit-(\d{6,12})\.jsonl")
 _LONGEST = 4096
-
-
-class AuditError(ValueError):
-    """The chain is broken; the message says at which line."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chain:
-    """What was verified: how many lines, and the times of the first and the last one."""
-
-    lines: int
-    first_at: str | None
-    last_at: str | None
 
 
 class AuditLog:
@@ -84,7 +71,7 @@ class AuditLog:
             log.error("audit.not_written", action=action, problem=str(problem))
             return
         self._written += len(line) + 1
-        self._last = _digest(line)
+        self._last = line_digest(line)
 
     def _append(self, line: bytes) -> None:
         """Write a line whole or not at all. Raises: OSError."""
@@ -97,7 +84,7 @@ class AuditLog:
         for file in files_of(self._folder):
             with suppress(FileNotFoundError), file.open("rb") as opened:  # it was the oldest, and is gone
                 for line in opened:
-                    if not since or _at(line) >= since:
+                    if not since or written_at(line) >= since:
                         yield line
 
     def _turn(self) -> None:
@@ -120,7 +107,7 @@ class AuditLog:
             content += b"\n"
         self._written = len(content)
         if content:
-            self._last = _digest(content.splitlines()[-1])
+            self._last = line_digest(content.splitlines()[-1])
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -128,40 +115,6 @@ def files_of(folder: Path) -> list[Path]:
     return sorted((file for file in folder.iterdir() if _NAME.fullmatch(file.name)), key=_number)
 
 
-def verify(lines: Iterable[bytes]) -> Chain:
-    """Follow the chain from its first line. Raises: AuditError, at the first line that doesn't fit."""
-    count, expected = 0, None
-    first = last = None
-    for count, line in enumerate(lines, start=1):
-        text = line.rstrip(b"\n")
-        entry = _entry(text)
-        if entry is None:  # cut by a loss of power: the next line has to fit it
-            expected = _digest(text)
-            continue
-        if expected is not None and entry.get("previous") != expected:
-            raise AuditError(f"line {count} doesn't follow line {count - 1}: a line was changed or removed")
-        expected = _digest(text)
-        last = str(entry.get("at"))
-        first = first or last
-    return Chain(lines=count, first_at=first, last_at=last)
-
-
-def _digest(line: bytes) -> str:
-    return hashlib.sha256(line).hexdigest()
-
-
 def _number(file: Path) -> int:
     found = _NAME.fullmatch(file.name)
     return int(found[1]) if found else 0
-
-
-def _entry(line: bytes) -> dict[str, object] | None:
-    with suppress(ValueError):
-        entry = json.loads(line)
-        if isinstance(entry, dict):
-            return entry
-    return None
-
-
-def _at(line: bytes) -> str:
-    return str((_entry(line) or {}).get("at", ""))

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from assayd import audit
-from assayd.audit import AuditError, AuditLog
+from assayd.audit import AuditLog
+from assayd.model import audit_chain
+from assayd.model.audit_chain import AuditError
 
 USER: dict[str, object] = {"uid": 1000, "pid": 1}
 
@@ -26,7 +28,7 @@ def test_lines_follow_each_other_over_a_restart(tmp_path: Path) -> None:
 
     lines = list(log.read())
     assert [json.loads(line)["subject"] for line in lines] == [f"/v1/attempts/{n}" for n in (0, 1, 2, 0, 1)]
-    assert audit.verify(lines).lines == 5
+    assert audit_chain.verify(lines).lines == 5
     assert (tmp_path / "audit-000001.jsonl").stat().st_mode & 0o777 == 0o600
 
 
@@ -36,7 +38,7 @@ def test_lines_follow_each_other_from_file_to_file_and_the_oldest_goes(tmp_path:
     names = [file.name for file in audit.files_of(tmp_path)]
     assert len(names) == 3
     assert names[0] > "audit-000001.jsonl"
-    chain = audit.verify(log.read())
+    chain = audit_chain.verify(log.read())
     assert 3 < chain.lines < 50
 
 
@@ -46,14 +48,14 @@ def test_changed_line_shows_at_the_next_one(changed: int, tmp_path: Path) -> Non
     lines[changed] = lines[changed].replace(b"1000", b"1001")
 
     with pytest.raises(AuditError, match=f"line {changed + 2} doesn't follow line {changed + 1}"):
-        audit.verify(lines)
+        audit_chain.verify(lines)
 
 
 def test_removed_line_shows(tmp_path: Path) -> None:
     lines = list(written(tmp_path, 4).read())
 
     with pytest.raises(AuditError, match="line 2 doesn't follow line 1"):
-        audit.verify([lines[0], *lines[2:]])
+        audit_chain.verify([lines[0], *lines[2:]])
 
 
 def test_line_that_a_loss_of_power_has_cut_is_followed_by_the_next(tmp_path: Path) -> None:
@@ -63,9 +65,9 @@ def test_line_that_a_loss_of_power_has_cut_is_followed_by_the_next(tmp_path: Pat
 
     lines = list(written(tmp_path, 2).read())
 
-    assert audit.verify(lines).lines == 4
+    assert audit_chain.verify(lines).lines == 4
     with pytest.raises(AuditError):
-        audit.verify([lines[0], b'{"at":"' + lines[1], *lines[2:]])
+        audit_chain.verify([lines[0], b'{"at":"' + lines[1], *lines[2:]])
 
 
 def test_only_lines_since_a_time_are_read(tmp_path: Path) -> None:
@@ -81,7 +83,7 @@ def test_full_disk_is_logged_and_stops_nothing(tmp_path: Path) -> None:
 
     log.note("POST /v1/gc", actor=USER, subject="/v1/gc")
 
-    assert audit.verify(log.read()).lines == 1
+    assert audit_chain.verify(log.read()).lines == 1
 
 
 def test_symbolic_link_in_place_of_a_file_is_not_followed(tmp_path: Path) -> None:

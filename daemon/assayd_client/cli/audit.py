@@ -36,11 +36,11 @@ def show_audit(
 
 
 def _verify(lines: list[bytes]) -> None:
-    from assayd import audit
+    from assayd.model import audit_chain
 
     try:
-        chain = audit.verify(lines)
-    except audit.AuditError as error:
+        chain = audit_chain.verify(lines)
+    except audit_chain.AuditError as error:
         print(f"Changed: {error}")
         raise typer.Exit(exits.FAILED) from error
     print(f"✓ {chain.lines} lines follow each other, from {chain.first_at} to {chain.last_at}")

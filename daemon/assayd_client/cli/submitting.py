@@ -128,7 +128,10 @@ def build_submission(
     except RequestError as unknown:
         if client is None or unknown.code != "kind.unknown":
             raise
-        from_files = from_files_for(_kind_of_daemon(client, request.kind))
+        try:
+            from_files = from_files_for(_kind_of_daemon(client, request.kind))
+        except DaemonUnreachable:
+            raise unknown from None  # more likely a mistyped name than a kind that only the daemon has
     cases = read_cases(request.cases)
     options = FileOptions(
         sample_paths=tuple(request.sample_paths) or paths_of(cases),
