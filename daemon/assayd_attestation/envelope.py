@@ -1,4 +1,4 @@
-"""DSSE envelopes around in-toto statements: what is signed, and whether a signature fits a key.
+"""DSSE envelopes around in-toto statements: creation, and verification with public keys.
 
 Source: https://github.com/secure-systems-lab/dsse (protocol.md, envelope.md), version 1.
 """

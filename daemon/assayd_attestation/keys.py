@@ -1,7 +1,7 @@
 """Ed25519 keys in PEM files: a private one that signs, and next to it the public ones that verify.
 
 `FILE` holds the private key, `FILE.pub` the public keys, newest first: after a rotation the older ones stay
-there, so that what they signed stays verifiable.
+there, so that older signatures stay verifiable.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The in-toto statements of attempts and batches: what a signature vouches for.
+"""The in-toto statements of attempts and batches, which a signature covers.
 
-The subjects are the submission and its source texts; the predicate says what came of them, and binds the
-other files of the bundle by their digests. docs/attestations.md describes both predicates.
+The subjects are the submission and the texts that were checked and run. The predicate holds the verdict, and
+the digests of the bundle's other files. docs/attestations.md describes both predicates.
 """
 
 from __future__ import annotations

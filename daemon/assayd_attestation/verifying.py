@@ -31,7 +31,7 @@ class UnsignedError(ValueError):
 
 
 class MismatchError(ValueError):
-    """The attestation doesn't hold for what it was checked against; the message says why."""
+    """The attestation doesn't match the bundle or file; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class Verified:
 
     @property
     def predicate(self) -> Mapping[str, Any]:
-        """Return what was said of the subject."""
+        """Return the predicate of the statement."""
         predicate = self.statement["predicate"]
         return predicate if isinstance(predicate, dict) else {}
 

@@ -173,7 +173,7 @@ class Executor:
         return found
 
     async def _cancel(self, identity: str, asked: asyncio.Task[Json]) -> None:
-        """Cancel an attempt whose verdict nobody waits for; `asked` submits it, perhaps only now."""
+        """Cancel an attempt whose client has gone; `asked` submits it, perhaps only now."""
         for pause_s in CANCEL_PAUSES_S:
             try:
                 await self._document(cancel_request(identity))

@@ -16,12 +16,12 @@ UNAUDITED = (
     "/v1/policies/{name}/check",  # reads
     "/v1/policies/suggest",  # reads; a trial may submit attempts
     "/v1/nodes/{name}",  # a node's beat, every few seconds
-    "/v1/nodes/{name}/runs",  # and what is below it: the attempt's own record has it
+    "/v1/nodes/{name}/runs",  # and the paths below it: the attempt's own record has them
 )
 
 
 class Audited:
-    """An application in front of another one, which notes what was carried out."""
+    """Middleware that notes accepted changes."""
 
     def __init__(self, app: ASGIApp, audit: AuditLog) -> None:
         self._app = app

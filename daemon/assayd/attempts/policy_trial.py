@@ -214,7 +214,7 @@ class PolicyTrials:
 
 
 def _tightened(policy: ExecutionPolicy, submission: Submission) -> ExecutionPolicy:
-    """Return the profile with what the request overrode, if that is tighter here too."""
+    """Return the profile with the request's overrides, if they tighten this profile too."""
     try:
         return tighten(policy, submission.overrides)
     except RequestError:

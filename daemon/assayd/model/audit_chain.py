@@ -41,7 +41,7 @@ def verify(lines: Iterable[bytes]) -> Chain:
 
 
 def line_digest(line: bytes) -> str:
-    """Return what the next line names this one by."""
+    """Return the digest by which the next line refers to this one."""
     return hashlib.sha256(line).hexdigest()
 
 

@@ -132,7 +132,7 @@ def fix_hints(findings: Iterable[Finding]) -> tuple[FixHint, ...]:
 def bounded(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Shorten long texts, and drop the edits after the first `EDIT_CHARS` characters of edits.
 
-    A finding quotes what was submitted: without a bound, one name of a megabyte is six in the report.
+    A finding quotes the submission: without a bound, a name of one megabyte takes six in the report.
     """
     kept: list[Finding] = []
     left = EDIT_CHARS

@@ -93,7 +93,7 @@ def from_files_for(kind: Document) -> FromFiles:
 
 
 def command_line_of(kind: str) -> CommandLine:
-    """Return what the command line shows of a kind; of one that nobody here knows, the usual.
+    """Return the command line of a kind; the default for a kind that isn't installed here.
 
     A kind that an installed package offers needs no setting here: whether it is served, the daemon decides.
     """

@@ -304,7 +304,7 @@ def _tally(cases: Document, kind: str) -> str:
 
 
 def _score(report: Document) -> str:
-    """Return the score of hidden tests and what it rests on."""
+    """Return the score of hidden tests and its integrity."""
     score = report.get("score")
     return "" if score is None else f"; score {score:.3g}, {plain(report['integrity'])}"
 

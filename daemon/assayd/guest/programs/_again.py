@@ -51,7 +51,7 @@ def results_again(
         first: the judged result, as JSON.
         spent_s: how much processor time it took.
         tries: what to run, one after the other.
-        reporter: where the check is told of.
+        reporter: receives the result of the check.
         form: makes JSON of a result.
     """
     if spent_s > _MOST_S or len(repr(first)) > _MOST_CHARS:

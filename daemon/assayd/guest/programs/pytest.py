@@ -1,7 +1,7 @@
 """`pytest`: collect the tests of one file and run them with the test framework of the image.
 
-Arguments: modules (files, provided, decorators, base_classes), test, libraries; `covered`: the file of which
-it is told what lines ran. The result is one JSON object per line, told while it happens; the last is the
+Arguments: modules (files, provided, decorators, base_classes), test, libraries; `covered`: the file whose
+executed lines are reported. The result is one JSON object per line, written as the tests run; the last is the
 record.
 See docs/guest-protocol.md.
 """

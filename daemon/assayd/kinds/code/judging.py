@@ -105,7 +105,7 @@ def _judge_unit(name: str, unit: UnitResult | None, payload: PreparedCode) -> Tr
 
 
 def _value(unit: UnitResult) -> tuple[Value | None, tuple[JsonValue, ...]]:
-    """Return the value of `result`, and what it was in a second run."""
+    """Return the value of `result`, and its value in a second run."""
     record = read(unit)
     if not isinstance(record, Bound):
         raise GuestJsonError("not the record of a node")

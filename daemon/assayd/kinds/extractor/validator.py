@@ -254,7 +254,7 @@ def _again(payload: ExtractorPayload, policy: ExecutionPolicy) -> Again | None:
 
 
 def _worth(payload: ExtractorPayload, policy: ExecutionPolicy, tries: Sequence[Tried]) -> Iterator[Finding]:
-    """Look at what the results are worth, unless there is nothing in them."""
+    """Check the quality of the results, unless all are empty."""
     results = [one.case.result for one in tries]
     paths = [result if isinstance(result, dict) else {} for result in results[: len(payload.sample_paths)]]
     samples = dict(zip(payload.sample_paths, paths, strict=True))

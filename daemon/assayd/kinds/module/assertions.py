@@ -1,10 +1,10 @@
-"""Finds tests that can't fail: what they call may return anything. Reads texts alone.
+"""Finds tests that can't fail, whatever the tested code returns. Reads source text only.
 
 def test_a(): adapter.transform(raw)                    quality.no_assertion
 def test_a(): assert True, or x == x, or (x, "told")    quality.tautology
 try: assert …, then except Exception: pass              quality.swallowed
 
-A test is told of only if none of its assertions can fail. Source: docs/quality.md.
+A test is reported only if none of its assertions can fail. Source: docs/quality.md.
 """
 
 from __future__ import annotations

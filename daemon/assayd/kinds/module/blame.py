@@ -17,7 +17,7 @@ from assayd.kinds.module.files import is_python, is_test
 
 _FAILED = frozenset({"tests.failed", "tests.hung", "tests.error", "tests.exited", "tests.not_run"})
 _ENDED = "sandbox."
-"""How the rules for the end of a process begin; a file of tests ends by what it tests."""
+"""Prefixes of the rules for the end of a process; the tested code ends the process of a test file."""
 
 Errors = Iterable[Mapping[str, object]]
 

@@ -168,7 +168,7 @@ def _final(told: Told, fields: Fields, number: int) -> Final:
 
 
 def _coverage(fields: Fields) -> Coverage | None:
-    """Read which blocks ran; nothing of what has another form, since it makes warnings alone."""
+    """Read which blocks ran. Skip malformed entries: they only lead to warnings."""
     blocks, seen = fields.get("blocks"), fields.get("seen")
     if not isinstance(blocks, str) or not isinstance(seen, str):
         return None

@@ -13,12 +13,9 @@ def rules(code: str) -> list[str]:
     return [finding.rule for finding in check_assertions("test_a.py", code, ast.parse(code), METHODS)]
 
 
-def test_with(body: str) -> list[str]:
+def rules_in_test(body: str) -> list[str]:
     lines = "".join(f"    {line}\n" for line in body.split("\n"))
     return rules(f"def test_a():\n{lines}")
-
-
-test_with.__test__ = False  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -26,7 +23,7 @@ test_with.__test__ = False  # type: ignore[attr-defined]
     ["adapter.transform(raw)", "result == {}", "return 1 == 2", "if False:\n    assert result", "pass"],
 )
 def test_a_test_without_an_assertion_is_found(body: str) -> None:
-    assert test_with(body) == ["quality.no_assertion"]
+    assert rules_in_test(body) == ["quality.no_assertion"]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +48,7 @@ def test_a_test_without_an_assertion_is_found(body: str) -> None:
     ],
 )
 def test_a_test_that_asserts_only_what_is_always_true_is_found(body: str) -> None:
-    assert test_with(body) == ["quality.tautology"]
+    assert rules_in_test(body) == ["quality.tautology"]
 
 
 @pytest.mark.parametrize("call", ["assertTrue(True)", "assertEqual(x, x)", "assertIsNotNone(Adapter())"])
@@ -70,7 +67,7 @@ def test_the_assertions_of_unittest_are_read_too(call: str) -> None:
     ],
 )
 def test_a_test_that_swallows_its_failure_is_found(body: str) -> None:
-    assert test_with(body) == ["quality.swallowed"]
+    assert rules_in_test(body) == ["quality.swallowed"]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +88,7 @@ def test_a_test_that_swallows_its_failure_is_found(body: str) -> None:
     ],
 )
 def test_a_test_that_can_fail_is_left_alone(body: str) -> None:
-    assert test_with(body) == []
+    assert rules_in_test(body) == []
 
 
 def test_an_assertion_in_a_function_of_the_file_counts_where_it_is_called() -> None:
