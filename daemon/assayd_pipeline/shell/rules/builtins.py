@@ -53,8 +53,8 @@ _SET_NAMES = (
     "pipefail", "verbose", "xtrace",
 )  # fmt: skip
 _REFUSED = {
-    ("command", "-p"): ("command -p looks for commands in another place.", "Write command NAME."),
-    ("hash", "-p"): ("hash -p gives a command's name to a file.", "Write hash NAME, or command -v NAME."),
+    ("command", "-p"): ("command -p searches another path for commands.", "Write command NAME."),
+    ("hash", "-p"): ("hash -p binds a command's name to a file.", "Write hash NAME, or command -v NAME."),
     ("mapfile", "-C"): ("mapfile -C runs a command for each line.", "Use a loop: while read -r line."),
     ("readarray", "-C"): ("readarray -C runs a command for each line.", "Use a loop: while read -r line."),
 }
@@ -79,12 +79,12 @@ def check_builtin(script: ParsedScript, call: Invocation) -> None:
         case "trap":
             word = action_of(call)
             if word is not None and literal(word) is None:
-                message = f"What this trap runs is known only then: {script.written(word)}."
-                suggestion = "Write it in single quotes, or name a function: trap cleanup EXIT."
+                message = f"The text of this trap is unknown before the run: {script.written(word)}."
+                suggestion = "Write the text in single quotes, or name a function: trap cleanup EXIT."
                 script.error(word, "trap.dynamic", message, suggestion)
         case "exec" if arguments:
-            message = "exec may redirect, and not put another program in the place of the shell."
-            suggestion = "Run the command as it is, and exit after it."
+            message = "exec can only redirect; it can't replace the shell with another program."
+            suggestion = "Run the command without exec, then exit."
             script.error(call.word, "builtin.not_allowed", message, suggestion)
         case "[":
             _check_closed(script, call)
@@ -104,7 +104,7 @@ def _check_closed(script: ParsedScript, call: Invocation) -> None:
         script.error(last, "builtin.test_open", message, "Put `&&` or `;` after the `]`.", edit=edit)
     elif script.source.written(last).strip("\"'") != "]":
         edit = script.replacing(last, f"{script.source.written(last)} ]")
-        message = "[ has no ] at its end: bash reads nothing of it, and goes on as if it were not so."
+        message = "The [ has no closing ]: bash ignores the test and continues."
         script.error(last, "builtin.test_open", message, "Close it: [ … ].", edit=edit)
 
 
@@ -133,14 +133,14 @@ def _check_set(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> None
 
 
 def _refuse_set(script: ParsedScript, node: Node, what: str) -> None:
-    message = f"set may not be used with {what}."
+    message = f"set isn't allowed with {what}."
     script.error(node, "builtin.option", message, "Use set -euo pipefail, -x, -f, -C or --.")
 
 
 def _check_shopt(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> None:
     for argument in arguments:
         if not argument.value.startswith("-") and argument.value not in (*_SHOPT, *_SET_NAMES):
-            message = f"shopt may not change {script.written(argument.node)}."
+            message = f"shopt can't change {script.written(argument.node)}."
             script.error(argument.node, "builtin.option", message, f"Use only: {', '.join(_SHOPT)}.")
 
 
