@@ -72,21 +72,21 @@ def test_without_tables_the_same_words_are_unknown(folder: Path) -> None:
         ("[effects]\n", "unknown section 'effects'"),
         ("[[rule", "own.toml"),
         ("[section]\nvocabulary = 'x'\n", "section 'vocabulary' of the guide already exists"),
-        ("[section]\nbells = 1\n", "is no text"),
+        ("[section]\nbells = 1\n", "isn't a string"),
         (
             "[[profile]]\nmatch = ['own']\nrules = ['forbidden.gone']\n",
             "names the unknown rule 'forbidden.gone'",
         ),
-        ("[[profile]]\nlens = ['x']\n", "a profile has match"),
+        ("[[profile]]\nlens = ['x']\n", "a profile must have match"),
         ("[[task]]\nmatch = 'bell'\n", "match of a task must be a list of strings"),
         (OWN.replace("forbidden.bell", "bell"), "must begin with a stage"),
         (OWN.replace("forbidden.bell", "forbidden.include"), "already"),
         (OWN.replace('"words"', '"code"', 1), "detect must be words, flow or companion"),
-        (OWN.replace("'{word}' rings", "{who} rings"), "message may name"),
+        (OWN.replace("'{word}' rings", "{who} rings"), "message can contain only"),
         (OWN.replace("shop = ", "sql = "), "library 'sql' already exists"),
-        (OWN.replace("words.shop", "words.str").replace("price", "STR+"), "'STR+' is in str already"),
+        (OWN.replace("words.shop", "words.str").replace("price", "STR+"), "'STR+' already exists in str"),
         (OWN.replace('title = "The bell"', ""), "needs 'title'"),
-        (OWN.replace("suggestion", "sugestion"), "cannot be read"),
+        (OWN.replace("suggestion", "sugestion"), "invalid rule or word"),
     ],
 )
 def test_table_that_cannot_be_used_is_refused_with_its_file(folder: Path, text: str, problem: str) -> None:
@@ -110,7 +110,7 @@ def test_sections_profiles_and_tasks_of_an_operator_choose_what_is_told(folder: 
 
 
 def test_folder_that_is_not_there_is_refused(folder: Path) -> None:
-    with pytest.raises(ConfigError, match="is no folder"):
+    with pytest.raises(ConfigError, match="not a folder"):
         use_tables([folder / "none"])
 
 
