@@ -1,11 +1,12 @@
 """Measures hints for bash, SQL, adapters and Fifth, and the findings about passes that are worth nothing.
 
-    python -m bench.slips.measure [--socket SOCKET] [--half HALF]… [--set NAME]… [--show] [--show-unseen] [--real]
+    python -m bench.slips.measure [--socket SOCKET] [--half HALF]… [--set NAME]…
+        [--show] [--show-unseen] [--real]
 
 Prints, by table and half: is a finding at the line of the slip, is the remedy named, does the edit make the
 submission pass; how many worthless passes are found; with --real, how many programs of strangers get a new
-error or a warning. --show prints each entry of a seen half that falls short, and --show-unseen those of the unseen ones too: use it
-only once the figures are final.
+error or a warning. --show prints each entry of a seen half that falls short, and --show-unseen those of the
+unseen ones too: use it only once the figures are final.
 """
 
 from __future__ import annotations
@@ -122,7 +123,8 @@ def print_slips(client: PlainClient, table: str, halves: Sequence[str], *, shown
                 )
             )
             print(
-                f"  {marks} {one.entry.half} {one.entry.number} {one.entry.name} {sorted(one.entry.lines)}: {one.words}"
+                f"  {marks} {one.entry.half} {one.entry.number} {one.entry.name} {sorted(one.entry.lines)}: "
+                f"{one.words}"
             )
 
 

@@ -1,7 +1,8 @@
 """Reads the tables of slips and of worthless passes: text, line of the slip, and words that name its remedy.
 
-An entry with an odd number was seen while hints and rules were built; one with an even number was not. Each table
-has a second set, which was written later and without a look at the rules; its even numbers were judged once, at the end.
+An entry with an odd number was seen while hints and rules were built; one with an even number was not. Each
+table has a second set, which was written later and without a look at the rules; its even numbers were judged
+once, at the end.
 """
 
 from __future__ import annotations
