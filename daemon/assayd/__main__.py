@@ -32,6 +32,9 @@ def _parser() -> argparse.ArgumentParser:
         "--sample-config", action="store_true", help="print a settings file that documents every setting"
     )
     only.add_argument(
+        "--sbom", action="store_true", help="print the daemon's libraries as a CycloneDX document"
+    )
+    only.add_argument(
         "--acknowledge-copy",
         action="store_true",
         help="the state directory, a copy of another's, is meant to stay: say so no more, and leave",
@@ -40,6 +43,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(chosen: argparse.Namespace) -> int:
+    if chosen.sbom:
+        from assayd.imaging.sbom import of_environment
+
+        print(of_environment().decode(), end="")
+        return 0
     from assayd.settings import effective, load_settings, sample
 
     if chosen.sample_config:
