@@ -122,7 +122,7 @@ class DockerEngine:
         inspected = await self._inspect(ref)
         found = document.differences(inspected, spec, await self._known_host(), image)
         if found:
-            message = "the engine did not make the container that was asked for: " + "; ".join(found)
+            message = "the engine created a container that differs from the request: " + "; ".join(found)
             raise EngineError("engine.mismatch", message)
 
     async def start(self, ref: ContainerRef) -> AttachedStream:

@@ -51,7 +51,7 @@ def load(client: DockerApi, *, archive: Path) -> str:
     """
     if not archive.is_file():
         raise EngineError(
-            "image.archive_missing", f"there is no image archive {archive.name}; build it first"
+            "image.archive_missing", f"image archive {archive.name} doesn't exist; build it first"
         )
     with archive.open("rb") as stream:
         names = list(_loaded(client.load_image(stream)))
