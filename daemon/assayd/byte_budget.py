@@ -55,7 +55,7 @@ class ByteBudget:
         else:
             fits = self._held[uid] + size <= free - self._total // OPERATORS_SHARE
         if not fits:
-            room = f"limits.queue_mb ({self._total / 2**20:g}) has no room for {size} bytes more of this user"
+            room = f"limits.queue_mb ({self._total / 2**20:g}) has no room for {size} more bytes of this user"
             message = f"{room}, who holds {self._held[uid]}; try again later"
             raise RequestError("queue.full", message, retryable=True)
         self._held[uid] += size

@@ -34,7 +34,7 @@ def test_however_many_users_fill_it_a_newcomer_and_operators_find_room() -> None
 def test_operator_of_the_group_may_use_all_of_it() -> None:
     budget = budget_of(8000)
     budget.acquire(5, 8000, operator=True)
-    with pytest.raises(RequestError, match="8000 bytes more") as caught:
+    with pytest.raises(RequestError, match="8000 more bytes") as caught:
         budget.acquire(0, 8000)
     assert (caught.value.code, caught.value.retryable) == ("queue.full", True)
     budget.release(5, 8000)
