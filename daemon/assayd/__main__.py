@@ -30,6 +30,9 @@ def _parser() -> argparse.ArgumentParser:
         "--sample-config", action="store_true", help="print a settings file that documents every setting"
     )
     only.add_argument(
+        "--sbom", action="store_true", help="print the daemon's libraries as a CycloneDX document"
+    )
+    only.add_argument(
         "--acknowledge-copy",
         action="store_true",
         help="accept that the state directory is a copy, stop warning about it, then exit",
@@ -38,6 +41,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(chosen: argparse.Namespace) -> int:
+    if chosen.sbom:
+        from assayd.imaging.sbom import of_environment
+
+        print(of_environment().decode(), end="")
+        return 0
     from assayd.settings import effective, load_settings, sample
 
     if chosen.sample_config:

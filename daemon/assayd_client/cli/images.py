@@ -185,6 +185,21 @@ def list_images() -> list[list[str]]:
     return [[*_cells(name, there.get(name), recipes.get(name)), *_users(name)] for name in (*recipes, *stray)]
 
 
+def sbom_of(name: str) -> bytes:
+    """Return the CycloneDX document of an image that the engine has. Raises: EngineError."""
+    from assayd.imaging.sbom import MOST_BYTES, SBOM_FILE
+
+    return asyncio.run(_file(f"assayd/{name}", SBOM_FILE, MOST_BYTES))
+
+
+async def _file(image: str, path: str, most_bytes: int) -> bytes:
+    engine = await _engine()
+    try:
+        return await engine.image_file(image, path, most_bytes)
+    finally:
+        await engine.close()
+
+
 def remove_unused(*, dry_run: bool) -> list[list[str]]:
     """Remove images that neither a kind nor a profile names; return name, size and what was done of each."""
     unused = [one for one in asyncio.run(_listed()) if not _names_of_users(one.name.removeprefix(PREFIX))]

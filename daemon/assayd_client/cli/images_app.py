@@ -79,6 +79,16 @@ def list_engine_images() -> None:
     print_table(out(), ("image", "digest", "size", "shared", "age", "used by"), list_images())
 
 
+@images_app.command("sbom")
+def show_sbom(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a built image.")],
+) -> None:
+    """Print the software bill of materials of an image, as CycloneDX JSON."""
+    from assayd_client.cli.images import sbom_of
+
+    typer.echo(sbom_of(name), nl=False)
+
+
 @images_app.command("gc")
 def collect_garbage(
     dry_run: Annotated[

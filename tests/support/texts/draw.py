@@ -1,4 +1,4 @@
-"""Draws texts at random, for an editor who scores them from 0 to 3: `python tests/support/texts/draw.py SEED`."""
+"""Draws texts at random for an editor, who scores each 0 to 3: `python tests/support/texts/draw.py SEED`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOT_PROSE = re.compile(r"[\n\\<>|^]|^\W|SELECT|\(\?")
 
 
 def draw(seed: int) -> None:
-    """Print 40 strings of CLI, console and wizard, 60 hints and messages, 40 docstrings and 100 sentences of pages."""
+    """Print a sample of each group: CLI, console and wizard; hints; docstrings; pages."""
     chosen = random.Random(seed)
     strings, docstrings = prose.texts("strings"), prose.texts("docstrings")
     groups = {
@@ -48,13 +48,12 @@ def _fifth() -> list[str]:
 
 
 def _sentences(pages: Iterable[str]) -> list[str]:
-    found = []
+    found: list[str] = []
     for page in pages:
         plain = re.sub(r"```(?s:.*?)```|^[|#].*$", "", page, flags=re.MULTILINE)
         for paragraph in plain.split("\n\n"):
-            for sentence in re.split(r"(?<=[.?!])\s+(?=[A-Z`])", " ".join(paragraph.split()).lstrip("-* ")):
-                if SENTENCE.match(sentence):
-                    found.append(sentence)
+            sentences = re.split(r"(?<=[.?!])\s+(?=[A-Z`])", " ".join(paragraph.split()).lstrip("-* "))
+            found.extend(filter(SENTENCE.match, sentences))
     return found
 
 

@@ -225,9 +225,10 @@ class OciEngine:
         """Let a name stand for no image; what no engine uses is removed."""
         await self._threads.run(self._images.forget, name, timeout_s=_TRANSFER_TIMEOUT_S)
 
-    async def export_image(self, name: str, target: Path) -> None:
-        """Write the image's root filesystem as a tar file."""
-        await self._threads.run(self._images.export, name, target, timeout_s=_TRANSFER_TIMEOUT_S)
+    async def image_file(self, name: str, path: str, most_bytes: int) -> bytes:
+        """Return a regular file of an image."""
+        read = partial(self._images.file, name, path, most_bytes)
+        return await self._threads.run(read, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def close(self) -> None:
         """End the launcher with every container that is left, and release threads and locks."""

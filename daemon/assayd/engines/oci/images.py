@@ -29,7 +29,7 @@ from urllib.parse import quote, unquote
 from assayd.engines.oci.shared_files import SharedFiles
 from assayd.errors import EngineError
 from assayd.imaging.tree import LABEL_FILES, entries_of_folder, tree_digest
-from assayd.ports.engine import ImageFacts, ListedImage
+from assayd.ports.engine import ImageFacts, ListedImage, file_missing
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
 _CONFIG_BYTES = 1 << 20
@@ -149,12 +149,17 @@ class ImageStore:
         self.collect()
         return self.find(name)
 
-    def export(self, name: str, target: Path) -> None:
-        """Write an image's root filesystem as a tar file."""
-        image = self.get(self._digest_of(name))
-        with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as tar:
-            for path in sorted(image.root.iterdir()):
-                tar.add(path, path.name)
+    def file(self, name: str, path: str, most_bytes: int) -> bytes:
+        """Return a regular file of an image; no link is followed.
+
+        Raises: EngineError ``image.file_missing``.
+        """
+        root = self.get(self._digest_of(name)).root
+        place = root / path
+        leads_away = any(each.is_symlink() for each in (place, *place.relative_to(root).parents))
+        if leads_away or not place.is_file() or place.stat().st_size > most_bytes:
+            raise file_missing(name, path, most_bytes)
+        return place.read_bytes()
 
     def forget(self, name: str) -> None:
         """Let a name stand for no image, and remove those that nobody uses; a missing name is fine.
