@@ -33,7 +33,7 @@ class Paced:
         user = caller.peer.uid
         await self._enter(user)
         if scope["state"].get("has_left", _stays)():
-            return  # nobody waits for the answer: the work isn't begun
+            return  # the client has disconnected: don't start the work
         await _timed(self._app(scope, receive, send), partial(self._pace.used, user))
 
     async def _enter(self, user: int) -> None:

@@ -30,7 +30,7 @@ TOO_MANY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who sends a request: its credentials when it connected, and all groups that it was in.
+    """The sender of a request: its credentials at connection time, and all its groups.
 
     Attributes:
         remote: whether it is on another host, by a token; its uid is then its tenant's number.
@@ -47,7 +47,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketAccess:
-    """Who may use the socket, and who sees everybody's attempts.
+    """The users who can use the socket, and those who see all attempts.
 
     With neither uids nor gids listed, whoever can open the socket may use it; a remote caller's token was
     judged before. Operators always may: root,
@@ -103,7 +103,7 @@ def read_caller(connected: socket.socket) -> Caller | None:
 
 
 def unread_bytes(transport: asyncio.BaseTransport) -> int:
-    """Return how much of what was sent lies unread in the peer's socket; 0 if it isn't a Unix socket.
+    """Return the number of sent bytes that the peer hasn't read; 0 if it isn't a Unix socket.
 
     Source: unix(7), SIOCOUTQ; the kernel counts its own overhead, and nothing once everything is read.
     """

@@ -87,7 +87,7 @@ class Scheduler:
         jobs: holds submissions that wait.
         clock: the time of starts.
         hub: where events go.
-        metrics: what is counted.
+        metrics: the counters.
         stopping: set by the scheduler when it starts no more attempts.
         limits: how much is accepted and under way.
     """
@@ -142,7 +142,7 @@ class Scheduler:
         self._advance()
 
     def states(self) -> Counter[State]:
-        """Count what has no verdict yet, by state."""
+        """Count attempts without a verdict, by state."""
         counts = Counter(job.attempt.state for job in self._active.values())
         counts[State.QUEUED] += len(self._queue)
         return counts
@@ -188,7 +188,7 @@ class Scheduler:
     def start(self, order: Order, *, permitted: bool = True) -> None:
         """Put an accepted attempt into the queue; one that needs no permit waits in the store.
 
-        Where waiters were released already it stays on record, and nobody can wait for it.
+        If its waiters were already released, it stays recorded, and no one can wait for it.
         """
         attempt = order.attempt
         self._finished[attempt.id] = asyncio.get_running_loop().create_future()
@@ -214,7 +214,7 @@ class Scheduler:
         self._metrics.queue_bytes.set(self.budget.held)
 
     def _next(self) -> Order | None:
-        """Take what is started next. The last eighth of the room is for users with nothing under way."""
+        """Take the next attempts to start. The last eighth is for users without a running attempt."""
         free = self._limits.active - len(self._active)
         if free <= 0:
             return None
@@ -367,7 +367,7 @@ class Scheduler:
         return attempt_id in self._finished
 
     def current(self, attempt_id: str) -> Attempt | None:
-        """Return an attempt as it is now, when it is under way."""
+        """Return the current state of a running attempt."""
         job = self._active.get(attempt_id)
         return job.attempt if job else None
 
