@@ -27,7 +27,7 @@ class Paced:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand the request on when its user need not rest; what it uses of the loop counts."""
         caller = scope.get("state", {}).get("caller")
-        if scope["type"] != "http" or not isinstance(caller, Caller):
+        if scope["type"] != "http" or not isinstance(caller, Caller) or caller.is_node:
             await self._app(scope, receive, send)
             return
         user = caller.peer.uid

@@ -36,6 +36,7 @@ class Caller:
         remote: whether it is on another host, by a token; its uid is then its tenant's number.
         operator: whether its token says that it sees everything.
         token: id of its token, if it is on another host.
+        is_node: whether that is the token of a cluster's node, whose work isn't done for one user.
     """
 
     peer: Peer
@@ -43,6 +44,7 @@ class Caller:
     remote: bool = False
     operator: bool = False
     token: str | None = None
+    is_node: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.records import Query
 from assayd.model.run import Limits
 from assayd.model.submission import Submission
+from assayd.pace import Pace
 from assayd.ports.clock import Clock
 from assayd.store.jobs import DatabaseJobStore
 
@@ -102,6 +103,7 @@ class Scheduler:
         metrics: Metrics,
         stopping: asyncio.Event,
         limits: QueueLimits,
+        pace: Pace | None = None,
     ) -> None:
         self._execute = execute
         self._jobs = jobs
@@ -112,7 +114,7 @@ class Scheduler:
         self._queue: FairQueue[Order] = FairQueue()
         self._active: dict[str, Job] = {}
         self._permits: Counter[int] = Counter()
-        self.budget = ByteBudget(limits.bytes)
+        self.budget = ByteBudget(limits.bytes, pace=pace)
         self._large = FairSemaphore(LARGE_AT_ONCE)
         self._finished: dict[str, asyncio.Future[Finished]] = {}
         self._stopping = stopping
