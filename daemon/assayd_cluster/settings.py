@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.errors import ConfigError
 from assayd.settings import Count, LogSettings, RootSettings, Settings, load
+from assayd_cluster.documents import MOST_CAPACITY
 
 GATEWAY_FILE = Path("/etc/assayd/gateway.toml")
 NODE_FILE = Path("/etc/assayd/node.toml")
@@ -59,9 +60,19 @@ class ClusterSettings(_Section):
         None, description="File with the AMQP URL of RabbitMQ.", examples=["/etc/assayd/broker-url"]
     )
     broker_ca_file: Path | None = Field(None, description="Certificates that the broker is checked against.")
+    broker_management_url_file: Path | None = Field(
+        None,
+        description="File with the URL of RabbitMQ's management API, as an administrator: each node's "
+        "token then comes with its own broker account. Unset: all nodes share one account.",
+        examples=["/etc/assayd/broker-management-url"],
+    )
     queue: str = Field("assayd.attempts", description="Queue of attempts; of one cluster, one.")
     longest_run_h: Count = Field(
         6, description="A node that has had an attempt in hand for so many hours counts as having lost it."
+    )
+    node_capacity: Annotated[Count, Field(le=MOST_CAPACITY)] = Field(
+        64,
+        description="Attempts that a node may have in hand at once; a larger capacity counts as this.",
     )
     listen: str | None = Field(
         None,
@@ -98,7 +109,7 @@ class NodeSettings(RootSettings):
     broker_ca_file: Path | None = Field(None, description="Certificates that the broker is checked against.")
     queue: str = Field("assayd.attempts", description="Queue of attempts; of one cluster, one.")
     socket: Path = Field(Path("/run/assayd/assayd.sock"), description="Socket of the daemon on this host.")
-    capacity: Annotated[Count, Field(le=256)] = Field(
+    capacity: Annotated[Count, Field(le=MOST_CAPACITY)] = Field(
         4, description="Attempts that this node has in hand at once."
     )
     log: LogSettings = LogSettings()

@@ -11,7 +11,13 @@ from assayd.documents.base import ErrorDocument
 from assayd.documents.batches import BatchDocument, BatchPageDocument, ItemPageDocument
 from assayd.documents.discovery import KindDocument, KindListDocument, PolicyCheckDocument, PolicyListDocument
 from assayd.documents.library import ApproveBody, LibraryEntryDocument, LibraryPageDocument
-from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument, StatusDocument
+from assayd.documents.operations import (
+    DaemonDocument,
+    ExaminationDocument,
+    GarbageDocument,
+    ReadinessDocument,
+    StatusDocument,
+)
 from assayd.documents.policy_review import SuggestionDocument
 from assayd.documents.summary import SummaryDocument
 
@@ -156,7 +162,7 @@ DAEMON: Responses = {
 }
 ALIVE: Responses = {200: described(StatusDocument, "The daemon answers")}
 READY: Responses = {
-    200: described(StatusDocument, "Attempts can be run"),
+    200: described(ReadinessDocument, "Attempts can be run"),
     503: described(ErrorDocument, "They can't, and why"),
 }
 METRICS: Responses = {

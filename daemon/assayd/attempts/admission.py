@@ -37,13 +37,17 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptOrigin:
-    """Where an attempt comes from: who sent it, under which names, as part of what."""
+    """Where an attempt comes from: who sent it, under which names, as part of what.
+
+    `max_runs` is how often it may run, where that is less than the daemon's setting.
+    """
 
     peer: Peer
     attempt_id: str | None = None
     idempotency_key: str | None = None
     batch_id: str | None = None
     replay_of: str | None = None
+    max_runs: int | None = None
 
 
 class Admission:
@@ -174,6 +178,7 @@ class Admission:
             intent=submission.intent,
             webhook=submission.webhook if origin.replay_of is None else None,
             labels=submission.labels,
+            max_runs=origin.max_runs,
         )
         key = origin.idempotency_key
         return await self._jobs.accept(attempt, submission.document, idempotency_key=key)

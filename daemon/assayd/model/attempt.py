@@ -75,7 +75,9 @@ class Attempt:
     `bundle` is the bundle's location relative to the artifact root, once it is written. `rules` are those
     of its errors, each once. `replay_of` is the attempt that it repeats. `intent` is what was asked for, in
     words. `webhook` is a URL that is told of the verdict. `enforcement` is the mode of the policy that it was
-    judged under; a result that is not `approvable` can't be approved or committed.
+    judged under; a result that is not `approvable` can't be approved or committed. `max_runs` is how often it
+    may run, where that was asked for. `node` is the node of a cluster that its verdict is from, None on a
+    single host; `distrusted_at` is when an operator said that the node's word does not count.
     """
 
     id: str
@@ -102,6 +104,9 @@ class Attempt:
     rules: tuple[str, ...] = ()
     enforcement: Enforcement | None = None
     approvable: bool = True
+    max_runs: int | None = None
+    node: str | None = None
+    distrusted_at: datetime | None = None
     bundle: str | None = None
     artifacts: tuple[Artifact, ...] = ()
     error: Failure | None = None

@@ -17,7 +17,7 @@ from typing import Annotated, Any, TextIO
 import typer
 
 from assayd.errors import RequestError
-from assayd_client import DaemonUnreachable, Document, NotFound, PlainClient
+from assayd_client import ClientError, DaemonUnreachable, Document, NotFound, PlainClient
 from assayd_client.cli.exits import CANCELLED, FAILED, INTERRUPTED, TROUBLE, VALIDATED
 from assayd_client.cli.ids import batch_name as find_batch
 from assayd_client.cli.listing import STYLES
@@ -134,7 +134,7 @@ def _write(
     if outputs.sarif is not None:
         rules = [rule for kind in client.kinds()["kinds"] for rule in kind["rules"]]
         adders.append(files.enter_context(SarifWriter(_opened(outputs.sarif, files), source, rules)).add)
-    for result in client.batch_results(batch["id"]):
+    for result in results_of(client, batch["id"]):
         for add in adders:
             add(result)
     if folder is not None:
@@ -151,8 +151,42 @@ OVER = ("finished", "cancelled")
 RATE_OVER_S = 30.0
 """The rate is that of the last seconds, so that it follows what the daemon does now."""
 AWAY_S = 60.0
-"""How long a daemon may be away before following is given up; the batch goes on when it is back."""
+"""How long a daemon may be away, or not ready, before following ends; the batch goes on when it is back."""
 LOOK_AGAIN_S = 0.5
+
+
+class Patience:
+    """Waits while a daemon is away or not ready, up to `AWAY_S` from the first failure of a row."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def answered(self) -> None:
+        """Note an answer: the next failure is the first of its row."""
+        self._since = None
+
+    def wait(self, problem: ClientError) -> None:
+        """Pause before the next try. Raises: the problem, if it lasts or trying again doesn't help."""
+        self._since = self._since or time.monotonic()
+        if not problem.retryable or time.monotonic() - self._since > AWAY_S:
+            raise problem
+        time.sleep(LOOK_AGAIN_S)
+
+
+def results_of(client: PlainClient, batch_id: str) -> Iterator[Document]:
+    """Return every item of a batch once, in line order, while the daemon may come and go."""
+    patience, done = Patience(), 0
+    while True:
+        try:
+            for number, result in enumerate(client.batch_results(batch_id)):
+                if number >= done:
+                    yield result
+                    patience.answered()
+                    done += 1
+        except ClientError as problem:
+            patience.wait(problem)
+        else:
+            return
 
 
 class Rate:
@@ -187,7 +221,7 @@ class Rate:
 def follow(client: PlainClient, batch: Document) -> Document:
     """Follow a batch to its end; return it as it is then.
 
-    Raises: DaemonUnreachable, when the daemon does not come back.
+    Raises: ClientError, when the daemon does not come back.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
@@ -201,24 +235,24 @@ def follow(client: PlainClient, batch: Document) -> Document:
         disable=not sys.stderr.isatty(),
     ) as bar:
         task = bar.add_task(plain(batch["name"]), total=batch["counts"]["total"], told="")
-        rate, gone_since = Rate(), None
+        rate, patience = Rate(), Patience()
         while True:
             try:
                 for event in client.batch_events(batch["id"]):
                     counts = event.body
                     rate.note(time.monotonic(), counts["total"] - counts["waiting"])
                     bar.update(task, total=counts["total"], completed=_done(counts), told=told(counts, rate))
-                    gone_since = None
+                    patience.answered()
                 batch = client.batch(batch["id"])
-            except DaemonUnreachable:
-                gone_since = gone_since or time.monotonic()
-                if time.monotonic() - gone_since > AWAY_S:
-                    raise
-                bar.update(task, told="the daemon is away")
+                patience.answered()
+            except ClientError as problem:
+                away = isinstance(problem, DaemonUnreachable)
+                bar.update(task, told="the daemon is away" if away else f"waiting: {plain(problem.message)}")
+                patience.wait(problem)
             else:
                 if batch["state"] in OVER and not batch["counts"]["running"]:
                     return batch
-            time.sleep(LOOK_AGAIN_S)
+                time.sleep(LOOK_AGAIN_S)
 
 
 def told(counts: Document, rate: Rate) -> str:
@@ -266,17 +300,22 @@ def send_and_follow(
     """Send a file, follow the batch to its end, write and show the results; return the exit code.
 
     `wanted` are concurrency, dedupe and webhook, as the client's `send_batch` takes them.
-    An interrupt from the keyboard leaves the batch running, and says how to go on.
+    An interrupt from the keyboard leaves the batch running, and says how to go on; so does a daemon that
+    stays away.
     """
     _require_lines(file)
     try:
         batch = client.send_batch(_pieces(file), name=name, **wanted)
         _remark_on(batch)
         batch = follow(client, batch)
+        summary = _finish(client, batch, file, outputs)
     except KeyboardInterrupt:
         print(_how_to_go_on(name, file), file=sys.stderr)
         return INTERRUPTED
-    summary = _finish(client, batch, file, outputs)
+    except ClientError as problem:
+        if problem.retryable:
+            print(_how_to_go_on(name, file), file=sys.stderr)
+        raise
     if outputs.as_json:
         print_json(summary.document(batch))
     else:
@@ -370,7 +409,7 @@ def _remark_on(batch: Document) -> None:
 
 def _how_to_go_on(name: str, file: Path) -> str:
     return (
-        f"assay: batch {name} goes on without you; follow it with: assay batch resume {name} {file}\n"
+        f"assay: batch {name} goes on; follow it with: assay batch resume {name} {file}\n"
         f"assay: or stop it with: assay batch cancel {name}"
     )
 
@@ -379,9 +418,14 @@ def _finish(client: PlainClient, batch: Document, file: Path, outputs: BatchOutp
     """Go through the items once, for the summary and whatever files are wanted."""
     if outputs.folder or outputs.junit or outputs.sarif:
         return write_files(client, batch, file, outputs)
-    summary, after = Summary(), 0
+    summary, after, patience = Summary(), 0, Patience()
     while True:
-        page = client.batch_items(batch["id"], after=after, limit=1000)
+        try:
+            page = client.batch_items(batch["id"], after=after, limit=1000)
+        except ClientError as problem:
+            patience.wait(problem)
+            continue
+        patience.answered()
         for item in page["items"]:
             summary.add(item)
         if page["next_after"] is None:

@@ -26,6 +26,8 @@ class ClusterMetrics:
             return Gauge(f"assayd_cluster_{name}", text, labels, registry=registry)
 
         self.messages = counter("messages", "Tries to hand a message to the broker.", "outcome")
+        self.republished = counter("republished", "Attempts published again because no node claimed them.")
+        self._taken = gauge("taken_unclaimed", "Messages taken from the queue that no node has claimed.")
         self.claims = counter("claims", "Claims of nodes, by answer.", "outcome")
         self.verdicts = counter("verdicts", "Ended runs, by result.", "outcome")
         self.inherited = counter("inherited", "Attempts taken over from gateways that were gone.")
@@ -38,7 +40,7 @@ class ClusterMetrics:
         self._outbox = gauge("outbox_depth", "Attempts without a verdict, by state.", "state")
         self._outbox_age = gauge("outbox_age_seconds", "How long the oldest waits for the broker.")
 
-    def show(self, nodes: Sequence[Node], outbox: Outbox) -> None:
+    def show(self, nodes: Sequence[Node], outbox: Outbox, taken: int = 0) -> None:
         """Set the gauges to what there is now; nodes that are gone from the table go from here."""
         states = [node.state for node in nodes]
         for state in get_args(NodeState):
@@ -53,3 +55,4 @@ class ClusterMetrics:
         self._outbox.labels("unpublished").set(outbox.unpublished)
         self._outbox.labels("published").set(outbox.published)
         self._outbox_age.set(outbox.oldest_s)
+        self._taken.set(taken)

@@ -90,6 +90,7 @@ def configure_gateway(settings: GatewaySettings, gateway: Gateway) -> Callable[[
     app.state.verifier = verifier
     app.state.cluster_nodes = DatabaseNodes(basics.access)
     app.state.node_door = gateway.cluster.door
+    app.state.broker_accounts = gateway.cluster.accounts
     refusals = gateway.cluster.metrics.refusals
     gate = TokenGate(
         app,

@@ -7,7 +7,7 @@ import io
 import json
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +36,13 @@ class DaemonLink:
         self._client = PlainClient(socket)
 
     def readiness(self) -> str:
-        """Return why the daemon can run nothing; empty when it can."""
+        """Return why the daemon can't run attempts of a cluster; empty when it can."""
         try:
-            self._client.send(ClientRequest(method="GET", path="/readyz"))
+            found = self._client.send(ClientRequest(method="GET", path="/readyz"))
         except ClientError as problem:
             return problem.message or problem.code
-        return ""
+        # Without it, the daemon would run an attempt twice where the gateway counts one run.
+        return "" if found.get("max_runs") else "its daemon is older than assayd-node; restart assayd"
 
     def profiles(self) -> dict[str, str]:
         """Return the digests of the profiles, by name."""
@@ -51,7 +52,8 @@ class DaemonLink:
     def submit(self, attempt_id: str, document: str, *, wait_s: float) -> Document:
         """Submit what a gateway has accepted, under its own id; return it, as it is within `wait_s`."""
         asked = requests.submit(json.loads(document), attempt_id=attempt_id, wait_s=wait_s)
-        answer: Document = self._client.send(asked)
+        once = replace(asked, query=(*asked.query, ("max_runs", "1")))  # the gateway counts over all nodes
+        answer: Document = self._client.send(once)
         return answer
 
     def attempt(self, attempt_id: str, *, wait_s: float) -> Document:

@@ -20,6 +20,7 @@ from assayd.store.access import DatabaseAccess, open_access
 from assayd_cluster import tables
 from assayd_cluster.gate import TokenGate
 from assayd_cluster.gateway import operating
+from assayd_cluster.gateway.broker_accounts import SharedAccount
 from assayd_cluster.nodes import DatabaseNodes
 from assayd_cluster.secure_server import CertificateFiles, SecureServer, listen_tcp
 from assayd_cluster.tokens import DatabaseTokens, Scope, TokenTerms
@@ -63,6 +64,7 @@ class SecureGateway:
             verifier = TokenVerifier(tokens, SystemClock())
             app.state.cluster_tokens, app.state.verifier = tokens, verifier
             app.state.cluster_nodes = DatabaseNodes(access)
+            app.state.broker_accounts = SharedAccount()
             self.database, self.loop = access, asyncio.get_running_loop()
             gate = TokenGate(app, verifier)
             config = server_config(gate, SocketAccess())
