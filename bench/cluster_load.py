@@ -5,10 +5,10 @@
 A private RabbitMQ and PostgreSQL below .run/, gateways, and one process of stub nodes that answer at once
 with verdicts made from a template, so that the gateway is the limit and not the test. Attempts come as a
 batch, or one by one (`post`) from as many connections as nodes take at once. Prints attempts per second and
-what each attempt took: processor time by part and by thread of the gateway, transactions, rows and write-ahead
-log of PostgreSQL, bytes on the wire and in the bundle. With `--idle N` it sends nothing, and has N nodes beat
-every 5 s: what the nodes of a large cluster take for themselves, per second. On a busy machine believe all but
-the attempts per second.
+each attempt's processor time by part and by thread of the gateway, transactions, rows and write-ahead log of
+PostgreSQL, bytes on the wire and in the bundle. With `--idle N` it sends nothing, and has N nodes beat every
+5 s: what the nodes of a large cluster cost by themselves, per second. On a busy machine believe all but the
+attempts per second.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from bench.cluster import (
 
 sys.path.insert(0, str(ROOT / "tests"))
 
-from support.cluster.stub_node import UnixConnection, verdict_of  # noqa: E402
+from support.cluster.stub_node import UnixConnection, verdict_of
 
 BATCH_WARM_UP = 200
 PAUSE_S = 0.05
@@ -84,6 +84,7 @@ class RawHttp:
         self.sent = self.received = 0
 
     async def ask(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        """Send a request; return status and body of the answer."""
         if self._reader is None:
             self._reader, self._writer = await asyncio.open_unix_connection(self._path, limit=2**24)
         head = f"{method} {path} HTTP/1.1\r\n{self._head}Content-Length: {len(body)}\r\n\r\n".encode()
@@ -104,6 +105,7 @@ class Verdicts:
         self._template: dict[str, Any] = {}
 
     def of(self, attempt: str, claimed: dict[str, Any]) -> bytes:
+        """Return the body of a verdict on a claimed attempt."""
         digest = hashlib.sha256(_canonical_input(claimed["document"])).hexdigest()
         if not self._template:
             self._template = verdict_of(attempt, claimed)
@@ -144,6 +146,7 @@ class Nodes:
         self.refused = 0
 
     async def run(self) -> None:
+        """Answer until the process is ended."""
         self._loop, self._waiting = asyncio.get_running_loop(), asyncio.Queue()
         nodes, sockets = self._told["nodes"], self._told["sockets"]
         capacity = self._told["capacity"]
@@ -289,6 +292,7 @@ def send_posts(sockets: Sequence[Path], first: int, attempts: int, clients: int)
 
 
 def counters() -> dict[str, int]:
+    """Return what PostgreSQL has counted for the database so far."""
     url = script("postgres.sh", "url", DATABASE, "owner", "assayd").replace("+psycopg", "")
     with psycopg.connect(url, autocommit=True) as connection:
         time.sleep(1.1)  # sessions send what they counted once a second

@@ -168,7 +168,7 @@ def _state(row: RowMapping, silent_s: float) -> tuple[NodeState, str]:
     if row["why"] == STOPPED:
         return "stopped", STOPPED
     if silent_s > LIVE_S:
-        return "lost", f"silent for {silent_s:.0f} s; look whether its host and assayd-node run"
+        return "lost", f"silent for {silent_s:.0f} s; check that its host and assayd-node run"
     if row["drained"]:
         return "draining", DRAINED
     return ("ready", "") if row["consumes"] else ("not_ready", row["why"])

@@ -41,7 +41,7 @@ router = APIRouter(prefix="/v1/attempts", tags=["attempts"], responses=answers.E
 Id = Annotated[str, Path(alias="id", description="The attempt's ULID.")]
 WaitS = Annotated[
     float,
-    Query(ge=0, le=MOST_WAIT_S, allow_inf_nan=False, description="Wait so many seconds for the verdict."),
+    Query(ge=0, le=MOST_WAIT_S, allow_inf_nan=False, description="Seconds to wait for the verdict."),
 ]
 
 IdempotencyKey = Annotated[
@@ -97,12 +97,14 @@ async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
             description="Only attempts with this label, as `key=value`; may be repeated.",
         ),
     ] = None,
-    since: Annotated[AwareDatetime | None, Query(description="Only attempts created then or later.")] = None,
+    since: Annotated[
+        AwareDatetime | None, Query(description="Only attempts created at or after this time.")
+    ] = None,
     cause: Annotated[
-        str | None, Query(max_length=64, description="Only attempts whose run ended by this cause.")
+        str | None, Query(max_length=64, description="Only attempts whose run ended with this cause.")
     ] = None,
     rule: Annotated[
-        str | None, Query(pattern=RULE, description="Only attempts that an error of this rule failed.")
+        str | None, Query(pattern=RULE, description="Only attempts with an error of this rule.")
     ] = None,
     uid: Annotated[
         int | None, Query(ge=0, le=2**53 - 1, description="Only attempts of this user; for operators.")
@@ -114,7 +116,7 @@ async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
         bool | None, Query(description="Only attempts whose node is distrusted, or only others.")
     ] = None,
     cursor: Annotated[str | None, Query(max_length=256, description="`next_cursor` of a page.")] = None,
-    limit: Annotated[int, Query(ge=1, le=500, description="How many attempts a page has.")] = 50,
+    limit: Annotated[int, Query(ge=1, le=500, description="Maximum number of attempts on a page.")] = 50,
 ) -> Response:
     """List attempts, newest first; reports are left out."""
     query = AttemptQuery(
@@ -150,7 +152,7 @@ async def cancel_attempt(call: CallDep, attempt_id: Id) -> Response:
     """Ask an attempt to end; its verdict becomes `cancelled` unless another came first."""
     attempt = await call.attempt(attempt_id)
     if attempt.state is State.FINISHED:
-        raise RequestError("attempt.finished", "the attempt has its verdict")
+        raise RequestError("attempt.finished", "the attempt is finished")
     await call.service.cancel(attempt.id)
     return await call.attempt_response(await call.attempt(attempt_id), status=202)
 
@@ -171,7 +173,7 @@ async def replay_attempt(
 async def follow_attempt(
     call: CallDep,
     attempt_id: Id,
-    last_event_id: Annotated[str | None, Header(description="Go on after the event with this id.")] = None,
+    last_event_id: Annotated[str | None, Header(description="Continue after the event with this id.")] = None,
 ) -> Response:
     """Follow an attempt as server-sent events, up to `finished`."""
     if last_event_id is not None:
@@ -192,7 +194,7 @@ async def list_artifacts(call: CallDep, attempt_id: Id) -> Response:
 async def get_artifact(
     call: CallDep,
     attempt_id: Id,
-    name: Annotated[str, Path(description="The file's name, as the list of artifacts has it.")],
+    name: Annotated[str, Path(description="Name of the file, as in the list of artifacts.")],
 ) -> Response:
     """Return one file of an attempt's bundle."""
     attempt = await call.attempt(attempt_id)
@@ -286,7 +288,7 @@ async def _wait(call: Call, attempt: Attempt, wait_s: float) -> Attempt:
 def _read_label(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not (key and equals and value):
-        raise RequestError("invalid", "a label filter is written key=value", field="label")
+        raise RequestError("invalid", "a label filter must be key=value", field="label")
     return key, value
 
 

@@ -352,7 +352,7 @@ def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | N
     found = connection.execute(_SAME_REQUEST, same).all()
     if any(row.uid != attempt.peer.uid for row in found):
         # As a GET of it answers, whatever was submitted: nobody can try out what somebody else has sent.
-        raise RequestError("not_found", f"there is no attempt {attempt.id}")
+        raise RequestError("not_found", f"attempt {attempt.id} doesn't exist")
     if len(found) > 1 or any(row.submission != digest for row in found):
         what = "id" if any(row.id == attempt.id for row in found) else "idempotency key"
         raise RequestError("conflict", f"this {what} was used before, for another submission")

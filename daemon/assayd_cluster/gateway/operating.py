@@ -41,7 +41,7 @@ def _json(model: type[Any], description: str) -> dict[str, Any]:
 @router.post(
     "/tokens",
     status_code=201,
-    responses={201: _json(NewTokenDocument, "The token, which is shown this once.")},
+    responses={201: _json(NewTokenDocument, "The token, shown only once.")},
     openapi_extra={
         "requestBody": {"content": {"application/json": {"schema": TokenBody.model_json_schema()}}}
     },
@@ -82,7 +82,7 @@ async def revoke_token(request: Request, call: CallDep, token_id: TokenId) -> Re
     call.require_operator()
     record = await _tokens(request).revoke(token_id)
     if record is None:
-        raise RequestError("not_found", f"there is no token {token_id}")
+        raise RequestError("not_found", f"token {token_id} doesn't exist")
     verifier: TokenVerifier = request.app.state.verifier
     verifier.forget()
     if record.node is not None:
@@ -148,7 +148,7 @@ async def forget_node(request: Request, call: CallDep, name: Name) -> Response:
 
 
 def _no_node(name: str) -> RequestError:
-    return RequestError("not_found", f"there is no node {name!r}; `assay nodes` lists them")
+    return RequestError("not_found", f"node {name!r} doesn't exist; `assay nodes` lists all nodes")
 
 
 async def _set_drained(request: Request, call: CallDep, name: str, *, drained: bool) -> Response:

@@ -74,14 +74,20 @@ class QueueWatch:
 
     async def keep(self, queue: WaitingMessages, unclaimed: Callable[[], Awaitable[int]]) -> NoReturn:
         """Look again and again."""
-        while True:
-            await asyncio.sleep(LOOKED_EVERY_S)
-            try:
-                waiting = await asyncio.to_thread(queue.count)
-                self.note(waiting=waiting, unclaimed=await unclaimed())
-            except (*AWAY, StoreError) as trouble:
-                self._missing.clear()
-                log.warning("queue.not_looked_at", problem=type(trouble).__name__)
+        try:
+            while True:
+                await asyncio.sleep(LOOKED_EVERY_S)
+                await self._look(queue, unclaimed)
+        finally:
+            queue.close()
+
+    async def _look(self, queue: WaitingMessages, unclaimed: Callable[[], Awaitable[int]]) -> None:
+        try:
+            waiting = await asyncio.to_thread(queue.count)
+            self.note(waiting=waiting, unclaimed=await unclaimed())
+        except (*AWAY, StoreError) as trouble:
+            self._missing.clear()
+            log.warning("queue.not_looked_at", problem=type(trouble).__name__)
 
 
 class WaitingMessages:
@@ -102,8 +108,12 @@ class WaitingMessages:
             with self._connection.channel() as channel:
                 return int(channel.queue_declare(self._queue, passive=True).message_count)
         except BaseException:
-            connection, self._connection = self._connection, None
-            if connection is not None:
-                with suppress(*AWAY):
-                    connection.collect()
+            self.close()
             raise
+
+    def close(self) -> None:
+        """Drop the connection, if there is one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(*AWAY):
+                connection.collect()

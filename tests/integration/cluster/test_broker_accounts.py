@@ -53,8 +53,10 @@ async def test_stolen_account_ends_with_its_token(accounts: ManagedAccounts) -> 
             with pytest.raises(AMQPError, match="deleted"):
                 connection.drain_events(timeout=10)
         connection.collect()
-    with Connection(url) as connection, pytest.raises(AccessRefused):
-        connection.connect()
+    with Connection(url) as connection:
+        with pytest.raises(AccessRefused):
+            connection.connect()
+        connection.collect()
     await accounts.remove("node-1", TOKEN)  # once more changes nothing
 
 
@@ -65,7 +67,9 @@ async def test_account_of_a_node_reads_the_queue_and_does_nothing_else(accounts:
         with consumer(connection):
             pass
         for refused in (
-            lambda channel: channel.basic_publish(channel.prepare_message("x"), exchange="assayd"),
+            lambda channel: channel.basic_publish(
+                channel.prepare_message("x", content_encoding="utf-8"), exchange="assayd"
+            ),
             lambda channel: channel.queue_declare("other"),
             lambda channel: channel.queue_purge("assayd.undelivered"),
         ):
@@ -77,7 +81,7 @@ async def test_account_of_a_node_reads_the_queue_and_does_nothing_else(accounts:
 def _asked(connection: Connection, what: Callable[[Any], object]) -> None:
     channel = connection.channel()
     what(channel)
-    channel.close()  # a refusal that nothing waits for comes now at the latest
+    channel.queue_declare(QUEUE, passive=True)  # with its answer comes a refusal that nothing waited for
 
 
 async def test_readers_of_the_queue_are_known_by_their_tokens(accounts: ManagedAccounts) -> None:
@@ -105,7 +109,7 @@ async def test_management_that_refuses_or_is_away_is_told(broker: Broker) -> Non
 
 def test_gateways_account_counts_what_waits(broker: Broker) -> None:
     waiting = WaitingMessages(make_celery(broker.url_file("gateway").read_text().strip(), queue=QUEUE))
-    assert waiting.count() == 0
+    assert waiting.count() == 0  # and the connection is used again
     broker.publish([f"01JTC8ZK5V777777777777777{n}" for n in range(3)])
     until = time.monotonic() + 10
     while waiting.count() != 3:
@@ -118,3 +122,4 @@ def test_gateways_account_counts_what_waits(broker: Broker) -> None:
                 channel.basic_ack(message.delivery_tag)
                 taken += 1
     assert waiting.count() == 0
+    waiting.close()

@@ -134,7 +134,7 @@ class FakeService:
         known = attempt_id or self.keys.get((peer.uid, idempotency_key or ""))
         if known in self.attempts:
             if self.attempts[known].peer.uid != peer.uid:
-                raise RequestError("not_found", f"there is no attempt {known}")
+                raise RequestError("not_found", f"attempt {known} doesn't exist")
             if self.submissions[known].document != submission.document:
                 raise RequestError("conflict", "another submission has this id")
             return Accepted(attempt=self.attempts[known], existing=True)
