@@ -278,7 +278,7 @@ class DatabaseJobStore:
             lambda connection: connection.execute(_DOCUMENT, {"wanted": attempt_id}).scalar()
         )
         if found is None:
-            raise StoreError("attempt.missing", f"there is no attempt {attempt_id}")
+            raise StoreError("attempt.missing", f"attempt {attempt_id} doesn't exist")
         return bytes(found)
 
     async def list(self, query: Query) -> Page:
@@ -355,7 +355,7 @@ def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | N
         raise RequestError("not_found", f"attempt {attempt.id} doesn't exist")
     if len(found) > 1 or any(row.submission != digest for row in found):
         what = "id" if any(row.id == attempt.id for row in found) else "idempotency key"
-        raise RequestError("conflict", f"this {what} was used before, for another submission")
+        raise RequestError("conflict", f"this {what} was already used for another submission")
     return get_attempt(connection, found[0].id) if found else None
 
 
@@ -363,7 +363,7 @@ def _recorded(connection: Connection, attempt: Attempt, digest: str, key: str | 
     """Return the attempt whose id or key was found on record. Raises: as `_earlier`; StoreError."""
     earlier = _earlier(connection, attempt, digest, key)
     if earlier is None:
-        message = "the attempt that had this id or key was removed just now; send it again"
+        message = "the attempt with this id or key was just deleted; submit again"
         raise StoreError("attempt.missing", message, retryable=True)
     return earlier
 
@@ -384,7 +384,7 @@ def _is_first(written: Written, verdict: rows.Values, by: str) -> bool:
 
 def _foreign(verdict: rows.Values, by: str) -> RequestError:
     number = verdict["run_number"]
-    return RequestError("run.foreign", f"{by} does not hold run {number} of this attempt any more")
+    return RequestError("run.foreign", f"{by} no longer holds run {number} of this attempt")
 
 
 def _is_same(earlier: Attempt, attempt: Attempt) -> bool:
