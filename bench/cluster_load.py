@@ -57,7 +57,8 @@ BATCH_WARM_UP = 200
 PAUSE_S = 0.05
 IDLE_S = 20.0
 STAMP_ID = "01JTC8ZK5V7777777777777777"
-_COUNTERS = (
+__JSON = "Content-Type: application/json\r\n"
+COUNTERS = (
     "SELECT xact_commit, tup_inserted, tup_updated, tup_deleted, pg_current_wal_lsn() - '0/0'::pg_lsn "
     "FROM pg_stat_database WHERE datname = current_database()"
 )
@@ -77,8 +78,7 @@ class RawHttp:
 
     def __init__(self, path: str, token: str = "") -> None:
         self._path = path
-        self._head = "Host: g\r\nContent-Type: application/json\r\n"
-        self._head += f"Authorization: Bearer {token}\r\n" if token else ""
+        self.token = token
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter
         self.sent = self.received = 0
@@ -87,7 +87,8 @@ class RawHttp:
         """Send a request; return status and body of the answer."""
         if self._reader is None:
             self._reader, self._writer = await asyncio.open_unix_connection(self._path, limit=2**24)
-        head = f"{method} {path} HTTP/1.1\r\n{self._head}Content-Length: {len(body)}\r\n\r\n".encode()
+        token = f"Authorization: Bearer {self.token}\r\n" if self.token else ""
+        head = f"{method} {path} HTTP/1.1\r\nHost: g\r\n{_JSON}{token}Content-Length: {len(body)}\r\n\r\n".encode()
         self._writer.write(head + body)
         found = await self._reader.readuntil(b"\r\n\r\n")
         status = int(found[9:12])
@@ -176,13 +177,14 @@ class Nodes:
 
     async def _beat_in_turn(self, names: Sequence[str]) -> None:
         """Beat for many idle nodes, each every `BEAT_S`, evenly spread."""
-        connections = {name: RawHttp(self._told["sockets"][0], self._told["idle"][name]) for name in names}
+        connection = RawHttp(self._told["sockets"][0])  # a gateway has no 1,000 by default
         said = {"capacity": 16, "ready": True, "version": __version__, "runs": [STAMP_ID] * 16}
         body = json.dumps({**said, "profiles": self._told["profiles"]}).encode()
         began, number = time.monotonic(), 0
         while True:
-            for name, connection in connections.items():
+            for name in names:
                 await asyncio.sleep(began + number * BEAT_S / len(names) - time.monotonic())
+                connection.token = self._told["idle"][name]
                 await connection.ask("PUT", f"/v1/nodes/{name}", body)
                 number += 1
 

@@ -45,7 +45,7 @@ def count_unclaimed(connection: Connection) -> int:
 
 
 class QueueWatch:
-    """What is missing in the queue now, and what was published again lately."""
+    """Counts messages that are missing in the queue, and attempts published again lately."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
