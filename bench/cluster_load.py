@@ -57,8 +57,8 @@ BATCH_WARM_UP = 200
 PAUSE_S = 0.05
 IDLE_S = 20.0
 STAMP_ID = "01JTC8ZK5V7777777777777777"
-__JSON = "Content-Type: application/json\r\n"
-COUNTERS = (
+_JSON = "Content-Type: application/json\r\n"
+_COUNTERS = (
     "SELECT xact_commit, tup_inserted, tup_updated, tup_deleted, pg_current_wal_lsn() - '0/0'::pg_lsn "
     "FROM pg_stat_database WHERE datname = current_database()"
 )
@@ -88,7 +88,8 @@ class RawHttp:
         if self._reader is None:
             self._reader, self._writer = await asyncio.open_unix_connection(self._path, limit=2**24)
         token = f"Authorization: Bearer {self.token}\r\n" if self.token else ""
-        head = f"{method} {path} HTTP/1.1\r\nHost: g\r\n{_JSON}{token}Content-Length: {len(body)}\r\n\r\n".encode()
+        head = f"{method} {path} HTTP/1.1\r\nHost: g\r\n{_JSON}{token}".encode()
+        head += f"Content-Length: {len(body)}\r\n\r\n".encode()
         self._writer.write(head + body)
         found = await self._reader.readuntil(b"\r\n\r\n")
         status = int(found[9:12])

@@ -118,7 +118,7 @@ async def resume_node(request: Request, call: CallDep, name: Name) -> Response:
     },
 )
 async def distrust_node(request: Request, call: CallDep, name: Name) -> Response:
-    """Mark a node's verdicts, drain it, and take from it what it has in hand; for operators."""
+    """Mark a node's verdicts, drain it, and take its runs back; for operators."""
     call.require_operator()
     wanted = await read_model(request, call, DistrustBody)
     node = await _nodes(request).set_drained(name, drained=True)

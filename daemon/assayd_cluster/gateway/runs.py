@@ -345,7 +345,7 @@ class Runs:
         )
 
     async def distrust(self, node: str, since: int) -> tuple[int, Sequence[str]]:
-        """Mark a node's verdicts, and take from it what it has in hand.
+        """Mark a node's verdicts, and take its runs back.
 
         Args: `since` in microseconds: only verdicts of runs that began then or later. Returns how many
         verdicts were not marked before, and the attempts that it had in hand.
