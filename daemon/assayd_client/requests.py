@@ -105,8 +105,7 @@ def attempts(  # noqa: PLR0913  (one parameter per filter of the API)
 ) -> ClientRequest[documents.AttemptPageDocument]:
     """Return a page of attempts, newest first: those that fit all filters.
 
-    `label` has pairs ``key=value``, `since` is an RFC 3339 time, `uid` another user, for operators, `node` a
-    node of a cluster.
+    `label` has pairs ``key=value``, `since` is an RFC 3339 time, `uid` another user, for operators.
     """
     filters: dict[str, str | int | Sequence[str] | None] = {
         "id_prefix": id_prefix,
@@ -147,10 +146,7 @@ def cancel(attempt_id: str) -> ClientRequest[documents.AttemptDocument]:
 def replay(
     attempt_id: str, *, wait_s: float = 0, idempotency_key: str | None = None
 ) -> ClientRequest[documents.AttemptDocument]:
-    """Submit the same as an attempt once more; finished, the new one has `replay_diff`.
-
-    The same key gives the same replay.
-    """
+    """Submit the same as an attempt once more (once per key); finished, the new one has `replay_diff`."""
     return _post(
         lambda: documents.AttemptDocument,
         "attempts",
@@ -526,7 +522,8 @@ def resume_node(name: str) -> ClientRequest[documents.NodeDocument]:
 
 def distrust_node(name: str, *, since: str | None = None) -> ClientRequest[documents.DistrustDocument]:
     """Mark a node's verdicts (of runs since an RFC 3339 time), and have it take no further work."""
-    return _post(lambda: documents.DistrustDocument, "nodes", name, "distrust", document={"since": since})
+    query = filter_query({"since": since})
+    return _post(lambda: documents.DistrustDocument, "nodes", name, "distrust", query=query)
 
 
 def forget_node(name: str) -> ClientRequest[documents.ForgottenNodeDocument]:

@@ -174,7 +174,6 @@ def bodies(attempt: str) -> dict[str, Any]:
         "suggest_policy": {"json": {"policy": "default"}},
         "check_policy": {"content": "[policy]", "headers": {"Content-Type": "text/plain"}},
         "create_token": {"json": {"name": "t", "tenant": "first", "scopes": ["submit"]}},
-        "distrust_node": {"json": {}},
         "put_node": {"json": {"capacity": 1, "ready": True, "version": "0", "profiles": {}}},
         "claim_run": {"json": {"attempt": attempt, "ticket": "t"}},
         "put_run_events": {"json": []},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.documents.base import BaseDocument, Timestamp
 
@@ -79,14 +79,6 @@ class NodeListDocument(BaseDocument):
     """All nodes."""
 
     nodes: list[NodeDocument] = Field(description="The nodes, by name.")
-
-
-class DistrustBody(BaseModel):
-    """`POST /v1/nodes/{name}/distrust`: which of its verdicts."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    since: AwareDatetime | None = Field(None, description="Only of runs that began then or later.")
 
 
 class DistrustDocument(BaseDocument):

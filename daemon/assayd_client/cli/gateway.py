@@ -196,7 +196,7 @@ def forget(context: typer.Context, name: Name) -> None:
     """Forget a node that has stopped, and revoke its tokens."""
     with gateway_client(context) as client:
         gone = client.forget_node(name)
-    print(f"{gone['name']}: forgotten; {len(gone['revoked'])} tokens revoked")
+    print(f"{gone['name']}: forgotten; revoked tokens: {len(gone['revoked'])}")
 
 
 @node_app.command("distrust")
@@ -220,7 +220,9 @@ def distrust(
 
     with gateway_client(context) as client:
         marked = client.distrust_node(name, since=moment_before(since))
-        print(f"{name}: drained; marked {marked['marked']}, took back {marked['taken_back']} runs")
+        print(
+            f"{name}: drained; marked verdicts: {marked['marked']}; runs taken back: {marked['taken_back']}"
+        )
         if not run:
             print(f"The marked attempts: assay list --node {name} --distrusted")
             return
@@ -231,9 +233,6 @@ def distrust(
     raise typer.Exit(FAILED if differ else VALIDATED)
 
 
-RUN_AT_ONCE = 8
-
-
 def _run_marked(client: PlainClient, node: str) -> Iterator[Document]:
     """Replay each attempt whose verdict of this node is marked, once, a few at a time, newest first."""
     from concurrent.futures import ThreadPoolExecutor
@@ -241,17 +240,14 @@ def _run_marked(client: PlainClient, node: str) -> Iterator[Document]:
     from assayd_client.cli.attempts import run_again
 
     def again(attempt: Document) -> Document:
-        # What was replayed before, or by an earlier call that broke off, isn't replayed twice.
         return run_again(client, attempt["id"], key=f"distrust-{attempt['distrusted_at']}-{attempt['id']}")
 
-    with ThreadPoolExecutor(RUN_AT_ONCE) as pool:
-        cursor: str | None = None
-        while True:
-            page = client.attempts(node=node, distrusted=True, cursor=cursor, limit=100)
+    with ThreadPoolExecutor(8) as pool:
+        cursor: str | None = ""
+        while cursor is not None:
+            page = client.attempts(node=node, distrusted=True, cursor=cursor or None, limit=100)
             yield from pool.map(again, page["attempts"])
             cursor = page["next_cursor"]
-            if cursor is None:
-                return
 
 
 def _node_row(node: Document) -> list[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import AwareDatetime
 from starlette.responses import Response
 
 from assayd.api import answers
 from assayd.api.call import CallDep, json_response, read_model
 from assayd.documents.cluster import (
-    DistrustBody,
     DistrustDocument,
     ForgottenNodeDocument,
     NewTokenDocument,
@@ -111,22 +111,23 @@ async def resume_node(request: Request, call: CallDep, name: Name) -> Response:
 
 
 @router.post(
-    "/nodes/{name}/distrust",
-    responses={200: _json(DistrustDocument, "The number of marked verdicts.")},
-    openapi_extra={
-        "requestBody": {"content": {"application/json": {"schema": DistrustBody.model_json_schema()}}}
-    },
+    "/nodes/{name}/distrust", responses={200: _json(DistrustDocument, "The number of marked verdicts.")}
 )
-async def distrust_node(request: Request, call: CallDep, name: Name) -> Response:
+async def distrust_node(
+    request: Request,
+    call: CallDep,
+    name: Name,
+    since: Annotated[
+        AwareDatetime | None, Query(description="Only verdicts of runs that began then or later.")
+    ] = None,
+) -> Response:
     """Mark a node's verdicts, drain it, and take its runs back; for operators."""
     call.require_operator()
-    wanted = await read_model(request, call, DistrustBody)
     node = await _nodes(request).set_drained(name, drained=True)
     if node is None:
         raise _no_node(name)
-    since = 0 if wanted.since is None else to_micros(wanted.since)
     door: NodeDoor = request.app.state.node_door
-    marked, taken_back = await door.runs.distrust(name, since)
+    marked, taken_back = await door.runs.distrust(name, to_micros(since) if since else 0)
     document = NodeDocument.from_value(node)
     return json_response(DistrustDocument(node=document, marked=marked, taken_back=taken_back))
 

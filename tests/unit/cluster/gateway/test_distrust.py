@@ -86,8 +86,8 @@ async def test_verdicts_of_a_distrusted_node_are_marked_and_listed(operator: Ope
     bad = await operator.judged_by(operator.stolen, "# bad\n")
     good = await operator.judged_by(operator.honest, "# good\n")
     assert bad.started_at is not None
-    body = {"since": bad.started_at.isoformat()}
-    answer = (await operator.ask("POST", f"/v1/nodes/{operator.stolen}/distrust", json=body)).json()
+    since = {"since": bad.started_at.isoformat()}
+    answer = (await operator.ask("POST", f"/v1/nodes/{operator.stolen}/distrust", params=since)).json()
     assert (answer["marked"], answer["taken_back"], answer["node"]["state"]) == (1, 0, "draining")
     assert await operator.listed(distrusted=True, node=operator.stolen) == [bad.id]
     assert before.id in await operator.listed(distrusted=False)
@@ -97,7 +97,7 @@ async def test_verdicts_of_a_distrusted_node_are_marked_and_listed(operator: Ope
     assert shown["approvable"] is False
     refused = await operator.ask("POST", f"/v1/attempts/{bad.id}/approve", json={"name": "x"})
     assert refused.json()["error"]["code"] == "library.distrusted"
-    again = (await operator.ask("POST", f"/v1/nodes/{operator.stolen}/distrust", json={})).json()
+    again = (await operator.ask("POST", f"/v1/nodes/{operator.stolen}/distrust")).json()
     assert again["marked"] >= 1  # what was before; what is marked keeps its time
     assert (await operator.ask("GET", f"/v1/attempts/{bad.id}")).json()["distrusted_at"] == shown[
         "distrusted_at"
@@ -108,7 +108,7 @@ async def test_run_in_the_hands_of_a_distrusted_node_is_another_nodes(operator: 
     gateway = operator.gateway
     attempt = await gateway.submit()
     claimed = await gateway.claim(operator.stolen, await gateway.messages.next())
-    answer = (await operator.ask("POST", f"/v1/nodes/{operator.stolen}/distrust", json={})).json()
+    answer = (await operator.ask("POST", f"/v1/nodes/{operator.stolen}/distrust")).json()
     assert answer["taken_back"] == 1
     with pytest.raises(RequestError):
         await gateway.bring(operator.stolen, attempt.id, claimed)
@@ -121,7 +121,7 @@ async def test_run_in_the_hands_of_a_distrusted_node_is_another_nodes(operator: 
 async def test_marked_attempt_is_replayed_once_for_a_key(operator: Operator) -> None:
     gateway = operator.gateway
     attempt = await operator.judged_by(operator.stolen, "# 1\n")
-    await operator.ask("POST", f"/v1/nodes/{operator.stolen}/distrust", json={})
+    await operator.ask("POST", f"/v1/nodes/{operator.stolen}/distrust")
     path, headers = f"/v1/attempts/{attempt.id}/replay", {"Idempotency-Key": "distrust-1"}
     operator_ask = [await operator.ask("POST", path, headers=headers) for _ in range(2)]
     first, second = [answer.json()["id"] for answer in operator_ask]
@@ -141,6 +141,6 @@ async def test_only_operators_distrust_and_forget(operator: Operator) -> None:
     terms = TokenTerms(name="t", tenant="t", scopes=frozenset({Scope.SUBMIT}))
     operator._token = (await operator._app._app.state.cluster_tokens.create(terms))[1]
     for verb in ("distrust", "forget"):
-        answer = await operator.ask("POST", f"/v1/nodes/{operator.stolen}/{verb}", json={})
+        answer = await operator.ask("POST", f"/v1/nodes/{operator.stolen}/{verb}")
         assert answer.status_code == 403
     assert (await operator.gateway.jobs.list(Query(distrusted=True, node=operator.stolen))).attempts == ()
