@@ -238,6 +238,7 @@ def _caller(record: TokenRecord) -> Caller:
         operator=record.may(TokenScope.OPERATE),
         monitor=record.may(TokenScope.METRICS),
         token=record.id,
+        is_node=record.node is not None,
     )
 
 
