@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx
+from fastapi import FastAPI
 
 from assayd.api import SocketAccess, create_app, server_config
 from assayd.ids import SystemClock, Ulids
@@ -45,6 +46,7 @@ class SecureGateway:
         self.token = self.operator = ""
         self.started = threading.Event()
         self._loop_factory = loop_factory
+        self.app: FastAPI
         self.server: SecureServer
         self.database: DatabaseAccess
         self.loop: asyncio.AbstractEventLoop
@@ -64,6 +66,7 @@ class SecureGateway:
             verifier = TokenVerifier(tokens, SystemClock())
             app.state.cluster_tokens, app.state.verifier = tokens, verifier
             app.state.cluster_nodes = DatabaseNodes(access)
+            self.app = app
             app.state.broker_accounts = SharedAccount()
             self.database, self.loop = access, asyncio.get_running_loop()
             gate = TokenGate(app, verifier)
