@@ -25,7 +25,7 @@ from assayd_client import Document, PlainClient
 from assayd_client.errors import Refused
 from bench.daemon import daemon
 from bench.slips.sources import Source, real
-from bench.slips.tables import SLIPS, Entry, Worthless, slips, worthless
+from bench.slips.tables import SLIPS, WORTHLESS, Entry, Worthless, slips, worthless
 
 AT_ONCE = 3
 WAIT_S = 120
@@ -127,21 +127,30 @@ def _percent(rows: Sequence[Looked], field: str) -> str:
     return f"{100 * sum(getattr(one, field) for one in rows) / len(rows):.0f} %"
 
 
-def print_worthless(client: PlainClient, half: str | None, *, show: bool) -> None:
-    """Measure the worthless passes, and print a line per half."""
-    chosen = [one for one in worthless() if half in {None, "seen" if one.seen else "unseen"}]
+def print_worthless(client: PlainClient, table: str, half: str | None, *, show: bool) -> None:
+    """Measure the worthless passes of a table: a line per half, or one for a table held back as a whole."""
+    held = table != WORTHLESS[0]
+    chosen = [one for one in worthless(table) if held or half in {None, "seen" if one.seen else "unseen"}]
     with ThreadPoolExecutor(AT_ONCE) as workers:
         judged = list(workers.map(lambda one: judge(client, one), chosen))
-    for name, seen in (("seen", True), ("unseen", False)):
-        due = [right for one, right, _ in judged if one.seen is seen and one.rule]
-        fine = [right for one, right, _ in judged if one.seen is seen and not one.rule]
-        if due:
+    halves = (
+        {"all": judged}
+        if held
+        else {
+            "seen": [each for each in judged if each[0].seen],
+            "unseen": [each for each in judged if not each[0].seen],
+        }
+    )
+    for name, rows in halves.items():
+        due = [right for one, right, _ in rows if one.rule]
+        fine = [right for one, right, _ in rows if not one.rule]
+        if rows:
             print(
-                f"worthless {name:6} found {sum(due)} of {len(due)}; "
-                f"alarms {fine.count(False)} of {len(fine)}"
+                f"{table} {name:6} found {sum(due)} of {len(due)}; alarms {fine.count(False)} of {len(fine)}",
+                flush=True,
             )
     for one, right, words in judged:
-        if show and one.seen and not right:
+        if show and (held or one.seen) and not right:
             print(f"  {one.kind}/{one.number} {one.name} ({one.rule}): {words}")
 
 
@@ -192,15 +201,15 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--socket", type=Path)
     parser.add_argument("--half", choices=("seen", "unseen"))
-    parser.add_argument("--set", action="append", choices=(*SLIPS, "worthless", *(f"real-{n}" for n in REAL)))
+    parser.add_argument("--set", action="append", choices=(*SLIPS, *WORTHLESS, *(f"real-{n}" for n in REAL)))
     parser.add_argument("--show", action="store_true")
     parser.add_argument("--real", action="store_true")
     given = parser.parse_args(arguments)
-    chosen = given.set or (*SLIPS, "worthless", *(f"real-{one}" for one in REAL if given.real))
+    chosen = given.set or (*SLIPS, *WORTHLESS, *(f"real-{one}" for one in REAL if given.real))
     with connected(given.socket) as client:
         for name in chosen:
-            if name == "worthless":
-                print_worthless(client, given.half, show=given.show)
+            if name in WORTHLESS:
+                print_worthless(client, name, given.half, show=given.show)
             elif name.startswith("real-"):
                 print_real(client, name.removeprefix("real-"), show=given.show)
             else:
