@@ -27,6 +27,7 @@ from assayd.findings.network_errors import with_network_words
 from assayd.kind import Kind
 from assayd.model.attempt import MAX_RUNS, Failure, State
 from assayd.model.enforcement import settle
+from assayd.model.finding import has_errors
 from assayd.model.levels import with_levels
 from assayd.model.merge import CANCELLED, Ran
 from assayd.model.policy import ExecutionPolicy, NetworkMode
@@ -167,7 +168,7 @@ class LocalExecution:
                 await self._wait_for_engine(job, problem, left_s)
                 continue
             if result.outcome.cause is not Cause.INFRASTRUCTURE or job.attempt.run_number >= self.max_runs:
-                return await self._judge(job, payload, result)
+                return await self._tried(job, payload, await self._judge(job, payload, result))
             log.warning("run.lost", evidence=dict(result.outcome.evidence))
             failing_since = None
             job.deadline.restart(WAITING_S)
@@ -197,6 +198,42 @@ class LocalExecution:
             job.deadline.restart(spec.limits.timeout_s)
             with job.measured(self.clock, "run"):
                 return await self.sandbox.run(lease, job.deadline, UnitPublisher(job, spec))
+
+    async def _tried(self, job: Job, payload: BaseModel, ran: Ran) -> Ran:
+        """Add what a trial finds, if the kind and the profile want one of a submission that has passed."""
+        found = ran.judgement.stage_findings
+        if not ran.result.outcome.completed or any(map(has_errors, found.values())):
+            return ran
+        policy = job.policy.at_run_time()
+        spec = job.validator.plan_trial(payload, policy, job.limits, ran.result)
+        trial = await self._run_trial(job, spec) if spec is not None else None
+        if spec is not None and trial is None:
+            return ran
+        further = job.validator.judge_trial(payload, policy, ran.result, trial)
+        added = {stage: with_levels(findings, policy.quality) for stage, findings in further.items()}
+        united = {stage: (*found.get(stage, ()), *added.get(stage, ())) for stage in {**found, **added}}
+        return replace(ran, judgement=replace(ran.judgement, stage_findings=united))
+
+    async def _run_trial(self, job: Job, spec: RunSpec) -> RunResult | None:
+        """Run a trial in a further container; None if none can be had, or the trial was broken off.
+
+        It isn't journalled: a daemon that starts again runs the whole attempt, and removes the container.
+        """
+        job.deadline.restart(WAITING_S)
+        try:
+            async with AsyncExitStack() as held:
+                with job.measured(self.clock, "lease"):
+                    async with job.deadline.scope():
+                        await held.enter_async_context(self.slots.hold(*job.attempt.flow, job.attempt.id))
+                        lease = await held.enter_async_context(self.sandbox.lease(spec, *job.attempt.flow))
+                job.deadline.restart(spec.limits.timeout_s)
+                with job.measured(self.clock, "run"):
+                    result = await self.sandbox.run(lease, job.deadline)
+        except (EngineError, TimeoutError) as problem:
+            log.warning("trial.failed", problem=type(problem).__name__)
+            return None
+        broken_off = result.outcome.cause in {Cause.INFRASTRUCTURE, Cause.CANCELLED}
+        return None if broken_off else result
 
     async def _journal(self, job: Job, lease: Lease) -> None:
         """Record which container this run gets, before anything submitted is sent to it."""

@@ -21,6 +21,7 @@ Result = Mapping[str, JsonValue]
 Fields = Mapping[str, JsonValue]
 
 MOST_FIELDS = 200
+_MOST_ELEMENTS = 20
 _FEW = 4
 """With fewer similar paths than this, nothing is said of all of them."""
 _DIGITS = 3
@@ -52,6 +53,17 @@ def fields_of(result: Result) -> dict[str, JsonValue]:
         else:
             found[name] = value
     return found
+
+
+def leaves_of(result: Result) -> Fields:
+    """Return the fields that hold something; the elements of a short list have names with their place."""
+    found: dict[str, JsonValue] = {}
+    for name, value in filled(fields_of(result)).items():
+        if isinstance(value, list) and len(value) <= _MOST_ELEMENTS:
+            found |= {f"{name}[{place}]": each for place, each in enumerate(value)}
+        else:
+            found[name] = value
+    return filled(found)
 
 
 def filled(fields: Fields) -> Fields:
@@ -93,9 +105,9 @@ def unmoved_fields(samples: Mapping[str, Result], tried: Sequence[SimilarResult]
     found: dict[str, Unmoved] = {}
     for path, result in samples.items():
         own = [one for one in tried if one.similar.sample == path]
-        for name, value in filled(fields_of(result)).items():
+        for name, value in leaves_of(result).items():
             touching = [one for one in own if _shows(value, one.similar.old, path)]
-            kept = [one for one in touching if one.fields.get(name) == value]
+            kept = [one for one in touching if leaves_of(one.result or {}).get(name) == value]
             if kept and len(kept) == len(touching):
                 similar = kept[0].similar
                 found.setdefault(name, Unmoved(name=name, value=value, similar=similar, moved=moved))
@@ -169,6 +181,18 @@ def knows_samples_alone(samples: Mapping[str, Result], tried: Sequence[SimilarRe
     return same and all(filled(fields_of(result)) != results[0] for result in samples.values())
 
 
+def shows_no_piece(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
+    """Return whether no value is a part of its path, and none changes with any piece, like a length.
+
+    Yes and no may depend on what all these paths have in common.
+    """
+    if len(tried) < _FEW or any(one.result != samples[one.similar.sample] for one in tried):
+        return False
+    values = [(path, value) for path, result in samples.items() for value in leaves_of(result).values()]
+    plain = [value for _, value in values if not isinstance(value, bool)]
+    return bool(plain) and not any(_comes_from(value, path) for path, value in values)
+
+
 def mixes_all(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
     """Return whether no value is a part of its path, and each changes with whatever changes in the path."""
     if len(tried) < _FEW:
@@ -203,11 +227,21 @@ def echoes(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> boo
     What refuses a path that is like a sample looks at it, and has more to say than the path.
     """
     results = [*samples.items(), *((one.similar.path, one.result or {}) for one in tried)]
+    same = _same_in_all([result for _, result in results]) if len(results) >= _FEW else frozenset()
     for path, result in results:
-        values = filled(fields_of(result)).values()
+        fields = filled(fields_of(result))
+        values = [value for name, value in fields.items() if name not in same]
         if not values or not all(_is_path(value, path) for value in values):
             return False
     return True
+
+
+def _same_in_all(results: Sequence[Result]) -> frozenset[str]:
+    """Return the fields that have one value in all results."""
+    first, *others = map(fields_of, results)
+    return frozenset(
+        name for name, value in first.items() if all(name in one and one[name] == value for one in others)
+    )
 
 
 def _is_path(value: JsonValue, path: str) -> bool:
@@ -220,10 +254,11 @@ def _letters(text: str) -> str:
     return "".join(pieces(text)).casefold()
 
 
-def varying(before: Result, after: Result) -> list[str]:
-    """Return the fields that differ between two runs on the same path."""
-    first, second = fields_of(before), fields_of(after)
-    return [name for name in {**first, **second} if first.get(name) != second.get(name)]
+def varying(results: Sequence[Result]) -> list[str]:
+    """Return the fields that differ between runs on the same path."""
+    first, *others = map(fields_of, results) if results else ({},)
+    names = {name: None for one in (first, *others) for name in one}
+    return [name for name in names if any(one.get(name) != first.get(name) for one in others)]
 
 
 # --- results that do not fit together
@@ -248,10 +283,20 @@ def misfits(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> It
             first = by_form.setdefault(_form(path), path)
             yield from _compared(first, samples[first], path, result)
     for one in tried:
+        sample = one.similar.sample
         if one.result and one.similar.is_year:
-            yield from _compared(
-                one.similar.sample, samples[one.similar.sample], one.similar.path, one.result
-            )
+            yield from _compared(sample, samples[sample], one.similar.path, one.result)
+        elif one.result and (name := _named_by(one.similar, samples[sample], one.result)):
+            yield Misfit(first=sample, second=one.similar.path, name="", one=name[0], other=name[1])
+
+
+def _named_by(similar: SimilarPath, before: Result, after: Result) -> tuple[str, str] | None:
+    """Return a field that has a piece of the path in its name, and its name with the other piece."""
+    for name in before:
+        if name not in after and similar.old in pieces(name):
+            renamed = name.replace(similar.old, similar.new)
+            return (name, renamed) if renamed in after else None
+    return None
 
 
 def _form(path: str) -> str:
