@@ -24,7 +24,7 @@ from assayd_chains.providers.rules import apart, apply
 from assayd_client import Document, PlainClient
 from assayd_client.errors import Refused
 from bench.daemon import daemon
-from bench.slips.sources import Source, real
+from bench.slips.sources import Source, missing, real
 from bench.slips.tables import SLIPS, WORTHLESS, Entry, Worthless, slips, worthless
 
 AT_ONCE = 3
@@ -154,22 +154,24 @@ def print_worthless(client: PlainClient, table: str, half: str | None, *, show: 
             print(f"  {one.kind}/{one.number} {one.name} ({one.rule}): {words}")
 
 
-def print_real(client: PlainClient, which: str, *, show: bool) -> None:
-    """Submit the programs of strangers, and count errors, warnings and alarms about quality."""
+def print_real(client: PlainClient, which: str, *, show: bool) -> tuple[int, int]:
+    """Submit the programs of strangers; return how many are validated, and how many have an alarm."""
     with ThreadPoolExecutor(AT_ONCE) as workers:
         rows = list(workers.map(lambda one: _told(client, one), real(which)))
     validated = [rules for _, verdict, rules in rows if verdict == "validated"]
+    alarms = sum(any(rule.startswith("quality.") for rule in rules) for rules in validated)
     warned = Counter(rule for rules in validated for rule in set(rules))
     print(
         f"real {which:10} {len(rows)}: validated {len(validated)}, "
         f"with a warning {sum(map(bool, validated))}, "
-        f"about quality {sum(any(rule.startswith('quality.') for rule in rules) for rules in validated)}: "
+        f"about quality {alarms}: "
         f"{dict(warned)}",
         flush=True,
     )
     for name, verdict, rules in rows:
         if show:
             print(f"  {name}: {verdict} {' '.join(rules)}")
+    return len(validated), alarms
 
 
 def _told(client: PlainClient, source: Source) -> tuple[str, str, list[str]]:
@@ -206,14 +208,21 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--real", action="store_true")
     given = parser.parse_args(arguments)
     chosen = given.set or (*SLIPS, *WORTHLESS, *(f"real-{one}" for one in REAL if given.real))
+    real_ones: list[tuple[int, int]] = []
+    if any(name.startswith("real-") for name in chosen) and (why := missing()):
+        print(f"real programs: {why}")
+        chosen = [name for name in chosen if not name.startswith("real-")]
     with connected(given.socket) as client:
         for name in chosen:
             if name in WORTHLESS:
                 print_worthless(client, name, given.half, show=given.show)
             elif name.startswith("real-"):
-                print_real(client, name.removeprefix("real-"), show=given.show)
+                real_ones.append(print_real(client, name.removeprefix("real-"), show=given.show))
             else:
                 print_slips(client, name, given.half, show=given.show)
+    if real_ones:
+        validated, alarms = map(sum, zip(*real_ones, strict=True))
+        print(f"real in all: {alarms} of {validated} with a finding about quality, {alarms / max(validated, 1):.1%}")
 
 
 if __name__ == "__main__":

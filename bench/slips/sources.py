@@ -18,6 +18,15 @@ REAL = Path(os.environ.get("BENCH_REAL", ROOT.parent / "shared" / "real"))
 Payload = Mapping[str, object]
 
 
+def missing() -> str:
+    """Return why there are no programs of strangers; empty if there are."""
+    if (REAL / "blobs.json.xz").exists():
+        return ""
+    return (
+        f"not measured, because {REAL} doesn't exist or has no blobs.json.xz; set BENCH_REAL to their folder"
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """One submission that is right; slips are put into `text`, and `put` puts the outcome in its place."""
