@@ -9,8 +9,8 @@ Submitted code that fails is a value all the way down. An internal error is an e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -187,17 +187,24 @@ class LocalExecution:
         """Lease a container, journal who has it, and talk the units through."""
         if job.attempt.state is not State.LEASING:
             job.move(State.LEASING)
+        async with self._leased(job, spec) as lease:
+            with job.measured(self.clock, "lease"):
+                await self._journal(job, lease)
+            job.move(State.RUNNING)
+            job.deadline.restart(spec.limits.timeout_s)
+            with job.measured(self.clock, "run"):
+                return await self.sandbox.run(lease, job.deadline, UnitPublisher(job, spec))
+
+    @asynccontextmanager
+    async def _leased(self, job: Job, spec: RunSpec) -> AsyncIterator[Lease]:
+        """Hold a slot and a container while the body runs. Raises: EngineError, TimeoutError."""
         async with AsyncExitStack() as held:
             with job.measured(self.clock, "lease"):
                 async with job.deadline.scope():
                     await self.require_image(job.validator, job.policy, spec)
                     await held.enter_async_context(self.slots.hold(*job.attempt.flow, job.attempt.id))
                     lease = await held.enter_async_context(self.sandbox.lease(spec, *job.attempt.flow))
-                await self._journal(job, lease)
-            job.move(State.RUNNING)
-            job.deadline.restart(spec.limits.timeout_s)
-            with job.measured(self.clock, "run"):
-                return await self.sandbox.run(lease, job.deadline, UnitPublisher(job, spec))
+            yield lease
 
     async def _tried(self, job: Job, payload: BaseModel, ran: Ran) -> Ran:
         """Add what a trial finds, if the kind and the profile want one of a submission that has passed."""
@@ -221,11 +228,7 @@ class LocalExecution:
         """
         job.deadline.restart(WAITING_S)
         try:
-            async with AsyncExitStack() as held:
-                with job.measured(self.clock, "lease"):
-                    async with job.deadline.scope():
-                        await held.enter_async_context(self.slots.hold(*job.attempt.flow, job.attempt.id))
-                        lease = await held.enter_async_context(self.sandbox.lease(spec, *job.attempt.flow))
+            async with self._leased(job, spec) as lease:
                 job.deadline.restart(spec.limits.timeout_s)
                 with job.measured(self.clock, "run"):
                     result = await self.sandbox.run(lease, job.deadline)

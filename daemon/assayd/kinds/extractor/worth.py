@@ -74,6 +74,11 @@ _MOST_EACH = 10
 _READ = "Read each value from the path: split it, or use a pattern with groups."
 _VALUE_CHARS = 60
 _CHANCE = re.compile(r"\b(?:random|secrets|uuid)\b")
+_MAY_VARY = re.compile(
+    r"\b(?:random|secrets|uuid|time|datetime|hash|id|object|next|global|nonlocal|count|cache"
+    r"|append|add|update|setdefault|pop|insert|extend)\b"
+)
+"""Code without these words returns the same in each call."""
 _BY_CHANCE = 5
 """How often code that mentions chance is called for the last path: two results may be equal by chance."""
 
@@ -100,6 +105,8 @@ def again_for(paths: Sequence[str], last: str, code: str, policy: ExecutionPolic
     if policy.quality.is_off or policy.network.mode is not NetworkMode.BLOCKED:
         return None
     similar = similar_paths(paths, code) if policy.quality.generalization else ()
+    if not similar and _MAY_VARY.search(code) is None:
+        return None
     return Again(last=last, similar=similar, repeats=_BY_CHANCE if _CHANCE.search(code) else 1)
 
 

@@ -12,6 +12,7 @@ from assayd.model.submission import JsonValue
 A, B = "/data/CLIENT-ABC/2024/Q1/report.csv", "/data/CLIENT-XYZ/2023/Q3/report.csv"
 POLICY = ExecutionPolicy(name="p")
 CODE = "x = 'CLIENT-ABC'\n"
+VARYING = f"import time\n{CODE}"
 Extract = Callable[[str], JsonValue]
 COUNTED = iter(range(1000))
 
@@ -21,7 +22,7 @@ def rules(extract: Extract, *paths: str, policy: ExecutionPolicy = POLICY) -> li
 
 
 def findings(extract: Extract, paths: Sequence[str] = (A, B), policy: ExecutionPolicy = POLICY):
-    again = again_for(paths, paths[-1], CODE, policy)
+    again = again_for(paths, paths[-1], VARYING, policy)
     samples = {path: result for path in paths if isinstance(result := extract(path), dict)}
     returned = [_or_none(extract, *args) for args in again.calls] if again else []
     results = results_of(samples, samples[paths[-1]], again, returned)
@@ -96,6 +97,7 @@ def test_an_extractor_that_refuses_other_paths_is_left_alone() -> None:
 
 def test_without_similar_paths_the_samples_decide() -> None:
     plain = ExecutionPolicy(name="p", quality=QualityPolicy(generalization=False))
+    assert again_for([A], A, CODE, plain) is None
     assert rules(FOUND["hard_coded"], policy=plain) == ["quality.hard_coded"]
     assert rules(FOUND["varying"], policy=plain) == ["quality.varying"]
     assert rules(IGNORED["hard_coded"], policy=plain) == []
