@@ -14,15 +14,20 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator
-from itertools import chain, zip_longest
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice, zip_longest
 from types import CodeType
 
 from pydantic import BaseModel, ConfigDict
 
+from assayd.static.python.work import is_slow_to_compile
+
 _MOST_NODES = 50_000
+_MORE_LOOKED_AT = 4
+"""So many times the changes that are wanted are compiled at most: some have no effect."""
 _COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.Lt: ("<", ">="),
     ast.LtE: ("<=", ">"),
@@ -74,20 +79,23 @@ class Mutant(BaseModel):
 
 def mutants_of(source: str, most: int) -> list[Mutant]:
     """Return at most so many changes, one of each function in turn, spread over lines and kinds of change."""
-    tree = ast.parse(source)
-    if most < 1 or sum(1 for _ in ast.walk(tree)) > _MOST_NODES:
+    if most < 1:
         return []
-    original = _essence(compile(source, "adapter", "exec", dont_inherit=True))
+    read = _compiled(source)
+    if read is None or sum(1 for _ in ast.walk(read[0])) > _MOST_NODES:
+        return []
+    tree, original = read
     queues = [deque(_in_order(_Finder(source).found(function))) for function in _functions(tree)]
     chosen: list[Mutant] = []
+    for one in islice(_by_turns(queues), _MORE_LOOKED_AT * most):
+        if len(chosen) < most and _differs(one, source, original):
+            chosen.append(one)
+    return sorted(chosen, key=lambda one: one.start)
+
+
+def _by_turns(queues: Sequence[deque[Mutant]]) -> Iterator[Mutant]:
     while any(queues):
-        for queue in filter(None, queues):
-            one = queue.popleft()
-            if _differs(one, source, original):
-                chosen.append(one)
-            if len(chosen) == most:
-                return sorted(chosen, key=lambda each: each.start)
-    return sorted(chosen, key=lambda each: each.start)
+        yield from (queue.popleft() for queue in queues if queue)
 
 
 def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -112,12 +120,22 @@ def _in_order(found: Iterable[tuple[str, Mutant]]) -> list[Mutant]:
 
 
 def _differs(one: Mutant, source: str, original: object) -> bool:
-    """Return whether a change compiles, and to other code: the compiler drops what can't run."""
-    try:
-        changed = compile(one.text(source), "adapter", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError):
-        return False
-    return _essence(changed) != original
+    """Return whether a change compiles, and to other code: the compiler drops unreachable code."""
+    changed = _compiled(one.text(source).decode())
+    return changed is not None and changed[1] != original
+
+
+def _compiled(text: str) -> tuple[ast.Module, object] | None:
+    """Return a text's tree and the essence of its code; None if it doesn't compile, or takes long to."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            tree = ast.parse(text)
+            if is_slow_to_compile(tree):
+                return None
+            return tree, _essence(compile(tree, "adapter", "exec", dont_inherit=True))
+        except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
+            return None
 
 
 def _essence(code: CodeType) -> object:
