@@ -101,17 +101,20 @@ class Unmoved:
 
 def unmoved_fields(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> list[Unmoved]:
     """Return each field whose value is a piece of a path and stays when that piece changes."""
-    moved = _moved(samples, tried)
-    found: dict[str, Unmoved] = {}
+    found: dict[str, tuple[JsonValue, SimilarPath]] = {}
     for path, result in samples.items():
-        own = [one for one in tried if one.similar.sample == path]
-        for name, value in leaves_of(result).items():
-            touching = [one for one in own if _shows(value, one.similar.old, path)]
-            kept = [one for one in touching if leaves_of(one.result or {}).get(name) == value]
+        own = [(one.similar, leaves_of(one.result or {})) for one in tried if one.similar.sample == path]
+        for name, value in leaves_of(result).items() if own else ():
+            text = text_of(value)
+            touching = [each for each in own if each[0].old in text and _shows(value, each[0].old, path)]
+            kept = [similar for similar, leaves in touching if leaves.get(name) == value]
             if kept and len(kept) == len(touching):
-                similar = kept[0].similar
-                found.setdefault(name, Unmoved(name=name, value=value, similar=similar, moved=moved))
-    return list(found.values())
+                found.setdefault(name, (value, kept[0]))
+    moved = _moved(samples, tried) if found else ()
+    return [
+        Unmoved(name=name, value=value, similar=similar, moved=moved)
+        for name, (value, similar) in found.items()
+    ]
 
 
 def _moved(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> tuple[str, ...]:
@@ -227,6 +230,9 @@ def echoes(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> boo
     What refuses a path that is like a sample looks at it, and has more to say than the path.
     """
     results = [*samples.items(), *((one.similar.path, one.result or {}) for one in tried)]
+    first, result = results[0]
+    if not any(_is_path(value, first) for value in fields_of(result).values()):
+        return False
     same = _same_in_all([result for _, result in results]) if len(results) >= _FEW else frozenset()
     for path, result in results:
         fields = filled(fields_of(result))
