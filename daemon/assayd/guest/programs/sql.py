@@ -41,7 +41,7 @@ _CHANGING = re.compile(
     r"(?:INSERT|UPDATE|DELETE|WITH)\b|CREATE\b[^;(]{1,200}\bAS\s+(?:SELECT|WITH)\b", re.IGNORECASE
 )
 _BY_INTENT = re.compile(
-    r"\bOR\s+IGNORE\b|\bON\s+CONFLICT\b|\bNOT\s+(?:EXISTS|IN)\b|\bEXCEPT\b|\bIS\s+NULL\b"
+    r"\bOR\s+IGNORE\b|\bON\s+CONFLICT\b|(?<!\bIF\s)\bNOT\s+(?:EXISTS|IN)\b|\bEXCEPT\b|\bIS\s+NULL\b"
     r"|(?:<>|!=)\s*(?:TRIM|LTRIM|RTRIM|LOWER|UPPER|REPLACE|ROUND|CAST)\s*\(|=\s*''|<\s*0\b",
     re.IGNORECASE,
 )

@@ -1,6 +1,6 @@
 """Finds code nodes that pass and are worth little. Source: docs/quality.md.
 
-limit: int, and nothing but print() reads  quality.unread_input
+limit: int, and only print() reads limit   quality.unread_input
 rows: list, then rows = [1, 2]             quality.unread_input
 result: float = random.random()            quality.varying
 """
@@ -64,10 +64,11 @@ def unread_inputs(text: str, tree: ast.Module, inputs: Collection[str]) -> Itera
             continue
         line = declared[name].lineno
         if not any(statement in live for statement in reads.get(name, ())):
-            told = any(_prints(statement) for statement in reads.get(name, ()))
             message = f"The code never reads the input '{name}'."
-            if told:
-                message = f"The result doesn't depend on the input '{name}': the code only prints it."
+            if any(_prints(each) or isinstance(each, ast.Assert) for each in reads.get(name, ())):
+                message = (
+                    f"The result doesn't depend on the input '{name}': the code only prints or checks it."
+                )
             hint = f"Use '{name}' in the computation, or remove it from the inputs."
             yield _unread(message, hint, text, line)
         elif (place := _replaced(name, tree.body, reads)) is not None:
@@ -169,7 +170,7 @@ def _only_binds(statement: ast.stmt) -> set[str] | None:
             return names if RESULT in names or _is_pure(value) else None
         case ast.AnnAssign(target=ast.Name(id=name), value=value):
             return {name} if value is None or name == RESULT or _is_pure(value) else None
-        case ast.Expr(value=value):
+        case ast.Expr(value=value) | ast.Assert(test=value):
             parts = [value]
             if isinstance(value, ast.Call) and _prints(statement):
                 parts = [*value.args, *(each.value for each in value.keywords)]

@@ -11,6 +11,7 @@ Pure. What an extractor returned is a guest's word and makes warnings alone.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -284,25 +285,50 @@ class Misfit:
 def misfits(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> Iterator[Misfit]:
     """Compare the results of samples that differ in numbers and capitals alone, and of other years."""
     by_form: dict[str, str] = {}
+    by_loose_form: dict[str, str] = {}
     for path, result in samples.items():
         if result:
-            first = by_form.setdefault(_form(path), path)
-            yield from _compared(first, samples[first], path, result)
+            first = by_form.setdefault(form := _form(path), path)
+            yield from _other_names(first, samples[first], path, result)
+            first = by_loose_form.setdefault(_ZEROS.sub("0", form), path)
+            yield from _other_types(first, samples[first], path, result)
+    yield from _numbered_names(samples)
     for one in tried:
         sample = one.similar.sample
         if one.result and one.similar.is_year:
-            yield from _compared(sample, samples[sample], one.similar.path, one.result)
+            yield from _other_names(sample, samples[sample], one.similar.path, one.result)
+            yield from _other_types(sample, samples[sample], one.similar.path, one.result)
         elif one.result and (name := _named_by(one.similar, samples[sample], one.result)):
             yield Misfit(first=sample, second=one.similar.path, name="", one=name[0], other=name[1])
 
 
 def _named_by(similar: SimilarPath, before: Result, after: Result) -> tuple[str, str] | None:
-    """Return a field that has a piece of the path in its name, and its name with the other piece."""
+    """Return a numbered field that has a piece of the path in its name, and its name with the other piece.
+
+    Names without numbers may be meant so: ``{"region": "north"}`` of ``/region=north/``.
+    """
     for name in before:
-        if name not in after and similar.old in pieces(name):
+        if name not in after and similar.old in pieces(name) and _names_part(name, similar.sample):
             renamed = name.replace(similar.old, similar.new)
             return (name, renamed) if renamed in after else None
     return None
+
+
+def _numbered_names(samples: Mapping[str, Result]) -> Iterator[Misfit]:
+    """Compare the first sample with the others: names with numbers that each takes from its own path."""
+    (first, one), *others = samples.items()
+    for path, other in others:
+        mine = [n for n in one if n not in other and _names_part(n, first) and not is_part(n, path)]
+        theirs = [n for n in other if n not in one and _names_part(n, path) and not is_part(n, first)]
+        if mine and theirs:
+            yield Misfit(first=first, second=path, name="", one=mine[0], other=theirs[0])
+
+
+def _names_part(name: str, path: str) -> bool:
+    return any(piece.isdecimal() for piece in pieces(name)) and is_part(name, path)
+
+
+_ZEROS = re.compile("0+")
 
 
 def _form(path: str) -> str:
@@ -316,11 +342,14 @@ def _form(path: str) -> str:
     return words
 
 
-def _compared(first: str, one: Result, second: str, other: Result) -> Iterator[Misfit]:
+def _other_names(first: str, one: Result, second: str, other: Result) -> Iterator[Misfit]:
     """Names that only one has are fine; not fine is that each has names which the other lacks."""
     missing, added = [n for n in one if n not in other], [n for n in other if n not in one]
     if missing and added:
         yield Misfit(first=first, second=second, name="", one=missing[0], other=added[0])
+
+
+def _other_types(first: str, one: Result, second: str, other: Result) -> Iterator[Misfit]:
     mine, theirs = filled(fields_of(one)), filled(fields_of(other))
     for name in mine.keys() & theirs.keys():
         kinds = _kind(mine[name]), _kind(theirs[name])

@@ -374,6 +374,7 @@ IDLE = f"{SCHEMA};\nINSERT INTO t (name) VALUES ('a');\n"
             ["INSERT", "t"],
         ),
         ("CREATE TABLE IF NOT EXISTS u AS SELECT * FROM t WHERE id > 9", ["CREATE TABLE", "u"]),
+        ("CREATE TABLE u AS SELECT * FROM t WHERE id > 9", ["CREATE TABLE", "u"]),
     ],
 )
 def test_a_statement_that_changes_no_row_is_told(begun: GuestRunner, statement: str, idle: list[str]) -> None:
@@ -393,7 +394,7 @@ def test_a_statement_that_changes_no_row_is_told(begun: GuestRunner, statement: 
         "DELETE FROM t WHERE at < 0 OR name = ''",
         "CREATE TABLE u AS SELECT * FROM t",
         "CREATE TABLE u (a); CREATE TABLE v AS SELECT * FROM u",
-        "CREATE TABLE u (at AS (1))",
+        "CREATE TABLE u (a, at AS (a + 1))",
     ],
 )
 def test_a_statement_that_changes_rows_or_is_meant_to_run_again_is_not_told(

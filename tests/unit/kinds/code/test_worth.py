@@ -31,22 +31,24 @@ def test_an_input_that_nothing_depends_on_is_found(code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "limit_is_printed"),
+    ("code", "is_told_so"),
     [
         ("print('at most', limit)\nresult: list = rows\n", True),
+        ("assert limit > 0\nresult: list = rows\n", True),
         ("for n in range(limit):\n    pass\nresult: list = rows\n", False),
         ("if False:\n    result: list = rows[:limit]\nresult = rows\n", False),
     ],
 )
-def test_an_input_that_is_read_to_no_effect_is_found(code: str, limit_is_printed: bool) -> None:
+def test_an_input_that_is_read_to_no_effect_is_found(code: str, is_told_so: bool) -> None:
     [message] = unread(code)
-    assert message.endswith("the code only prints it.") is limit_is_printed
+    assert message.endswith("the code only prints or checks it.") is is_told_so
 
 
 @pytest.mark.parametrize(
     "code",
     [
         "print(rows.pop(limit))\nresult: list = rows\n",
+        "assert rows.pop(limit)\nresult: list = rows\n",
         "for n in range(limit):\n    rows.append(n)\nresult: list = rows\n",
         "if rows:\n    result: list = rows[:limit]\nelse:\n    result = []\n",
         "while limit:\n    limit -= 1\nresult: list = rows\n",

@@ -120,7 +120,7 @@ def test_what_a_guest_returns_for_similar_paths_may_be_anything() -> None:
 FURTHER: Mapping[str, tuple[str, Extract]] = {
     "a path and a flag": ("echo", lambda path: {"input": path, "ok": True}),
     "a list with one part": ("hard_coded", lambda path: {"labels": ["CLIENT-ABC", parts(path)[3]]}),
-    "a part as the name of a field": ("types_differ", lambda path: {parts(path)[2]: parts(path)[3]}),
+    "a numbered part as the name of a field": ("types_differ", lambda path: {parts(path)[4]: parts(path)[2]}),
 }
 
 
@@ -134,6 +134,29 @@ def test_a_length_alone_is_found_with_paths_of_different_lengths() -> None:
     assert rules(lambda path: {"length": 1000 + len(path)}, A, f"{B}.gz") == ["quality.not_from_path"]
     kind: Extract = lambda path: {"length": len(path), "gz": path.endswith(".gz"), "day": parts(path)[3]}  # noqa: E731
     assert rules(kind, A, f"{B}.gz") == []
+
+
+def test_names_that_a_path_states_are_left_alone() -> None:
+    stated: Extract = lambda path: dict([parts(path)[2].split("=")])  # noqa: E731
+    assert rules(stated, "/data/region=north/a.csv", "/data/zone=south/b.csv") == []
+
+
+def test_a_numbered_part_as_the_name_of_a_field_is_found_in_the_samples_alone() -> None:
+    paths = tuple(f"/export/plant_{plant}/2024-05-01/hall/line/rack/{what}.csv" for plant, what in
+                  (("07", "heat"), ("11", "light")))  # fmt: skip
+    plain = ExecutionPolicy(name="p", quality=QualityPolicy(generalization=False))
+    assert rules(lambda path: {parts(path)[2]: parts(path)[3]}, *paths, policy=plain) == [
+        "quality.types_differ"
+    ]
+    assert rules(lambda path: {parts(path)[-1][:-4]: parts(path)[2]}, *paths, policy=plain) == []
+
+
+def test_types_that_differ_with_the_number_of_digits_are_found() -> None:
+    def number(path: str) -> JsonValue:
+        text = path.split("-")[1][:-5]
+        return {"project": parts(path)[2][:3], "number": int(text) if len(text) < 3 else text}
+
+    assert rules(number, "/tickets/OPS-17.json", "/tickets/DEV-918.json") == ["quality.types_differ"]
 
 
 NEIGHBOURS: Mapping[str, Extract] = {
