@@ -1,6 +1,6 @@
 """Measures the processor time that checks for worthless passes add to a passing attempt; on the OCI engine.
 
-    deploy/dev/oci.sh run python -m bench.slips.cost [--count 60] [--rounds 9] [--only NAME…]
+    deploy/dev/oci.sh run python -m bench.slips.cost [--count 40] [--rounds 7] [--only NAME…]
 
 One daemon runs the same submission under profiles with and without the checks, in turns. Of each round, the
 differences count, so that a busy machine disturbs both sides alike; printed are their medians and quartiles.
@@ -161,8 +161,8 @@ def _shown(values: Sequence[float]) -> str:
 def main(arguments: Sequence[str]) -> None:
     """Measure, and print."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--count", type=int, default=60, help="attempts of each profile and round")
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--count", type=int, default=40, help="attempts of each profile and round")
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--only", nargs="*", choices=sorted(SUBMISSIONS))
     given = parser.parse_args(arguments)
     images = os.environ.get("ASSAYD_ENGINE__IMAGES_DIR", str(HERE / ".run" / "images"))

@@ -31,7 +31,7 @@ from bench import RESULTS
 from bench.daemon import daemon
 from bench.figures import machine
 from bench.slips.python_slips import STATIC, Slip, slips
-from bench.slips.sources import Source, examples, missing, real
+from bench.slips.sources import Source, examples, real
 from bench.slips.words import word_slips
 
 SETS = ("extractors", "nodes", "modules", "scripts", "bash", "sql")
@@ -190,8 +190,6 @@ def _by(field: str, seen: Sequence[Seen]) -> Document:
 def main() -> None:
     """Measure, and write what was found."""
     most = int(sys.argv[1]) if len(sys.argv) > 1 else 600
-    if why := missing():
-        print(f"slips in the code of strangers: {why}", file=sys.stderr)
     began = datetime.now(UTC)
     with (
         tempfile.TemporaryDirectory(prefix="assayd-bench-") as folder,

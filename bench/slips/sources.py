@@ -18,15 +18,6 @@ REAL = Path(os.environ.get("BENCH_REAL", ROOT.parent / "shared" / "real"))
 Payload = Mapping[str, object]
 
 
-def missing() -> str:
-    """Return why there are no programs of strangers; empty if there are."""
-    if (REAL / "blobs.json.xz").exists():
-        return ""
-    return (
-        f"not measured, because {REAL} doesn't exist or has no blobs.json.xz; set BENCH_REAL to their folder"
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """One submission that is right; slips are put into `text`, and `put` puts the outcome in its place."""
@@ -60,10 +51,14 @@ def _options(given: Sequence[str]) -> dict[str, str]:
 
 
 def real(which: str) -> Iterator[Source]:
-    """Return the code of strangers of one set, where it is at hand."""
+    """Return the code of strangers of one set.
+
+    Raises:
+        SystemExit: the folder that BENCH_REAL names has no such set.
+    """
     file = REAL / f"{which}.jsonl.xz"
     if not file.exists():
-        return
+        raise SystemExit(f"error: {file} doesn't exist: set BENCH_REAL to the folder with the real programs")
     with lzma.open(REAL / "blobs.json.xz", "rt") as stream:
         blobs = json.load(stream)
     with lzma.open(file, "rt") as lines:
