@@ -102,7 +102,7 @@ class _Assertion:
 def _judge(
     test: Definition, found: Sequence[_Assertion], methods: frozenset[str], *, repeats: bool = False
 ) -> tuple[str, str, str, ast.AST] | None:
-    """Return the rule, message, hint and place of what is wrong with a test.
+    """Return the rule, message, hint and place of the fault of a test.
 
     With `repeats`, an assertion that compares a call with itself counts as always true.
     """

@@ -59,7 +59,7 @@ _ORDER = ("condition", "return", "arithmetic", "raise", "call", "number", "strin
 class Mutant(BaseModel):
     """One change: the bytes from `start` to `end` of the adapter's text become `now`.
 
-    `line` is where it is, `statement` the first line of the statement that holds it.
+    `line` is its line, `statement` the first line of the statement that holds it.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -126,7 +126,7 @@ def _differs(one: Mutant, source: str, original: object) -> bool:
 
 
 def _compiled(text: str) -> tuple[ast.Module, object] | None:
-    """Return a text's tree and the essence of its code; None if it doesn't compile, or takes long to."""
+    """Return the tree of a source and the essence of its code; None if it fails or takes long to compile."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -3,7 +3,7 @@
 the tests notice fewer than half of the changes     quality.mutants  (a warning)
 they notice more                                    quality.mutants  (info)
 
-Each change runs against every file of tests, in a container of its own, after the module has passed. A change
+Each change runs against every file of tests, in a second container, after the module has passed. A change
 is noticed if a file's tests don't all pass: one fails, hangs, or ends its process. One in a line that the
 tests never ran isn't noticed, and isn't run. Source: docs/quality.md.
 """
@@ -66,7 +66,7 @@ def plan(
 def judge(
     payload: PreparedModule, adapter: str, tests: Mapping[str, UnitResult], trial: RunResult | None
 ) -> list[Finding]:
-    """Count the changes that the tests notice; those that weren't tried in time are left out."""
+    """Count the changes that the tests notice; those that weren't tried in time don't count."""
     tried = _run(payload, tests)
     units = trial.units if trial is not None else ()
     unnoticed = [one for one in payload.mutants if one not in tried]

@@ -466,7 +466,7 @@ def _is_tried(policy: ExecutionPolicy) -> bool:
 
 
 def _units_of_tests(payload: ModulePayload, result: RunResult) -> dict[str, UnitResult]:
-    """Return what came back of each file of tests."""
+    """Return the result of each file of tests."""
     found = (
         (file, _unit_named(result, place, file))
         for place, file in enumerate(files_of_tests(payload.files), 1)
