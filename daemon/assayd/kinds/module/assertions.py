@@ -92,7 +92,7 @@ def _is_off(node: Definition | ast.ClassDef) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Assertion:
-    """One place where a test may fail; `test` is what is asserted, None if that is never always true."""
+    """One place where a test may fail; `test` is the asserted expression, None if it can fail."""
 
     node: ast.AST
     test: ast.expr | None
@@ -102,7 +102,7 @@ class _Assertion:
 def _judge(
     test: Definition, found: Sequence[_Assertion], methods: frozenset[str], *, repeats: bool = False
 ) -> tuple[str, str, str, ast.AST] | None:
-    """Return the rule, message, hint and place of the fault of a test.
+    """Return rule, message, hint and place of a test's fault.
 
     With `repeats`, an assertion that compares a call with itself counts as always true.
     """
