@@ -201,6 +201,11 @@ def batch_events(name: str) -> ClientRequest[StreamEvent]:
     return _follow(path("batches", name, "events"), None)
 
 
+def retry_batch_errors(name: str) -> ClientRequest[documents.BatchDocument]:
+    """Run the items of a batch with the verdict `error` again. Raises: ClientError ``batch.cancelled``."""
+    return _post(lambda: documents.BatchDocument, "batches", name, "retry-errors")
+
+
 def cancel_batch(name: str) -> ClientRequest[documents.BatchDocument]:
     """Start nothing more of a batch. Raises: ClientError ``batch.finished``."""
     return _post(lambda: documents.BatchDocument, "batches", name, "cancel")

@@ -157,6 +157,7 @@ class Verbs:
     batch_results = Lines(requests.batch_results)
     batch_attestation = Content(requests.batch_attestation)
     batch_events = Events(requests.batch_events)
+    retry_batch_errors = DocumentVerb(requests.retry_batch_errors)
     cancel_batch = DocumentVerb(requests.cancel_batch)
     repair = DocumentVerb(requests.repair)
     repairs_of = DocumentVerb(requests.repairs_of)

@@ -97,6 +97,11 @@ BATCH_CANCELLED: Responses = {
     202: described(BatchDocument, "Nothing more is started"),
     409: described(ErrorDocument, "It is finished"),
 }
+BATCH_RETRIED: Responses = {
+    202: described(BatchDocument, "They run again; unchanged if no item has the verdict `error`"),
+    409: described(ErrorDocument, "It was cancelled"),
+    503: described(ErrorDocument, "Not ready; see Retry-After"),
+}
 RESULTS: Responses = {
     200: {
         "description": "A line per item: what `…/items` gives, and `attempt`, an Attempt or null.",

@@ -33,7 +33,7 @@ IsolationCheck = Callable[[Sandbox], Awaitable[Sequence[str]]]
 
 LOOK_AGAIN_S = 5.0
 """Seconds between looks for images that were missing."""
-TO_BE_BUILT = {"image.missing", "image.mismatch"}
+TO_BE_BUILT = {"image.missing", "image.mismatch", "image.damaged"}
 
 
 class ReadinessSupervisor:
@@ -250,9 +250,10 @@ class ReadinessSupervisor:
         """Look at an image: one that only `profiles` name keeps nothing else from being run."""
         row = partial(_row, f"image {name}")
         try:
-            facts = await self._images.get(name)
+            facts = await self._images.look(name)
         except EngineError as trouble:
-            remedy = f"{self.build_command} {name}"
+            repair = "--repair " if trouble.code == "image.damaged" else ""
+            remedy = f"{self.build_command} {repair}{name}"
             if not profiles:
                 return row(Health.FAIL, trouble.message, remedy)
             users = f"only the profile {', '.join(profiles)} needs it"
