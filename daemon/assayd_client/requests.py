@@ -421,6 +421,14 @@ def suggest_policy(
     )
 
 
+def explain_policy(
+    policy: str, *, language: str, code: str, kind: str | None = None
+) -> ClientRequest[documents.ExplanationDocument]:
+    """Return what a profile's static rules say of a piece of ``python``, ``bash`` or ``sql``."""
+    document = _set(policy=policy, language=language, code=code, kind=kind)
+    return _post(lambda: documents.ExplanationDocument, "policies", "explain", document=document)
+
+
 def kinds() -> ClientRequest[documents.KindListDocument]:
     """Return all kinds."""
     return _get(lambda: documents.KindListDocument, "kinds")

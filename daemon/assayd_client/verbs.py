@@ -184,6 +184,7 @@ class Verbs:
     policy = DocumentVerb(requests.policy)
     check_policy = DocumentVerb(requests.check_policy)
     try_policy = Events(requests.try_policy)
+    explain_policy = DocumentVerb(requests.explain_policy)
     suggest_policy = DocumentVerb(requests.suggest_policy)
     kinds = DocumentVerb(requests.kinds)
     kind = DocumentVerb(requests.kind)

@@ -53,7 +53,7 @@ class StepRunDocument(BaseDocument):
     )
     stdout: str = Field(description="Standard output, head and tail.")
     stderr: str = Field(description="Standard error, head and tail.")
-    exit_code: int | None = Field(description="Exit code; null when it was killed.")
+    exit_code: int | None = Field(description="Exit code; null if it was killed, or refused before it ran.")
     execution_time_ms: int = Field(description="How long it took.")
 
 
@@ -76,7 +76,9 @@ class PipelineAttemptDocument(BaseDocument):
     created_at: Timestamp = Field(description="When it was accepted.")
     parent_id: str | None = Field(description="The attempt that it follows.")
     fix: PipelineFixDocument | None = Field(description="The fix that it tries; null for one that is none.")
-    steps: list[StepRunDocument] = Field(description="The steps that it ran, in order.")
+    steps: list[StepRunDocument] = Field(
+        description="The steps that it ran, in order; else those that were refused."
+    )
 
 
 class PipelineDetailDocument(PipelineDocument):

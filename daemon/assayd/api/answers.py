@@ -12,7 +12,7 @@ from assayd.documents.batches import BatchDocument, BatchPageDocument, ItemPageD
 from assayd.documents.discovery import KindDocument, KindListDocument, PolicyCheckDocument, PolicyListDocument
 from assayd.documents.library import ApproveBody, LibraryEntryDocument, LibraryPageDocument
 from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument, StatusDocument
-from assayd.documents.policy_review import SuggestionDocument
+from assayd.documents.policy_review import ExplanationDocument, SuggestionDocument
 from assayd.documents.summary import SummaryDocument
 
 Responses = dict[int | str, dict[str, Any]]
@@ -141,6 +141,13 @@ TRIAL: Responses = {
 }
 SUGGESTION: Responses = {
     200: described(SuggestionDocument, "The additions"),
+    408: described(ErrorDocument, "The body does not come"),
+    409: described(ErrorDocument, "Nodes judge attempts: ask the daemon of one"),
+    413: described(ErrorDocument, "Body too large"),
+    429: described(ErrorDocument, "A trial of the caller is under way"),
+}
+EXPLANATION: Responses = {
+    200: described(ExplanationDocument, "The findings"),
     408: described(ErrorDocument, "The body does not come"),
     409: described(ErrorDocument, "Nodes judge attempts: ask the daemon of one"),
     413: described(ErrorDocument, "Body too large"),

@@ -128,8 +128,8 @@ class Finished:
     """An attempt with its verdict, and its documents as the bundle has them: JSON, in bytes.
 
     Without a `report` they are those of the bundle that the attempt names. `static_misses` are the rules of
-    what the runtime policy refused in code that passed the static stages. `cases` are what was run, for kinds
-    that keep records of it.
+    what the runtime policy refused in code that passed the static stages. `cases` are what was run, and
+    `refusals` the messages of the errors for which nothing was, for kinds that keep records of it.
     """
 
     attempt: Attempt
@@ -137,6 +137,7 @@ class Finished:
     execution: bytes | None
     static_misses: tuple[str, ...] = ()
     cases: tuple[Case, ...] = ()
+    refusals: tuple[str, ...] = ()
     facts: Facts = field(default_factory=Facts)
 
 

@@ -64,6 +64,8 @@ class ReadinessSupervisor:
         self.info: EngineInfo | None = None
         self.build_command = "assay images build"
         """What builds an image whose name follows it; doctor says it."""
+        self.engine_remedy = "start the container engine"
+        """What to do if the engine doesn't answer, unless its message says it; doctor says it."""
         self.look_again_s = LOOK_AGAIN_S
         self.unusable: dict[str, str] = {}
         """Images of kinds that are missing or of another version, each with the reason."""
@@ -230,7 +232,7 @@ class ReadinessSupervisor:
         try:
             info = await self._engine.info()
         except EngineError as trouble:
-            return _row("engine", Health.FAIL, trouble.message, "start the container engine")
+            return _row("engine", Health.FAIL, trouble.message, self.engine_remedy)
         made_by = ", ".join(part for part in (info.runtime, info.mode) if part)
         detail = f"{info.name} {info.version}, {made_by}, cgroup v{info.cgroup_version}, {info.kernel}"
         if self.engine_note:
