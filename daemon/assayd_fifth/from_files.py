@@ -44,7 +44,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
 
 
 def _request(name: str, text: str) -> dict[str, object]:
-    """Read a `validation_request`: YAML with the fields of a payload. Raises: RequestError ``request.files``."""
+    """Read a `validation_request`: a payload as YAML. Raises: RequestError ``request.files``."""
     import yaml
 
     try:

@@ -106,7 +106,7 @@ class Session:
         return Offered(context=frozenset(schema.get("properties", {})), writers=tuple(found["writers"]))
 
     def known(self, attempt_id: str) -> Chain:
-        """Return an attempt as a chain, with the generation that it is of or follows, if it is a recent one."""
+        """Return an attempt as a chain, with the generation that it is of or follows, if that is recent."""
         with PlainClient(self._daemon) as client:
             made = client.generations(limit=RECENT)["generations"]
             owners = {each["attempt_id"]: one["id"] for one in made for each in one["attempts"]}
