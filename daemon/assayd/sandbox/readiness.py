@@ -243,6 +243,8 @@ class ReadinessSupervisor:
         return _row("engine", Health.OK, detail)
 
     async def _examine_images(self) -> list[HealthRow]:
+        if self.unusable:
+            await self._look_again()  # an image that exists by now is used before its row says so
         needed = {spec.image for spec in self._usual}
         named = {name: by for name, by in self.images_named().items() if name not in needed}
         rows = [await self._examine_image(name) for name in sorted(needed)]
