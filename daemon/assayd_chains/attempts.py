@@ -108,7 +108,7 @@ class DaemonAttempts:
             ended = await self._scheduler.wait(attempt_id, WAIT_S)
             attempt = await self._jobs.get(attempt_id)
             if attempt is None:
-                raise RequestError("not_found", f"there is no attempt {attempt_id}")
+                raise RequestError("not_found", f"attempt {attempt_id} doesn't exist")
             if attempt.state is State.FINISHED:
                 submission = json.loads(await self._jobs.document(attempt.id))
                 report, _ = await self._documents(attempt)

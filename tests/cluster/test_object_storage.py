@@ -128,7 +128,7 @@ async def test_bucket_that_is_not_there_is_no_missing_bundle(object_storage: Obj
     for error in await refusals(object_storage.open(bucket="other"), written.location):
         assert error.code == "store.unreachable"
         assert (
-            "(NoSuchBucket); check that the object storage answers, and that it has the bucket"
+            "(NoSuchBucket); check that the object storage answers and that the bucket exists"
             in error.message
         )
 

@@ -89,8 +89,8 @@ def test_context_of_another_kind_is_refused(kind: Kind) -> None:
 @pytest.mark.parametrize(
     ("name", "proposal", "said"),
     [
-        ("extractor", Proposal(files={"a": "b"}), "takes no answer in the form of files"),
-        ("pipeline", Proposal(code="x"), "takes no answer in the form of code"),
+        ("extractor", Proposal(files={"a": "b"}), "doesn't accept answers in the form files"),
+        ("pipeline", Proposal(code="x"), "doesn't accept answers in the form code"),
         ("pipeline", Proposal(files={"2": "x"}), "there is no step 2"),
         ("pipeline", Proposal(steps=({"name": "a", "type": "perl", "content": "x"},)), "steps.0.type"),
         ("module", Proposal(files={"manifest.json": "[]"}), "not a JSON object"),

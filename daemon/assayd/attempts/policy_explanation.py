@@ -48,7 +48,7 @@ async def explain(
     name = kind or _usual(snippet, policy, kinds)
     reader = kinds.get(name)
     if reader is None:
-        raise RequestError("kind.unknown", f"there is no kind {name[:64]!r}", field="kind")
+        raise RequestError("kind.unknown", f"unknown kind {name[:64]!r}", field="kind")
     before = _good_payload(reader)
     after, first_line = _with(snippet, before, reader)
     found = await _checked(reader, after, policy, analyst, uid)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from assayd.errors import AssaydError, ConfigError
-from assayd.imaging import guest_file, modules, packages, rootfs
+from assayd.imaging import guest_file, inventory, modules, packages, rootfs, sbom
 from assayd.imaging.archive import Image, pack_layer, write_archive
 from assayd.imaging.digest import digest_of, guest_digest, guest_files
 from assayd.imaging.interpreters import (
@@ -34,6 +34,7 @@ from assayd.imaging.own_recipe import is_variable_for_code
 from assayd.imaging.packages import Progress
 from assayd.imaging.paths import resolved
 from assayd.imaging.recipe import Recipe
+from assayd.imaging.sbom import SBOM_FILE
 from assayd.imaging.source import Source, open_tar, opened, unpack_layer
 from assayd.imaging.tree import LABEL_FILES, entries_of_layers, tree_digest
 from assayd.imaging.workplace import Workplace
@@ -192,6 +193,7 @@ def _unpack(source: Source, made: Path, place: Workplace) -> _Facts:
     folders = [part for part in environment.get("PATH", _PATH).split(":") if part.startswith("/")]
     pythons = find_pythons(root, folders)
     programs = known_programs(root, folders, pythons)
+    rootfs.write(root, SBOM_FILE, sbom.of_image(place.folder.name, inventory.of_root(root)))
     digest = pack_layer(root, made / _LAYER, {rootfs.SANDBOX: rootfs.GUEST_UID})
     shutil.rmtree(root)
     _say_left(environment, place.progress)

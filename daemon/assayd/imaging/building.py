@@ -11,10 +11,10 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from assayd.errors import ConfigError
-from assayd.imaging import packages, rootfs
+from assayd.imaging import inventory, packages, rootfs, sbom
 from assayd.imaging.adopting import Machine, System, adopt
 from assayd.imaging.archive import Image, pack_layer, write_archive
 from assayd.imaging.baselines import LABEL_BASELINE, UNMEASURED, measured_baseline
@@ -24,6 +24,7 @@ from assayd.imaging.packages import Progress
 from assayd.imaging.paths import resolved
 from assayd.imaging.recipe import Recipe
 from assayd.imaging.recipes import Recipes
+from assayd.imaging.sbom import SBOM_FILE
 from assayd.imaging.tree import LABEL_FILES, entries_of_layers, tree_digest
 from assayd.imaging.wheels import SITE, install
 from assayd.imaging.workplace import Workplace, workplace
@@ -181,12 +182,14 @@ def _build_base(
     made = Path(tempfile.mkdtemp(prefix="base-", dir=work))
     root = made / _ROOT
     root.mkdir()
-    tar = packages.extract(recipe.packages, sources, work, progress)
+    tar, extracted = packages.extract(recipe.packages, sources, work, progress)
     rootfs.unpack(tar, root)
     tar.unlink()
     _say_pruned(rootfs.prune(root, recipe), recipe, progress)
+    left = [each.package for each in extracted if any(_is_left(root, name) for name in each.files)]
     rootfs.furnish(root, recipe)
     _add_own(recipe, root, progress)
+    rootfs.write(root, SBOM_FILE, sbom.of_image(recipe.name, inventory.of_root(root, left)))
     version = None
     if recipe.python is not None:
         progress("compiling the Python library")
@@ -201,6 +204,12 @@ def _build_base(
     )
     (made / _FACTS).write_text(json.dumps(asdict(facts)))
     made.rename(base)
+
+
+def _is_left(root: Path, name: str) -> bool:
+    """Return whether a file of a package is in the image after what the recipe drops has gone."""
+    path = resolved(root, PurePosixPath(name).parent) / PurePosixPath(name).name
+    return path.is_symlink() or path.exists()
 
 
 def _add_own(recipe: Recipe, root: Path, progress: Progress) -> None:

@@ -264,7 +264,7 @@ def _ambiguous(path: Path, names: Sequence[str]) -> ConfigError:
 def _blob(parts: Parts, descriptor: Table) -> bytes:
     content = _bytes(parts, _blob_path(descriptor))
     if f"sha256:{hashlib.sha256(content).hexdigest()}" != descriptor.get("digest"):
-        raise ValueError(f"{descriptor.get('digest')} is not what its digest says")
+        raise ValueError(f"{descriptor.get('digest')} doesn't match its digest")
     return content
 
 

@@ -91,7 +91,7 @@ def unknown_kind(kind: str, known: Iterable[str]) -> str:
     """Return the message for a kind that isn't one of `known`; a wing that isn't installed is named."""
     if (package := missing_wings().get(kind)) is not None:
         return f"the kind {kind!r} isn't installed: the package {package} is missing"
-    return f"there is no kind {kind!r}; there are {', '.join(known)}"
+    return f"unknown kind {kind!r}; use one of {', '.join(known)}"
 
 
 def load(enabled: Sequence[str]) -> Mapping[str, Kind]:

@@ -3,7 +3,7 @@
 Decides form only. Refused, besides what no parser accepts: invalid UTF-8, a byte order mark, duplicate keys,
 NaN and infinities (an overflowing number included), lone surrogates, and whatever exceeds a limit.
 
-    b'{"a": 1, "a": 2}'   JsonError: the key 'a' is given twice
+    b'{"a": 1, "a": 2}'   JsonError: the key 'a' is repeated
     b'[NaN]'              JsonError: NaN is not a JSON number
     b'[[[[…'              JsonError: nested deeper than 64 levels
 """
@@ -140,7 +140,7 @@ def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise JsonError(f"the key {key[:64]!r} is given twice", field=key[:64])
+                raise JsonError(f"the key {key[:64]!r} is repeated", field=key[:64])
             seen.add(key)
     return members
 

@@ -85,5 +85,5 @@ async def test_line_that_is_allowed_has_no_error(
 async def test_kind_that_takes_no_such_code_is_refused(shipped: PolicySet) -> None:
     with pytest.raises(RequestError, match="takes no sql code"):
         await explained(shipped, "extractor", "sql", "SELECT 1", kind="extractor")
-    with pytest.raises(RequestError, match="there is no kind 'nothing'"):
+    with pytest.raises(RequestError, match="unknown kind 'nothing'"):
         await explained(shipped, "extractor", "python", "x = 1", kind="nothing")

@@ -25,7 +25,7 @@ from assayd.errors import RequestError
         (b"\xef\xbb\xbf{}", "BOM"),
         (b'{"a": "\xff"}', "not UTF-8 at byte 7"),
         (b'"\xed\xa0\x80"', "not UTF-8"),
-        (b'{"a": 1, "b": {"c": 1, "c": 2}}', "'c' is given twice"),
+        (b'{"a": 1, "b": {"c": 1, "c": 2}}', "'c' is repeated"),
         (b'{"a": NaN}', "NaN is not"),
         (b"[Infinity]", "Infinity is not"),
         (b"[-Infinity]", "-Infinity is not"),

@@ -196,6 +196,6 @@ def test_journal_that_is_damaged_is_said_to_be(shop: Path, real: Path) -> None:
 def test_journal_cannot_lead_out_of_the_folder(shop: Path, real: Path) -> None:
     journal = shop.with_name(shop.name + SUFFIX)
     journal.write_bytes(journal.read_bytes().replace(b"data/a.csv", b"../a.csv"))
-    with pytest.raises(StoreError, match="leads out of the folder"):
+    with pytest.raises(StoreError, match="points outside the folder"):
         roll_back(ID, shop, real)
     assert rows(shop) == [("new",), ("old",)]
