@@ -77,7 +77,7 @@ class PipelineAttemptDocument(BaseDocument):
     parent_id: str | None = Field(description="The attempt that it follows.")
     fix: PipelineFixDocument | None = Field(description="The fix that it tries; null for one that is none.")
     steps: list[StepRunDocument] = Field(
-        description="The steps that it ran, in order; else those that were refused."
+        description="The steps that it ran, in order, or that were refused."
     )
 
 

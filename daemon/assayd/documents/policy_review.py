@@ -64,8 +64,8 @@ class ExplainedDocument(BaseDocument):
 
     rule: str = Field(description="Rule.")
     severity: Literal["error", "warning"] = Field(description="An error refuses the code.")
-    message: str = Field(description="What is wrong.")
-    suggestion: str | None = Field(description="What to do instead.")
+    message: str = Field(description="The fault.")
+    suggestion: str | None = Field(description="The fix.")
     line: int | None = Field(description="Line of the code, from 1.")
     profile_key: str | None = Field(description="The profile's key that states the rule.")
 
