@@ -76,9 +76,7 @@ class PipelineAttemptDocument(BaseDocument):
     created_at: Timestamp = Field(description="When it was accepted.")
     parent_id: str | None = Field(description="The attempt that it follows.")
     fix: PipelineFixDocument | None = Field(description="The fix that it tries; null for one that is none.")
-    steps: list[StepRunDocument] = Field(
-        description="The steps that it ran, in order, or that were refused."
-    )
+    steps: list[StepRunDocument] = Field(description="The steps that it ran, in order, or that were refused.")
 
 
 class PipelineDetailDocument(PipelineDocument):

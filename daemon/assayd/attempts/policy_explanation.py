@@ -11,11 +11,11 @@ from assayd.errors import RequestError
 from assayd.kind import Kind
 from assayd.model.finding import Finding
 from assayd.model.levels import is_about_quality
-from assayd.model.policy import ExecutionPolicy
+from assayd.model.policy import ExecutionPolicy, ImportMode
 
 PYTHON = "python"
-USUAL = "code"
-"""The kind of Python if no kind has the profile as its default."""
+ENFORCED, OBSERVED = "module", "code"
+"""The kinds of Python if no kind has the profile as its default: does the profile enforce imports?"""
 SHELL = "pipeline"
 """The kind of bash and SQL."""
 
@@ -70,7 +70,7 @@ def _usual(snippet: Snippet, policy: ExecutionPolicy, kinds: Mapping[str, Kind])
     of_profile = (
         name for name, kind in kinds.items() if kind.default_policy == policy.name and kind.language == PYTHON
     )
-    return next(of_profile, USUAL)
+    return next(of_profile, ENFORCED if policy.imports.mode is ImportMode.ENFORCE else OBSERVED)
 
 
 def _good_payload(kind: Kind) -> Mapping[str, Any]:

@@ -55,7 +55,7 @@ class ExplainBody(BaseModel):
     language: Literal["python", "bash", "sql"] = Field(description="Language of the code.")
     code: str = Field(min_length=1, max_length=SNIPPET_CHARS, description="The code, e.g. `import os`.")
     kind: str | None = Field(
-        None, max_length=64, description="Kind that reads it; null: the profile's own, `code` or `pipeline`."
+        None, max_length=64, description="Kind that reads it; null: one that the profile is for."
     )
 
 
