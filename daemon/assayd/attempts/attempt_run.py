@@ -128,8 +128,8 @@ class Finished:
     """An attempt with its verdict, and its documents as the bundle has them: JSON, in bytes.
 
     Without a `report` they are those of the bundle that the attempt names. `static_misses` are the rules of
-    what the runtime policy refused in code that passed the static stages. `cases` are what was run, and
-    `refusals` the messages of the errors for which nothing was, for kinds that keep records of it.
+    what the runtime policy refused in code that passed the static stages. `cases` of the run, and
+    `refusals`, the errors that prevented it, are for kinds that keep records.
     """
 
     attempt: Attempt

@@ -197,7 +197,7 @@ class DatabaseBatchStore:
     async def run_errors_again(self, batch_id: str, new_id: Callable[[], str]) -> int:
         """Give items with the verdict `error` new attempts; return how many attempts. Malformed lines stay.
 
-        Raises: RequestError ``batch.cancelled``; ``batch.removed``, when there is no such batch any more.
+        Raises: RequestError ``batch.cancelled``; ``batch.removed``, if the batch was removed.
         """
 
         def apply(connection: Connection) -> int:

@@ -66,7 +66,7 @@ JsonObject = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ran:
-    """What was run, or the errors for which nothing was, for kinds that keep records of it."""
+    """The cases of a run, or the errors that prevented it, for kinds that keep records."""
 
     cases: Sequence[Case]
     refusals: Sequence[str]

@@ -243,7 +243,7 @@ def _parent_of(client: PlainClient, attempt_id: str) -> str | None:
 def with_texts(payload: Document, texts: Mapping[str, str]) -> Document:
     """Return a payload with other texts, named as `editable` names them.
 
-    Raises: RequestError ``edit.unreadable``, when the manifest is no JSON, or a step has no head.
+    Raises: RequestError ``edit.unreadable``, if the manifest isn't JSON or a step has no head.
     """
     if STEPS_FILE in texts:
         return {**payload, "steps": read_steps(texts[STEPS_FILE])}
@@ -312,7 +312,7 @@ def editable(outcome: Outcome) -> dict[str, str]:
 
 
 def read_steps(text: str) -> list[Document]:
-    """Return the steps of a text as `editable` writes it. Raises: RequestError ``edit.unreadable``."""
+    """Return the steps of a file as `editable` writes it. Raises: RequestError ``edit.unreadable``."""
     before, *parts = _STEP_HEAD.split(text)
     stray = next((line for line in before.splitlines() if line.strip() and not line.startswith("#")), None)
     if stray is not None or not parts:
