@@ -258,7 +258,7 @@ class Shown:
 
 def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     context: typer.Context,
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="The kind of submission, e.g. extractor.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="Kind of the submission, e.g. extractor.")],
     files: Annotated[
         list[Path] | None,
         typer.Argument(metavar="[FILE]…", help="Files or folders to submit; - is standard input."),
@@ -303,7 +303,7 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         typer.Option(metavar="NAME", help="Function or class of the solution that the tests call."),
     ] = None,
     intent: Annotated[
-        str | None, typer.Option(metavar="TEXT|@FILE", help="The request that the code answers, in words.")
+        str | None, typer.Option(metavar="TEXT|@FILE", help="Purpose of the code in words, for repairs.")
     ] = None,
     repair: Annotated[
         str | None,

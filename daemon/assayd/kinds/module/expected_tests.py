@@ -27,7 +27,7 @@ RULES = (
     ),
     Rule(
         id="tests.duplicate",
-        title="Two tests have one name: only the last runs",
+        title="Two tests have the same name",
         severity=Severity.WARNING,
         help="Bad: test_a twice in one class. Good: unique names.",
     ),

@@ -256,7 +256,7 @@ def _text_read(
         return None
     new = f"{line[: loaded.start()]}json.load(open({loaded[1]})){line[loaded.end() :]}" if loaded else line
     edit = Edit(start_line=number, end_line=number, replacement=new) if loaded else None
-    hint = "json.load() takes an open file. Write json.load(open(path)), or json.loads(text)."
+    hint = "Write json.load(open(path)), or json.loads(text): json.load() needs an open file."
     return replace(finding, suggestion=hint, edit=edit)
 
 

@@ -257,7 +257,7 @@ _WRITTEN = (
     ),
     Rule(
         id="attribute.environment",
-        title="A path function reads the current folder or home",
+        title="A path function reads the container's folders",
         severity=Severity.WARNING,
         help="Bad: os.path.abspath(path). Good: os.path.normpath(path).",
     ),
@@ -265,7 +265,7 @@ _WRITTEN = (
     Rule(id="format.attribute", title="A format string that follows special attributes"),
     Rule(
         id="format.dynamic_template",
-        title="A format string that is unknown before the run",
+        title="The format string is unknown before the run",
         severity=Severity.WARNING,
         help='Bad: template.format(x). Good: f"{x}".',
     ),
