@@ -228,7 +228,7 @@ class ReportFiles:
             )
 
     def write(self, client: PlainClient, attempt: Document, origin: Origin) -> None:
-        """Write what is wanted. Raises: RequestError ``file.unwritable``; ClientError."""
+        """Write the requested files. Raises: RequestError ``file.unwritable``; ClientError."""
         if self.sarif is None and self.junit is None:
             return
         from assayd_client.cli.reports import junit, sarif
@@ -242,7 +242,7 @@ class ReportFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What is printed of the attempt, and which reports are written."""
+    """The printed form of the attempt, and the reports to write."""
 
     as_json: bool
     fields: str | None

@@ -1,4 +1,4 @@
-"""Explains failures of tests with the files of the module: what was meant, where, and the edit.
+"""Explains test failures with the module's files: the intended code, its place, and the edit.
 
     'coroutine' object has no attribute …       the line that assigned it, with await
     assert <bound method Response.json …        the line that has `json` without parentheses

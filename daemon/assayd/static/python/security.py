@@ -1,4 +1,4 @@
-"""Scans Python for what submitted code has no business with. Explains; the container is the wall.
+"""Scans Python for forbidden operations. The scan explains; the container isolates.
 
 A module may be used only as the base of a name that the policy lists; it is no value. All violations are
 given at once, in source order. One bad line for each rule:
@@ -85,7 +85,7 @@ def check_careful(view: View, site: NodeSite) -> Iterator[Finding]:
 
 
 def _asks_names(form: str) -> Callable[[View, ast.Call | None], _Words | None]:
-    """Judge a call whose names must stand in plain text; `form` is how it is written."""
+    """Judge a call whose names must be literal; `form` is its spelling."""
 
     def judge(view: View, call: ast.Call | None) -> _Words | None:
         words = (
@@ -300,7 +300,7 @@ _NODES = frozenset(_NODE_NAMES.split())
 
 
 def scan(source: PythonSource, policy: ImportPolicy) -> tuple[Finding, ...]:
-    """Return all violations of a text that parses, in source order, up to the cap."""
+    """Return all violations in parsed source, in source order, up to the cap."""
     if source.tree is None:
         return ()
     view = View.of(source.text, source.tree, policy)
