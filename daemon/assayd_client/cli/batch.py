@@ -22,6 +22,7 @@ from assayd_client import ClientError, DaemonUnreachable, Document, NotFound, Pl
 from assayd_client.cli.exits import CANCELLED, FAILED, INTERRUPTED, TROUBLE, VALIDATED
 from assayd_client.cli.ids import batch_name as find_batch
 from assayd_client.cli.listing import STYLES
+from assayd_client.cli.patience import LOOK_AGAIN_S, Patience, results_of
 from assayd_client.cli.terminal import StyledLine, duration, line, out, plain, print_json, shorten
 
 MOST_SHOWN = 15
@@ -151,43 +152,6 @@ def _opened(path: Path, files: ExitStack) -> TextIO:
 OVER = ("finished", "cancelled")
 RATE_OVER_S = 30.0
 """The rate is that of the last seconds, so that it follows what the daemon does now."""
-AWAY_S = 60.0
-"""How long a daemon may be away, or not ready, before following ends; the batch goes on when it is back."""
-LOOK_AGAIN_S = 0.5
-
-
-class Patience:
-    """Waits while a daemon is away or not ready, up to `AWAY_S` from the first failure of a row."""
-
-    def __init__(self) -> None:
-        self._since: float | None = None
-
-    def answered(self) -> None:
-        """Note an answer: the next failure is the first of its row."""
-        self._since = None
-
-    def wait(self, problem: ClientError) -> None:
-        """Pause before the next try. Raises: the problem, if it lasts or trying again doesn't help."""
-        self._since = self._since or time.monotonic()
-        if not problem.retryable or time.monotonic() - self._since > AWAY_S:
-            raise problem
-        time.sleep(LOOK_AGAIN_S)
-
-
-def results_of(client: PlainClient, batch_id: str) -> Iterator[Document]:
-    """Return every item of a batch once, in line order, while the daemon may come and go."""
-    patience, done = Patience(), 0
-    while True:
-        try:
-            for number, result in enumerate(client.batch_results(batch_id)):
-                if number >= done:
-                    yield result
-                    patience.answered()
-                    done += 1
-        except ClientError as problem:
-            patience.wait(problem)
-        else:
-            return
 
 
 class Rate:
@@ -320,7 +284,7 @@ def follow_and_show(
 ) -> int:
     """Begin a batch, follow it to its end, write and show the results; return the exit code.
 
-    An interrupt from the keyboard prints `hint` and leaves the batch running; so does a daemon that stays away.
+    An interrupt from the keyboard prints `hint` and leaves the batch running, as an absent daemon does.
     """
     try:
         batch = follow(client, begin())

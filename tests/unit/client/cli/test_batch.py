@@ -21,9 +21,9 @@ from assayd_client.cli.batch import (
     exit_code,
     follow,
     make_up_name,
-    results_of,
     send_and_follow,
 )
+from assayd_client.cli.patience import results_of
 from support.cluster.either import EITHER, serving_either
 from support.daemons.server import Served
 from support.daemons.small_daemon import submission
