@@ -79,7 +79,9 @@ def ask(folder: Path, writer: str, state: Path, at_once: int) -> None:
     recorded.write_text(json.dumps(recordings(writer, state)), encoding="utf-8")
     with ExitStack() as stack:
         stack.callback(save, writer, state, chains)
-        workers = stack.enter_context(ThreadPoolExecutor(at_once))  # ends after the daemon, whose end ends them
+        workers = stack.enter_context(
+            ThreadPoolExecutor(at_once)
+        )  # ends after the daemon, whose end ends them
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="assayd-by-hand-")))
         target = stack.enter_context(
             daemon(

@@ -7,6 +7,7 @@ kinds; it is the same each time.
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from assayd_client import Document, PlainClient
 from bench.generate import intents
 from bench.generate.intents import Intent
 from bench.repair import cases
-from bench.repair.cases import Case
+from bench.repair.cases import Case, merged
+from bench.repair.run import shown
 
 REQUESTS = {"extractor": 9, "code": 9, "pipeline": 8, "module": 6, "fifth": 8}
 REPAIRS = {"extractor": 9, "code": 8, "script": 4, "module": 6, "bash": 5, "sql": 5, "fifth": 3}
@@ -24,6 +26,8 @@ MOST = 4
 """Answers of one chain."""
 WAIT_S = 120
 POLL_S = 0.5
+PRINTING = frozenset({"pipeline", "fifth"})
+"""Kinds whose last case prints what hidden inputs lead to."""
 
 One = TypeVar("One", Intent, Case)
 
@@ -34,8 +38,6 @@ class Ended:
 
     outcome: str
     attempt_id: str | None
-    input_tokens: int | None
-    output_tokens: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +69,21 @@ class Request:
         while (ended := client.generation(made["id"]))["outcome"] is None:
             time.sleep(POLL_S)
         good = ended["outcome"] == "validated"
-        return _ended(ended, ended["attempt_id"] if good else None)
+        return Ended(outcome=ended["outcome"], attempt_id=ended["attempt_id"] if good else None)
+
+    def is_right(self, client: PlainClient, attempt_id: str) -> bool:
+        """Return whether validated code does the same as the right answer with the hidden inputs."""
+        payload = _payload(client, attempt_id)
+        right = {name: value for name, value in self.intent.right.items() if name != "reason"}
+        return self._seen(client, payload) == self._seen(client, merged(payload, right))
+
+    def _seen(self, client: PlainClient, payload: Document) -> object:
+        hidden = merged(payload, self.intent.held_out)
+        if self.intent.look is not None:
+            hidden["steps"] = [*hidden["steps"], self.intent.look]
+        again = client.submit({"kind": self.kind, "payload": hidden}, wait_s=WAIT_S)
+        cases = (again["report"]["runtime_results"] or {}).get("cases") or []
+        return again["verdict"], cases[-1]["stdout"] if cases and self.kind in PRINTING else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,21 +113,33 @@ class Repair:
         [repair] = client.repairs_of(attempt["id"])["repairs"]
         while (ended := client.repair_state(repair["id"]))["outcome"] is None:
             time.sleep(POLL_S)
-        good = ended["outcome"] == "repaired"
-        return _ended(ended, ended["attempts"][-1]["attempt_id"] if good else None)
+        if ended["outcome"] != "repaired":
+            return Ended(outcome=ended["outcome"], attempt_id=None)
+        return Ended(outcome="validated", attempt_id=ended["attempts"][-1]["attempt_id"])
+
+    def is_right(self, client: PlainClient, attempt_id: str) -> bool:
+        """Return whether validated code does the same as the right text, also with the hidden inputs."""
+        payload = _payload(client, attempt_id)
+        right = self.case.submission(self.case.right)
+        return all(
+            self._seen(client, merged(payload, hidden))
+            == self._seen(client, merged(right["payload"], hidden))
+            for hidden in ({}, self.case.held_out)
+        )
+
+    def _seen(self, client: PlainClient, payload: Document) -> object:
+        kind = self.case.submission("")["kind"]
+        again = client.submit({"kind": kind, "payload": payload}, wait_s=WAIT_S)
+        if again["execution"] is None:  # it was only read: its words are all that it has
+            return " ".join(str(payload["code"]).split())
+        return shown(again)
 
 
-def _ended(document: Document, attempt_id: str | None) -> Ended:
-    def tokens(name: str) -> int | None:
-        counted = [one[name] for one in document["attempts"] if one[name] is not None]
-        return sum(counted) if counted else None
-
-    return Ended(
-        outcome="validated" if attempt_id is not None else document["outcome"],
-        attempt_id=attempt_id,
-        input_tokens=tokens("input_tokens"),
-        output_tokens=tokens("output_tokens"),
-    )
+def _payload(client: PlainClient, attempt_id: str) -> Document:
+    names = [one["name"] for one in client.attempt(attempt_id)["artifacts"]]
+    name = next(one for one in names if one.startswith("submission_"))
+    payload: Document = json.loads(client.artifact(attempt_id, name))["payload"]
+    return payload
 
 
 def load() -> list[Request | Repair]:

@@ -34,7 +34,7 @@ class Recorded(TypedDict):
 class Call(Recorded):
     """One call of the provider. `stale` says that the answer was given to another prompt."""
 
-    prompt_bytes: int
+    text: str
     stale: bool
 
 
@@ -52,13 +52,8 @@ def answer(chain: str, request: str, recordings: Recordings, calls: Path, folder
     if folder is not None and not fresh:
         text = _by_hand(request, folder)
     if text is not None:
-        prompt = asked["prompt"]
-        call = Call(
-            prompt=digest,
-            answer=text,
-            prompt_bytes=len((prompt["system"] + prompt["user"]).encode()),
-            stale=folder is None and not fresh,
-        )
+        stale = folder is None and not fresh
+        call = Call(prompt=digest, text=prompt_of(asked), answer=text, stale=stale)
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(call) + "\n")
     return text
@@ -66,9 +61,13 @@ def answer(chain: str, request: str, recordings: Recordings, calls: Path, folder
 
 def digest_of(asked: Mapping[str, Any]) -> str:
     """Return the digest of a request's prompt."""
+    return hashlib.sha256(prompt_of(asked).encode()).hexdigest()[:DIGEST_CHARS]
+
+
+def prompt_of(asked: Mapping[str, Any]) -> str:
+    """Return the prompt of a request: what the system says, then what the user says."""
     prompt = asked["prompt"]
-    text = f"{prompt['system']}\n\n{prompt['user']}"
-    return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_CHARS]
+    return f"{prompt['system']}\n\n{prompt['user']}"
 
 
 def calls_in(path: Path) -> list[Call]:

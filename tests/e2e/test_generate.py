@@ -122,6 +122,7 @@ def test_words_and_sample_paths_come_to_an_approved_extractor(
     generation = json.loads(done.stdout)
     assert [one["verdict"] for one in generation["attempts"]] == ["failed", "failed", "validated"]
     assert generation["approved"] == {"name": "thirds", "version": 1}
+    assert (generation["code"], generation["files"]) == (right, None)
     assert out.read_text() == right
     first, second, third = play.asked
     assert (first["kind"], first["attempt"], first["intent"]) == ("extractor", 1, words)
@@ -303,6 +304,7 @@ def test_words_and_a_database_come_to_an_approved_pipeline_that_is_committed(
     assert "sales (region TEXT, amount REAL)" in second["prompt"]["user"]
     assert (tmp_path / "steps" / "01_total.sql").read_text() == good
     generation = json.loads(done.stdout)
+    assert (generation["code"], generation["files"]) == (None, {"01_total.sql": good})
     result = client.artifact(generation["attempt_id"], "files/database.sqlite")
     assert result.startswith(b"SQLite format 3")
 
