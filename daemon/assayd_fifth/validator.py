@@ -35,7 +35,7 @@ _FOLDER = "assayd"
 _PRELUDE_FILE = f"{_FOLDER}/prelude.fs"
 _LIBRARIES_FILE = f"{_FOLDER}/libraries.fs"
 _LIBRARY_HOME = "/usr/share/forth"
-_WRITE = "Write Fifth: words between blanks, a stack comment in every definition."
+_WRITE = "Write Fifth: words between spaces, a stack comment in every definition."
 _ALWAYS = "structure.unbalanced"
 """The rule of `structure` whose certain findings are errors in every mode."""
 

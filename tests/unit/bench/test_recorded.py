@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from bench.generate import readers
 from bench.generate.chains import load
 from bench.generate.recorded import Recorded, answer, calls_in, digest_of
 
@@ -60,3 +61,10 @@ def test_eighty_chains_have_ids_of_their_own() -> None:
 
     assert len({one.id for one in chains}) == len(chains) == 80
     assert sum(one.group == "request" for one in chains) == 40
+
+
+def test_readers_have_ten_questions_for_each_prompt() -> None:
+    for kind, (prompt, pairs) in readers.load().items():
+        assert len(pairs) == 10, kind
+        assert "Answer with one JSON object and nothing else" in prompt
+        assert all(asked.endswith("?") and right for asked, right in pairs), kind
