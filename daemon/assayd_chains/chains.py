@@ -35,6 +35,7 @@ from assayd_chains.documents import repair_document
 from assayd_chains.fitting import Misfit
 from assayd_chains.loop import ChainLoop, Course
 from assayd_chains.model import (
+    TOKENS,
     Chain,
     ChainView,
     Failure,
@@ -46,6 +47,7 @@ from assayd_chains.model import (
     Round,
     Words,
     budget_left,
+    tokens_of,
 )
 from assayd_chains.provider import ProviderStep
 from assayd_chains.providers import rules
@@ -382,6 +384,8 @@ class Chains:
             del self._courses[chain_id], self._carriers[chain_id]
             self._cancelled.discard(chain_id)
             course.changed.give()
+        if ended is not None:
+            self._count_tokens(ended)
         if ended is not None and ended.repair is not None:
             self._count(ended.repair)
             await self._alert(ended.repair)
@@ -407,6 +411,14 @@ class Chains:
         if repair.outcome is Outcome.VALIDATED and repair.finished_at is not None:
             took_s = (repair.finished_at - repair.started_at).total_seconds()
             metrics.repair_duration.labels(kind, provider).observe(took_s)
+
+    def _count_tokens(self, chain: Chain) -> None:
+        """Count the tokens of the round that has ended."""
+        for name in TOKENS:
+            count = tokens_of(chain.round.answers, name) or 0
+            self._metrics.provider_tokens.labels(chain.kind, chain.provider, name.partition("_")[0]).inc(
+                count
+            )
 
     async def _alert(self, repair: Repair) -> None:
         """Run the operator's command with what couldn't be repaired."""

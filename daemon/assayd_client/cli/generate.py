@@ -309,11 +309,17 @@ def described(generation: Document, submission: Document | None) -> Iterator[str
             yield plain(text.rstrip("\n"))
     yield f"{generation['id']}  {plain(generation['kind'])} · {plain(generation['provider'])}"
     for attempt in generation["attempts"]:
-        verdict = attempt["verdict"] or ("duplicate" if attempt["duplicate"] else "no submission")
+        asked = attempt["form"] == "question"
+        unused = "question" if asked else "no submission"
+        verdict = attempt["verdict"] or ("duplicate" if attempt["duplicate"] else unused)
         yield f"{attempt['number']}. {verdict}  {attempt['attempt_id'] or ''}".rstrip()
         if attempt["original_error"]:
             yield from (f"   {said}" for said in failed_lines(attempt["original_error"]))
-        yield f"   reason: {plain(attempt['fix_reason'])}"
+        yield (
+            f"   {plain(attempt['patched_code'])}" if asked else f"   reason: {plain(attempt['fix_reason'])}"
+        )
+    if generation.get("input_tokens") is not None:
+        yield f"Tokens: {generation['input_tokens']} in, {generation['output_tokens']} out"
     detail = f" ({plain(generation['detail'])})" if generation["detail"] else ""
     yield f"Generation: {generation['outcome'] or generation['state']}{detail}"
     approved = generation["approved"]
@@ -354,11 +360,14 @@ def next_steps(generation: Document, failure: Document) -> Iterator[str]:
         yield f"Show its report: assay show {generation['attempt_id']}"
     if failure["fallback"] is not None:
         yield from described_offer(failure["repair_id"], failure["fallback"])
+    if generation["outcome"] == "question":
+        yield f'Answer the question: assay generation hint {generation["id"]} "TEXT"'
+        return
     yield f'Try again with a hint: assay generation hint {generation["id"]} "TEXT"'
 
 
 def _texts_document(submission: Document | None) -> Document:
-    """Return what was validated: `code` if it is a single text, otherwise `files` by name."""
+    """Return the validated text as `code`, or several texts by name as `files`."""
     texts = texts_of(submission) if submission is not None else {}
     return {"code": texts.pop("", None), "files": texts or None}
 
