@@ -128,7 +128,7 @@ class Bench:
         self.store = DatabaseChainStore(access)
         self.new_parts()
 
-    def new_parts(self) -> None:
+    def new_parts(self, limits: ChainLimits = ChainLimits()) -> None:  # noqa: B008 - frozen
         """Make what a run of the daemon has, anew."""
         providers = {"rules": cast("Any", None), "scripted": self.provider}
         kinds = validators.load(())
@@ -140,7 +140,12 @@ class Bench:
             questions=self._questions,
         )
         self.chains = new_chains(
-            attempts=self.attempts, store=self.store, fitter=fitter, kinds=kinds, providers=providers
+            attempts=self.attempts,
+            store=self.store,
+            fitter=fitter,
+            kinds=kinds,
+            providers=providers,
+            limits=limits,
         )
 
     @asynccontextmanager
