@@ -31,8 +31,8 @@ _CLOSERS: Mapping[str, str] = {
     "of": "endof",
 }
 _RETURNS_REMEDY = (
-    "Match each >r with one r> (r@ only copies), each 2>r with one 2r>, on every way, before exit as "
-    "well; leave a loop with unloop."
+    "Take back each >r with one r>, and each 2>r with one 2r>, on every path and before exit; r@ only "
+    "copies. Before exit in a loop, write unloop."
 )
 
 

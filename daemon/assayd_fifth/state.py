@@ -160,6 +160,13 @@ class WalkState:
             "vocabulary.wrong_signature" if documented else "structure.stack_underflow",
             token,
             certain=documented or (self.certain and word.certain),
-            problem=f"'{token.word}' is {word.signature}; of its {word.takes} items {there} can be there.",
-            remedy="Put there what it takes, or let the stack comment say what the definition takes.",
+            problem=f"'{token.word}' {word.signature} takes {word.takes}, and the stack has {there}.",
+            remedy=_remedy(token.word, missing),
         )
+
+
+def _remedy(word: str, missing: int) -> str:
+    if word in {"constant", "value", "2constant"}:
+        return f"Write the value before the word: 10 {word} name"
+    items = "one more item" if missing == 1 else f"{missing} more items"
+    return f"Push {items} before '{word}', or add it to the left side of the stack comment."
