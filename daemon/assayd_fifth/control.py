@@ -243,6 +243,13 @@ class Control:
             self._break(token, problem, f"Take '{token.word}' out, or begin with {words[0]}.")
             return
         opened = self.frames[-1]
+        if token.word == "endof" and opened.word == "case":
+            remedy = "Write of after the value that it is for: 1 of … endof"
+            self._break(token, "'endof' ends nothing: no of is open.", remedy)
+            return
+        if token.word == "else" and opened.word == "else":
+            self._break(token, "The 'if' has a second 'else'.", "Remove one else, or begin another if.")
+            return
         problem = f"'{token.word}' comes while the '{opened.word}' of line {{line}} is open."
         remedy = f"End '{opened.word}' with {_CLOSERS[opened.word]} first."
         self._break(token, problem, remedy, line=opened.token)

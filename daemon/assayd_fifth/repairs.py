@@ -214,7 +214,9 @@ def _closed(lines: Sequence[str], line: int, message: str) -> Iterator[Change]:
         word = message.split("'")[1] if "'" in message else ""
         if word in {"while", "repeat", "until", "again"}:
             yield from _inserted(lines, line, "begin", start=lines[line - 1].find(")") + 1)
-        elif word in {"then", "else", "loop", "endcase", "endof"}:
+        elif word == "endof":
+            yield from _inserted(lines, line, "of", start=lines[line - 1].find("case"))
+        elif word in {"then", "else", "loop", "endcase"}:
             yield from _without(lines, line, word)
         return
     for closer in _CLOSERS.get(opened[2] or opened[1], ()):
@@ -329,6 +331,7 @@ _FORMS = tuple(
         (r"(?<!\S)\{:?\s+([^{}]*?)\s+:?\}\s+\1(?!\S)", r""),
         (r"(?<!\S)\{:?\s+([^{}]*?)\s+--\s+([^{}]*?)\s*:?\}\s+\1(?!\S)", r"( \1 -- \2 )"),
         (r"(?<!\S)\{:?\s+([^{}]*?)\s+--\s+([^{}]*?)\s*:?\}", r"( \1 -- \2 )"),
+        (r"(?<!\S)\{\s+(.*?)\s+\}(?!\S)", r"\1"),
         (r"(?<!\S)([a-z_][\w-]*)\(\s*\)(?!\S)", r"\1"),
         (r"(?<!\S)([a-z_][\w-]*)\(\s*([^(),\s]+)\s*\)(?!\S)", r"\2 \1"),
         (r"(?<!\S)([a-z_][\w-]*)\(\s*([^(),\s]+)\s*,\s*([^(),\s]+)\s*\)(?!\S)", r"\2 \3 \1"),

@@ -168,5 +168,9 @@ class WalkState:
 def _remedy(word: str, missing: int) -> str:
     if word in {"constant", "value", "2constant"}:
         return f"Write the value before the word: 10 {word} name"
+    if word == "+loop":
+        return "Write the step before it, such as 1 +loop, or write loop."
+    if word in {"do", "?do"}:
+        return f"Write the limit and the start before it: 10 0 {word}"
     items = "one more item" if missing == 1 else f"{missing} more items"
-    return f"Push {items} before '{word}', or add it to the left side of the stack comment."
+    return f"Push {items} before '{word}' (dup copies the top), or name it in the stack comment."

@@ -85,7 +85,7 @@ def _explain(program: FifthProgram, unknown: Unknown, guesses: _Guesses) -> None
 def _tell_gforth(program: FifthProgram, unknown: Unknown, severity: Severity | None) -> None:
     token, foreign = unknown.token, program.language.foreign
     exact = foreign.replacements.get(token.word)
-    hint = foreign.gforth_hints.get(token.word) or (f"Write {exact}" if exact else "Do without it.")
+    hint = foreign.gforth_hints.get(token.word) or (f"Write {exact}" if exact else "Remove it.")
     edit = (token.start, token.start + len(token.word), exact) if exact else None
     program.tell(
         "vocabulary.gforth_word", token.start, word=token.word, hint=hint, edit=edit, severity=severity
