@@ -250,6 +250,13 @@ def _text_read(
     if "json.load(" not in line:
         return None
     new = f"{line[: loaded.start()]}json.load(open({loaded[1]})){line[loaded.end() :]}" if loaded else line
+    path = re.search(r"json\.load\(\s*(Path\([^()]*\))\s*\)", line)
+    if path is not None:
+        new = f"{line[: path.start()]}json.loads({path[1]}.read_text()){line[path.end() :]}"
+        edit_of_path = Edit(start_line=number, end_line=number, replacement=new)
+        return replace(
+            finding, suggestion=f"json.load() takes an open file. Write `{new.strip()}`.", edit=edit_of_path
+        )
     edit = Edit(start_line=number, end_line=number, replacement=new) if loaded else None
     hint = "json.load() takes an open file. Write json.load(open(path)), or json.loads(text)."
     return replace(finding, suggestion=hint, edit=edit)
@@ -392,7 +399,7 @@ _EXPLANATIONS: tuple[tuple[re.Pattern[str], _Explain], ...] = (
         re.compile(r"^'(\w{1,100})' object does not support the (asynchronous )?context manager"),
         _other_context,
     ),
-    (re.compile(r"^'str' object has no attribute 'read'"), _text_read),
+    (re.compile(r"^'(?:str|\w*Path)' object has no attribute 'read'"), _text_read),
     (re.compile(r"^object (\w{1,100}) can't be used in 'await' expression"), _needless_await),
     (
         re.compile(

@@ -279,6 +279,226 @@ def _raised_text(
     return replace(finding, suggestion=hint, edit=_replaced(number, line, new))
 
 
+def _passed_value(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``grade(raw.get("pm"))``: the function got None, or a string, from the line that calls it."""
+    text, line = texts.get(raised.file or "", ""), raised.line or 0
+    function = function_at(text, line)
+    given = {each.arg for each in function.args.args} - {"self"} if function is not None else set()
+    wrong = {"NoneType": r"None$", "str": r"['\"]"}.get(found[1], "")
+    name = next((one for one, value in raised.values if one in given and re.match(wrong, value)), None)
+    frames = _frames(raised, texts)
+    if name is None or not wrong or len(frames) < _LEAST_FRAMES or frames[-1] != (raised.file, line):
+        return None
+    file, number = frames[-2]
+    if is_test(file):
+        return None
+    shown = (line_at(texts[file], number) or "").strip()
+    what = "None" if found[1] == "NoneType" else "a string"
+    hint = f"`{name}` is {what}, and this line passes it: `{shown[:100]}`. Correct the value or its key here."
+    return moved(finding, file, number, texts[file], hint, None)
+
+
+_LEAST_FRAMES = 2
+
+
+def _frames(raised: Raised, texts: Texts) -> list[tuple[str, int]]:
+    """Return file and line of each frame in the module's files, the outermost first."""
+    found = re.findall(r'File "([^"\n]{1,300})", line (\d{1,6})', raised.traceback)
+    names = sorted(texts, key=len, reverse=True)
+    placed = (
+        (next((name for name in names if path == name or path.endswith(f"/{name}")), None), int(number))
+        for path, number in found
+    )
+    return [(name, number) for name, number in placed if name is not None]
+
+
+def _other_keys(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``assert {"grades": …} == {"grade": …}``: the line that writes the other key."""
+    written, wanted = found[1], found[2]
+    places = [
+        (file, number, line)
+        for file, text in texts.items()
+        if not is_test(file)
+        for number, line in enumerate(text.split("\n"), 1)
+        if re.search(rf"[\"']{re.escape(written)}[\"']\s*:", line)
+    ]
+    if len(places) != 1:
+        return None
+    [(file, number, line)] = places
+    new = re.sub(rf"([\"']){re.escape(written)}\1(?=\s*:)", rf"\g<1>{wanted}\g<1>", line, count=1)
+    hint = f"The test expects the key '{wanted}', and the code writes '{written}'. Write `{new.strip()}`."
+    return moved(finding, file, number, texts[file], hint, _replaced(number, line, new))
+
+
+def _text_returned(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``return response.text``: the test expects the parsed value."""
+    places = [
+        (file, number, line)
+        for file, text in texts.items()
+        if not is_test(file)
+        for number, line in enumerate(text.split("\n"), 1)
+        if re.search(r"\breturn\s+\w+\.(?:text|content)\b", line)
+    ]
+    if len(places) != 1:
+        return None
+    [(file, number, line)] = places
+    new = re.sub(r"\.(?:text|content)\b", ".json()", line, count=1)
+    hint = f"The code returns unparsed text. Write `{new.strip()}`."
+    return moved(finding, file, number, texts[file], hint, _replaced(number, line, new))
+
+
+def _needlessly_async(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``async def transform(…)`` without an `await` in it, which tests call as a plain method."""
+    name = found[1].rpartition(".")[2]
+    if isinstance(function_at(texts.get(raised.file or "", ""), raised.line or 0), ast.AsyncFunctionDef):
+        return None
+    for file, text in texts.items():
+        for node in functions(text) if not is_test(file) else ():
+            waits = any(isinstance(one, ast.Await | ast.AsyncWith | ast.AsyncFor) for one in ast.walk(node))
+            if node.name == name and isinstance(node, ast.AsyncFunctionDef) and not waits:
+                line = line_at(text, node.lineno) or ""
+                new = line.replace("async def", "def", 1)
+                hint = (
+                    f"`{name}` awaits nothing, and the test calls it without `await`. Write `{new.strip()}`."
+                )
+                return moved(finding, file, node.lineno, text, hint, _replaced(node.lineno, line, new))
+    return None
+
+
+def _fixture_without_value(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """A fixture that ends without `return`."""
+    file = test.partition("::")[0]
+    text = texts.get(file, "")
+    wrong = {name for name, value in raised.values if value == "None"}
+    for node in functions(text):
+        gives = any(isinstance(one, ast.Return | ast.Yield) for one in ast.walk(node))
+        last = node.body[-1]
+        if node.name in wrong and is_fixture(node) and not gives and isinstance(last, ast.Expr):
+            line = line_at(text, last.lineno) or ""
+            new = f"{line[: len(line) - len(line.lstrip())]}return {line.lstrip()}"
+            hint = f"The fixture `{node.name}` returns nothing. Write `{new.strip()}`."
+            return moved(finding, file, last.lineno, text, hint, _replaced(last.lineno, line, new))
+    return None
+
+
+def _misspelt_of_module(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``@pytest.fixtures``."""
+    number, line = _line(raised, texts)
+    if raised.meant is None:
+        return None
+    new = re.sub(rf"\b{found[1]}\.{found[2]}\b", f"{found[1]}.{raised.meant}", line, count=1)
+    hint = f"Did you mean `{found[1]}.{raised.meant}`?"
+    return replace(finding, suggestion=hint, edit=_replaced(number, line, new))
+
+
+def _match_of_raises(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``pytest.raises(ValueError, "no name")``."""
+    number, line = _line(raised, texts)
+    new = re.sub(r"(pytest\.raises\(\s*[\w.]+,\s*)(?=[rf]?[\"'])", r"\1match=", line, count=1)
+    if new == line:
+        return None
+    hint = f"The text of the exception is compared by `match=`. Write `{new.strip()}`."
+    return replace(finding, suggestion=hint, edit=_replaced(number, line, new))
+
+
+def _self_in_test(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``def test_x(self, adapter)`` outside of a class."""
+    file, _, name = test.partition("::")
+    text = texts.get(file, "")
+    for node in functions(text):
+        if node.name == name.partition("[")[0]:
+            line = line_at(text, node.lineno) or ""
+            new = re.sub(r"\(\s*self\s*,?\s*", "(", line, count=1)
+            hint = f"The test isn't in a class, so it has no `self`. Write `{new.strip()}`."
+            return moved(finding, file, node.lineno, text, hint, _replaced(node.lineno, line, new))
+    return None
+
+
+def _class_of(name: str, texts: Texts) -> tuple[str, ast.ClassDef] | None:
+    for file, text in texts.items():
+        read = tree(text)
+        for node in ast.walk(read) if read is not None else ():
+            if isinstance(node, ast.ClassDef) and node.name == name:
+                return file, node
+    return None
+
+
+def _no_dataclass(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``class Reading: city: str`` without `@dataclass`."""
+    place = _class_of(found[1], texts)
+    if place is None or not any(isinstance(one, ast.AnnAssign) for one in place[1].body):
+        return None
+    file, node = place
+    line = line_at(texts[file], node.lineno) or ""
+    edit = None
+    if re.search(r"import\b.*\bdataclass\b", texts[file]):
+        edit = Edit(start_line=node.lineno, end_line=node.lineno, replacement=f"@dataclass\n{line}")
+    hint = f"`{node.name}` has fields and no `__init__`. Write `@dataclass` above the class."
+    return moved(finding, file, node.lineno, texts[file], hint, edit)
+
+
+def _type_of(node: ast.expr) -> str:
+    return type(node.value).__name__ if isinstance(node, ast.Constant) else "object"
+
+
+def _no_annotation(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``city = str`` in a dataclass: without an annotation it isn't a field."""
+    place = _class_of(found[1].removesuffix(".__init__").rpartition(".")[2], texts)
+    for one in place[1].body if place is not None else ():
+        names = (
+            [each.id for each in one.targets if isinstance(each, ast.Name)]
+            if isinstance(one, ast.Assign)
+            else []
+        )
+        if place is not None and found[2] in names and isinstance(one, ast.Assign):
+            file, line = place[0], line_at(texts[place[0]], one.lineno) or ""
+            kind = one.value.id if isinstance(one.value, ast.Name) else _type_of(one.value)
+            value = "" if isinstance(one.value, ast.Name) else f" = {ast.unparse(one.value)}"
+            new = f"{line[: len(line) - len(line.lstrip())]}{found[2]}: {kind}{value}"
+            hint = f"A field of a dataclass has an annotation. Write `{new.strip()}`."
+            return moved(finding, file, one.lineno, texts[file], hint, _replaced(one.lineno, line, new))
+    return None
+
+
+def _other_method(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``adapter.fetch(…)`` of a class with the method `fetch_raw`."""
+    place = _class_of(found[1], texts)
+    if raised.meant is not None or place is None:
+        return None
+    known = [one.name for one in place[1].body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+    wanted = found[2]
+    near = close_names(wanted, known) or [
+        one for one in known if one.startswith(wanted) or wanted.startswith(one)
+    ]
+    if not near:
+        return None
+    number, line = _line(raised, texts)
+    new = re.sub(rf"\.{re.escape(wanted)}\b", f".{near[0]}", line, count=1)
+    return replace(finding, suggestion=f"Did you mean `{near[0]}`?", edit=_replaced(number, line, new))
+
+
 Explain = Callable[[Finding, Raised, re.Match[str], Texts, str], Finding | None]
 CALLS: tuple[tuple[re.Pattern[str], Explain], ...] = (
     (re.compile(r"^'set' object (?:has no attribute|is not subscriptable|is not a mapping)"), _set_for_dict),
@@ -286,6 +506,7 @@ CALLS: tuple[tuple[re.Pattern[str], Explain], ...] = (
     (re.compile(r"^(?:type object|module) '(datetime|time|date)' has no attribute '(\w{1,60})'"),
      _class_of_the_module),
     (re.compile(r"^'(\w{1,100})' object has no attribute '(\w{1,100})'"), _name_of_the_module),
+    (re.compile(r"^'(\w{1,100})' object has no attribute '(\w{1,100})'"), _other_method),
     (re.compile(r"^'(?:function|FixtureFunctionDefinition)' object has no attribute"), _fixture_as_function),
     (re.compile(r"^DID NOT RAISE <class '(?:\w+\.)*(\w{1,100})'>"), _did_not_raise),
     (re.compile(r"^'Response' object is not callable"), _response_for_handler),
@@ -293,6 +514,19 @@ CALLS: tuple[tuple[re.Pattern[str], Explain], ...] = (
     (re.compile(r"^([\w.]{1,200})\(\) missing \d+ required [\w-]+ arguments?: '(\w{1,100})'"),
      _missing_argument),
     (re.compile(r"^'([^'\\]{1,80})'$"), _missing_key),
+    (re.compile(r"(?:between instances of|unsupported operand|argument of type) .*?'(NoneType|str)'"),
+     _passed_value),
+    (re.compile(r"^'(NoneType)' object (?:has no|is not)"), _passed_value),
+    (re.compile(r"Left contains 1 more item:\s+\{'(\w{1,100})'[^\n]*\s+Right contains 1 more item:\s+"
+                r"\{'(\w{1,100})'"), _other_keys),
+    (re.compile(r"^assert b?['\"].{0,2000}? == [{\[]"), _text_returned),
+    (re.compile(r"<coroutine object ([\w.]{1,200}) at"), _needlessly_async),
+    (re.compile(r"^'NoneType' object has no attribute"), _fixture_without_value),
+    (re.compile(r"^module (\w{1,60}) has no attribute (\w{1,60})$"), _misspelt_of_module),
+    (re.compile(r"^['\"].*['\"] object \(type: <class 'str'>\) must be callable"), _match_of_raises),
+    (re.compile(r"^\('self', <FixtureRequest"), _self_in_test),
+    (re.compile(r"^(\w{1,100})\(\) takes no arguments"), _no_dataclass),
+    (re.compile(r"^([\w.]{1,200})\(\) got an unexpected keyword argument '(\w{1,100})'"), _no_annotation),
     (re.compile(r"^exceptions must derive from BaseException"), _raised_text),
 )  # fmt: skip
 """Patterns of messages with what explains them, tried before all others."""
