@@ -89,7 +89,7 @@ _ROWS: Sequence[_Row] = (
          "Write `s\" {1}\"`.", r's" \1"'),
     _row(r"^(\s*):\s+\((?=\s)", "The definition has no name.", "Write a name after the colon: `: name (`.",
          r"\1: name ("),
-    _row(r"^(\s*)([^\s:;\\(]+)\s+:\s+(?=\()", "The name stands before the `:`.",
+    _row(r"^(\s*)([^\s:;\\(]+)\s+:\s+(?=\()", "The name comes before the `:`.",
          "Write the name after the colon: `: {2}`.", r"\1: \2 "),
     _row(r"^(\s*:\s.*?)\s:\s*$", "A definition ends with `;`.",
          "Write `;` instead of the `:` at its end.", r"\1 ;"),

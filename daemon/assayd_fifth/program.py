@@ -392,4 +392,4 @@ def _difference(found: WalkResult, declared: Effect, does: str) -> str:
     if more > 0:
         drops = " ".join(["drop"] * more) if more <= 3 else "drop"
         return f"The body leaves {more} {items} too many. Add `{drops}` before `;`, or write `{does}`."
-    return f"The body leaves {-more} {items} too few. Add what is missing, or write `{does}`."
+    return f"The body leaves {-more} {items} too few. Push the missing items, or write `{does}`."

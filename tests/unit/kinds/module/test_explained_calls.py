@@ -278,7 +278,7 @@ CONTRACT = AdapterContract(methods=("fetch_raw", "transform"))
         ("def transform(self, raw):\n    yield raw\n", 0),
         ("def rows(self) -> dict:\n    yield raw\n", 0),
         (
-            "def transform(self, raw) -> dict:\n    def inner():\n        yield 1\n    return dict(inner())\n",
+            "def transform(self, raw) -> dict:\n    def f():\n        yield 1\n    return dict(f())\n",
             0,
         ),
     ],
