@@ -11,7 +11,7 @@ from time import perf_counter
 
 ALONE_S = 1.0
 """A user is alone if no other has asked for anything for so long; it then needs no rest."""
-SHARE = 0.3
+SHARE = 0.2
 """Of the time, for each user who isn't alone."""
 MOST_SEEN = 64
 

@@ -34,7 +34,7 @@ UNKNOWN_S = 1.0
 
 ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
 ReadSubmission = Callable[[str], Awaitable[Document | None]]
-"""Returns what was submitted as an attempt; None if nothing was yet, or it is no longer kept."""
+"""Returns an attempt's submission; None before the first submission, or after its deletion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,7 +112,7 @@ _MOST_REPAIRS = 3
 def _repaired(
     text: str, read: Analysis, again: Callable[[str], Analysis], about: Language
 ) -> tuple[Analysis, Mapping[str, tuple[Finding, ...]]]:
-    """Return what is found in the program with its faults corrected, and the corrected faults by stage."""
+    """Return the findings of the program with its faults corrected, and the corrected faults by stage."""
     told: dict[str, tuple[Finding, ...]] = {}
     for _ in range(_MOST_REPAIRS):
         one = corrected(text, _all(read), lambda changed: _all(again(changed)), about.foreign.meanings)

@@ -26,7 +26,7 @@ _MOST_PLACES = 14
 _END = re.compile(r"(?<!\S);(?!\S)")
 _WORD = re.compile(r"\S+")
 _STARTS = re.compile(r"^\s*:\s")
-_OPEN = re.compile(r"'(\S+)' (?:is never ended|comes while the '(\S+)' of line)")
+_OPEN = re.compile(r"'(\S+)' (?:is never closed|is inside the open '(\S+)' of line)")
 _CLOSERS: Mapping[str, tuple[str, ...]] = {
     "if": ("then",),
     "else": ("then",),
@@ -71,7 +71,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correction:
-    """A finding with its edit, and what else is found once the edit is made."""
+    """A finding with its edit, and the findings that remain once the edit is made."""
 
     finding: Finding
     left: tuple[Finding, ...]
@@ -84,8 +84,8 @@ def corrected(
 
     Args:
         text: the program.
-        found: what is wrong with it.
-        again: reads a changed program, and returns what is wrong with that.
+        found: its findings.
+        again: reads a changed program, and returns its findings.
         words: words of other languages with those of Fifth that mean the same.
     """
     if len(text) > MOST_CHARS:
@@ -207,7 +207,7 @@ def _ended(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
 
 
 def _closed(lines: Sequence[str], line: int, message: str) -> Iterator[Change]:
-    """Close what is open, or open what is closed."""
+    """Close a block that is open, or open one that is closed."""
     end = _end_of(lines, line)
     opened = _OPEN.search(message)
     if opened is None:
@@ -243,7 +243,7 @@ def _without(lines: Sequence[str], line: int, word: str) -> Iterator[Change]:
 
 def _moved(lines: Sequence[str], line: int, message: str) -> Iterator[Change]:
     """Move a definition of one line before the one that uses it."""
-    found = re.search(r"only in line (\d+)", message)
+    found = re.search(r"in line (\d+)\.", message)
     later = int(found[1]) if found is not None else 0
     first = line
     while first > 1 and not _STARTS.match(lines[first - 1]):
@@ -263,7 +263,7 @@ def _wrapped(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
 
 
 def _returned(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
-    """Take from the return stack what is left there."""
+    """Take the remaining items from the return stack."""
     end = _end_of(lines, line)
     text = lines[line - 1]
     for found in re.finditer(r"(?<!\S)exit(?!\S)", text):
@@ -286,7 +286,7 @@ def _reset(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
 
 def _loaded(lines: Sequence[str], _: int, message: str) -> Iterator[Change]:
     """Load a library at the top of the program."""
-    found = re.search(r"one of the library (\w+)", message)
+    found = re.search(r"the library (\w+)", message)
     if found is not None:
         yield Change(1, 1, f"require lib/{found[1]}.fs\n{lines[0]}")
 

@@ -235,7 +235,8 @@ class GenerationEventDocument(BaseDocument):
     at: Timestamp = Field(description="Time of the event.")
     body: dict[str, Any] = Field(
         description=(
-            "The generation as it is then; for `stage`, the attempt's stage; for `answer`, `text`: what came "
-            "of the answer that is under way, and `anew`: whether it replaces what came before."
+            "Current generation; for `stage`, the attempt's stage; for `answer`, `text` is "
+            "the answer so far, "
+            "and `anew` is true if it replaces the earlier text."
         )
     )

@@ -74,7 +74,7 @@ def read_strictly(text: bytes, limits: JsonLimits) -> JsonValue:
             parse_float=parse_float,
         )
     except UnicodeDecodeError as error:
-        raise JsonError(f"the text is not UTF-8 at byte {error.start}") from error
+        raise JsonError(f"the text isn't valid UTF-8 at byte {error.start}") from error
     except json.JSONDecodeError as error:
         raise JsonError(f"{error.msg} at line {error.lineno}, column {error.colno}") from error
     except RecursionError as error:
@@ -122,10 +122,10 @@ def refuse_large(text: bytes, limits: JsonLimits) -> None:
         else:
             containers += 1
         if containers > limits.containers:
-            found = f"the text holds too many arrays and objects; at most {limits.containers} may be"
+            found = f"the text has too many arrays and objects; the limit is {limits.containers}"
             raise JsonTooLargeError(f"{found}. Send less, or nest it less")
         if commas >= limits.values or strings > 2 * limits.values:
-            message = f"the text holds too many values; at most {limits.values} may be. Send less"
+            message = f"the text has too many values; the limit is {limits.values}. Send less"
             raise JsonTooLargeError(message)
 
 
@@ -146,7 +146,7 @@ def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise JsonError(f"{name} is not a JSON number")
+    raise JsonError(f"{name} isn't a JSON number")
 
 
 def _finite(text: str) -> float:
@@ -194,4 +194,4 @@ def _check_text(text: str, chars: int | None) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         shown = text[max(0, error.start - 20) : error.start]
-        raise JsonError(f"a string holds a lone surrogate after {shown!r}") from error
+        raise JsonError(f"a string has a lone surrogate after {shown!r}") from error

@@ -20,6 +20,7 @@ from assayd.did_you_mean import close_names
 from assayd.findings.source_text import line_at
 from assayd.guest_results.record import Raised
 from assayd.kinds.module.explained_calls import CALLS, PROGRAMMING_ERRORS
+from assayd.kinds.module.explained_results import RESULTS
 from assayd.kinds.module.mistakes import word_edit
 from assayd.kinds.module.places import (
     MOST_CHARS,
@@ -44,7 +45,7 @@ def explained(finding: Finding, raised: Raised, texts: Texts, test: str = "") ->
         texts: the Python files by name.
         test: the id of the test, empty for an import.
     """
-    for pattern, explain in (*CALLS, *_EXPLANATIONS):
+    for pattern, explain in (*CALLS, *_EXPLANATIONS, *RESULTS):
         found = pattern.search(raised.message)
         made = explain(finding, raised, found, texts, test) if found is not None else None
         if made is not None:
@@ -349,7 +350,7 @@ def _names_and_values(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """``parametrize(("a", "b"), [(1,)])``."""
-    hint = f"Each case needs {found[1]} values, one for each name, and one has {found[2]}."
+    hint = f"Each case needs {found[1]} values, one per name, but one case has {found[2]}."
     for file, text in texts.items():
         lines = [n for n, line in enumerate(text.split("\n"), 1) if "parametrize(" in line]
         if len(lines) == 1 and file.rpartition("/")[2].startswith("test"):
