@@ -27,7 +27,7 @@ from assayd_pipeline.sql_record import Idle
 RULES = (
     Rule(
         id="quality.empty_output",
-        title="An output has no rows, but its input has",
+        title="An output lost all rows of its input",
         severity=Severity.WARNING,
         help="Bad: grep nowhere data/sales.csv > data/found.csv || true.",
     ),

@@ -1,4 +1,4 @@
-"""The form of a profile file and of ``categories.toml``, and where they are found.
+"""The form of a profile file and of ``categories.toml``, and their folders.
 
 Decides which keys there are and which values each may have. What profiles come to when they extend one
 another is decided in `resolve`.
@@ -112,17 +112,17 @@ def _accepts(check: Callable[[str], str], text: str) -> bool:
 
 
 def is_dotted(text: str) -> bool:
-    """Return whether a profile may list a text as a module or as an attribute of one."""
+    """Return whether a text is a valid module or attribute name for a profile."""
     return _accepts(_dotted, text)
 
 
 def is_command(text: str) -> bool:
-    """Return whether a profile may list a text as a command."""
+    """Return whether a text is a valid command name for a profile."""
     return _accepts(_command, text)
 
 
 def is_host(text: str) -> bool:
-    """Return whether a profile may list a text as a host."""
+    """Return whether a text is a valid host for a profile."""
     return _accepts(_host, text)
 
 

@@ -48,7 +48,7 @@ class Images:
         return self._known[name]
 
     def forget(self) -> None:
-        """Look every image up anew at its next use."""
+        """Look up every image again at its next use."""
         self._known.clear()
 
 
@@ -64,7 +64,7 @@ def preload_of(facts: ImageFacts) -> tuple[str, ...]:
 
 
 def modules_of(facts: ImageFacts) -> dict[str, str]:
-    """Return the modules that an image has beside its Python's own library, with their versions."""
+    """Return the modules of an image in addition to Python's standard library, with versions."""
     return dict(named.split("=", 1) for named in facts.labels.get(LABEL_MODULES, "").split() if "=" in named)
 
 

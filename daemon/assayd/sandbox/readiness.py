@@ -76,13 +76,13 @@ class ReadinessSupervisor:
         return not self.problem, self.problem
 
     async def prepare(self) -> None:
-        """Get ready, however long it takes; what is missing meanwhile is in `problem`."""
+        """Get ready, however long it takes; `problem` has the current obstacle."""
         if self.problem:
             retrying = AsyncRetrying(retry=retry_if_exception_type(EngineError), wait=back_off)
             await retrying(self._prepare_once)
 
     async def keep_ready(self) -> NoReturn:
-        """Get ready anew each time that the engine has failed repeatedly: it may be another one by then.
+        """Get ready again after repeated failures of the engine: it may be a different one by then.
 
         Meanwhile, look for images that were missing: an operator may have built them.
         """
@@ -106,7 +106,7 @@ class ReadinessSupervisor:
         return self.unusable.get(name, "")
 
     async def image_digest(self, name: str) -> str:
-        """Return which image stands behind a name at present. Raises: EngineError."""
+        """Return the digest of the image that a name refers to now. Raises: EngineError."""
         return (await self._images.get(name)).digest
 
     async def _prepare_once(self) -> None:

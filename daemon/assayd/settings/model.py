@@ -273,7 +273,7 @@ class WidestReach(Reach):
 
 
 class AccessSettings(_Section):
-    """Who may connect, beyond root and the daemon's own user. Empty lists leave it to the socket's mode."""
+    """Users that can connect, besides root and the daemon's user. If empty, the socket's mode decides."""
 
     uids: tuple[Zero, ...] = Field((), description="User ids that can connect.")
     gids: tuple[Zero, ...] = Field((), description="Group ids whose members can connect.")
@@ -285,7 +285,7 @@ class AccessSettings(_Section):
 
 
 class RetentionSettings(_Section):
-    """How long what is finished is kept, and how much of it; of who holds the most, the oldest goes first."""
+    """Age and size limits of finished attempts; the largest holder's oldest are deleted first."""
 
     days: Count = Field(30, description="Delete attempts and bundles after this many days.")
     attempts: Count = Field(

@@ -56,7 +56,7 @@ _LIMITS = (
     ("WORKER_THREADS", 0),
 )
 _SETTINGS = (
-    "locking_mode = EXCLUSIVE",  # no shared memory file beside it
+    "locking_mode = EXCLUSIVE",  # no shared memory file next to it
     "temp_store = MEMORY",
     "synchronous = OFF",  # a step that fails is thrown away as a whole
     "trusted_schema = ON",  # else triggers could not write to full-text tables; the guard judges functions
@@ -70,7 +70,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 class Guard:
-    """An authorizer. `refused` tells what it has refused last, `acts` which tables are changed or read."""
+    """An authorizer. `refused` is the last refused action; `acts` has the changed and read tables."""
 
     def __init__(
         self, *, schema: bool, pragmas: frozenset[str], admits: frozenset[str] = frozenset()

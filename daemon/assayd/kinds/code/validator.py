@@ -162,7 +162,7 @@ class Code(Kind[CodePayload, PreparedCode]):
         )
 
     def judge(self, payload: PreparedCode, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Judge how the code ended, and then what it gave."""
+        """Judge the end of the code, then its result."""
         return judge_runs(payload, result)
 
     def code_of(self, answer: str) -> str:

@@ -88,7 +88,7 @@ class Again:
 
 
 def again_for(paths: Sequence[str], last: str, policy: ExecutionPolicy) -> Again | None:
-    """Return what is called beyond the sample paths; None if nothing is.
+    """Return the calls beyond the sample paths, or None.
 
     Under an allowlist nothing is called twice: what a call does elsewhere can't be undone.
     """
@@ -109,7 +109,7 @@ class Results:
 def results_of(
     samples: Mapping[str, Result], last: Result, again: Again | None, returned: Sequence[JsonValue]
 ) -> Results:
-    """Put together what was returned; further calls may be missing at the end."""
+    """Collect the results; further calls may be missing at the end."""
     if again is None or not returned:
         return Results(samples=samples)
     tried = (
@@ -147,7 +147,7 @@ def judge_worth(results: Results, text: str) -> Iterator[Finding]:
 
 
 def _of_whole(results: Results) -> Finding | None:
-    """Return what is said of results that have nothing to do with the path as a whole."""
+    """Return the findings about results that don't depend on the path."""
     samples, tried = results.samples, results.tried
     if generalization.echoes(samples, tried):
         message = "extract() returns the path itself and none of its parts."

@@ -1,4 +1,4 @@
-"""Explains failures of tests with the files of the module: what was meant, where, and the edit.
+"""Explains test failures with the module's files: the intended code, its place, and the edit.
 
     'coroutine' object has no attribute …       the line that assigned it, with await
     assert <bound method Response.json …        the line that has `json` without parentheses
@@ -259,7 +259,7 @@ def _text_read(
             finding, suggestion=f"json.load() takes an open file. Write `{new.strip()}`.", edit=edit_of_path
         )
     edit = Edit(start_line=number, end_line=number, replacement=new) if loaded else None
-    hint = "json.load() takes an open file. Write json.load(open(path)), or json.loads(text)."
+    hint = "Write json.load(open(path)), or json.loads(text): json.load() needs an open file."
     return replace(finding, suggestion=hint, edit=edit)
 
 
