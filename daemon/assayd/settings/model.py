@@ -358,7 +358,7 @@ class RepairSettings(_Section):
     timeout_s: Seconds = Field(300.0, description="Time limit of one repair, in seconds from the failure.")
     on_exhausted: tuple[str, ...] = Field(
         (),
-        description="Program to run if a repair ends without a fix; it reads repair and report on stdin.",
+        description="Program to run if a repair or generation ends without a pass; it reads JSON on stdin.",
     )
     providers: dict[str, RepairProvider] = Field({}, description="Providers in addition to `rules`, by name.")
 

@@ -126,13 +126,18 @@ class Bench:
         self.store = DatabaseChainStore(access)
         self.new_parts()
 
-    def new_parts(self) -> None:
+    def new_parts(self, limits: ChainLimits = ChainLimits()) -> None:  # noqa: B008 - frozen
         """Make what a run of the daemon has, anew."""
         providers = {"rules": cast("Any", None), "scripted": self.provider}
         kinds = validators.load(())
         fitter = Fitter(attempts=self.attempts, analyst=self._analyst, kinds=kinds, policies=POLICIES.get)
         self.chains = new_chains(
-            attempts=self.attempts, store=self.store, fitter=fitter, kinds=kinds, providers=providers
+            attempts=self.attempts,
+            store=self.store,
+            fitter=fitter,
+            kinds=kinds,
+            providers=providers,
+            limits=limits,
         )
 
     @asynccontextmanager
