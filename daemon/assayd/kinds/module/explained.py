@@ -256,7 +256,7 @@ def _text_read(
         new = f"{line[: path.start()]}json.loads({path[1]}.read_text()){line[path.end() :]}"
         edit_of_path = Edit(start_line=number, end_line=number, replacement=new)
         return replace(
-            finding, suggestion=f"json.load() takes an open file. Write `{new.strip()}`.", edit=edit_of_path
+            finding, suggestion=f"`json.load()` takes an open file. Write `{new.strip()}`.", edit=edit_of_path
         )
     edit = Edit(start_line=number, end_line=number, replacement=new) if loaded else None
     hint = "Write json.load(open(path)), or json.loads(text): json.load() needs an open file."
