@@ -84,8 +84,10 @@ bench: setup images images-oci ## measure both engines, as root; write bench/res
 bench-slips: setup images ## put slips of the hand into submissions that are right; writes bench/results/slips.json
 	@$(WITH_ENGINE) $(BIN)/python -m bench.slips.run $(MOST)
 
-bench-hints: setup $(CHOSEN_IMAGES) ## measure hints for bash, SQL, adapters and Fifth, and findings about worthless passes
+bench-hints: setup $(CHOSEN_IMAGES) images-oci ## measure hints by language, worthless passes, false alarms, slips in correct code, and their cost; BENCH_REAL=folder of real programs
 	@$(WITH_ENGINE) $(IN_PLACE) $(BIN)/python -m bench.slips.measure --real
+	@$(WITH_ENGINE) $(IN_PLACE) $(BIN)/python -m bench.slips.run $(MOST)
+	@$(WITH_OCI) $(OCI_SH) run $(BIN)/python -m bench.slips.cost
 
 bench-repair: setup images ## have 60 broken submissions repaired, by `rules` or PROVIDERS="name …"; writes bench/results/repair.json
 	@$(WITH_DOCKER) $(BIN)/python -m bench.repair.run $(PROVIDERS)
