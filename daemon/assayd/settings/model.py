@@ -356,6 +356,9 @@ class RepairSettings(_Section):
         3, description="Maximum fixes of a chain, unless a request sets fewer."
     )
     timeout_s: Seconds = Field(300.0, description="Time limit of one repair, in seconds from the failure.")
+    questions: bool = Field(
+        False, description="Let models answer an ambiguous request of a generation with a question."
+    )
     on_exhausted: tuple[str, ...] = Field(
         (),
         description="Program to run if a repair or generation ends without a pass; it reads JSON on stdin.",
