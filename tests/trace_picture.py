@@ -50,7 +50,9 @@ def traced() -> Sequence[Received]:
             words = "client, year and quarter"
             # The first one starts what stays: its time isn't that of the others.
             for count in (1, 2):
-                daemon.assay("generate", "extractor", words, "--sample-path", PATH, "--yes", "--json")
+                daemon.assay(
+                    "generate", "extractor", words, "--sample-path", PATH, "--yes", "--name", "t", "--json"
+                )
                 generation = collector.wait_for("generation", count)[-1]
         finally:
             daemon.dispose()

@@ -24,7 +24,7 @@ CLOSING_S = 2.0
 """How long the end of the program waits for the collector."""
 
 Count = Callable[[str, int], None]
-"""Is told an outcome (`exported`, `failed` or `dropped`) and a number of spans."""
+"""Receives an outcome (`exported`, `failed` or `dropped`) and a number of spans."""
 
 
 class BoundedExport(SpanProcessor):

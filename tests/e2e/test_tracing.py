@@ -61,7 +61,7 @@ def validate(daemon: DaemonProcess, code: str, folder: Path, **environment: str)
     """Validate code on the command line, as a program of a pipeline would."""
     file = folder / "code.py"
     file.write_text(code)
-    command = [BIN / "assay", "validate", "extractor", file, "--sample-path", "/secret/2024/Q1/x.csv"]
+    command = [BIN / "assay", "validate", "extractor", file, "--sample-path", "/secret/zebra/2024/Q1/x.csv"]
     environ = {**os.environ, "ASSAY_SOCKET": str(daemon.socket), **environment}
     subprocess.run(command, env=environ, capture_output=True, check=False, timeout=120)
 
@@ -152,7 +152,15 @@ def test_client_sends_the_current_span(daemon: DaemonProcess, collector: Collect
 
 def test_repaired_generation_is_one_trace(daemon: DaemonProcess, collector: Collector) -> None:
     environ = {**os.environ, "ASSAY_SOCKET": str(daemon.socket), "TRACEPARENT": PARENT}
-    words = ["generate", "extractor", "client, year and quarter of the zebra", "--yes", "--json"]
+    words = [
+        "generate",
+        "extractor",
+        "client, year and quarter of the zebra",
+        "--yes",
+        "--name",
+        "traced",
+        "--json",
+    ]
     command = [BIN / "assay", *words, "--sample-path", "/data/CLIENT-ABC/2024/Q1/report.csv"]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=120)
     assert json.loads(done.stdout)["outcome"] == "validated", done.stdout + done.stderr

@@ -15,7 +15,7 @@ from typing import Protocol
 from assayd.model.trace_context import TraceContext
 
 Attribute = str | int | float | bool | None
-"""A value of a span; None is left out."""
+"""A value of a span; None is omitted."""
 
 
 class Span(Protocol):
