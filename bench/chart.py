@@ -14,10 +14,10 @@ mpl.use("svg")
 
 from matplotlib import pyplot as plt
 
+from bench import PAGES, RESULTS
 from bench.accounting import table
 from bench.images import PREFIXES
 
-ROOT = Path(__file__).parents[1]
 Results = Mapping[str, float]
 
 
@@ -272,10 +272,10 @@ Milliseconds for each warm attempt on the OCI engine, four at a time, from `/pro
 
 def main() -> None:
     """Write page and chart."""
-    document = json.loads((ROOT / "bench/results/latest.json").read_text(encoding="utf-8"))
+    document = json.loads((RESULTS / "latest.json").read_text(encoding="utf-8"))
     results = {key: float(value) for key, value in document["figures"].items()}
-    draw(results, ROOT / "docs/performance.svg")
-    (ROOT / "docs/performance.md").write_text(page(document, results), encoding="utf-8")
+    draw(results, PAGES / "performance.svg")
+    (PAGES / "performance.md").write_text(page(document, results), encoding="utf-8")
 
 
 if __name__ == "__main__":

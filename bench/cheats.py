@@ -20,14 +20,14 @@ mpl.use("svg")
 
 from matplotlib import pyplot as plt
 
+from bench import PAGES, RESULTS, ROOT
 from bench.daemon import Daemon
 from bench.hidden_tests import oci_daemon, send
 from bench.load import Submission
 
-ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "tests/escape/solution/cheats"
-RESULTS = ROOT / "bench/results/cheats.json"
-PICTURE = ROOT / "docs/cheats.svg"
+FIGURES = RESULTS / "cheats.json"
+PICTURE = PAGES / "cheats.svg"
 CALLS = {"check.py": "check(total)", "classes.py": "unittest.main()"}
 """What runs the tests of each file when they are in one file with the solution."""
 SEEN = "SEEN"
@@ -125,8 +125,8 @@ def main() -> None:
     if not parser.parse_args().draw:
         with oci_daemon() as target:
             tried = measure(target)
-        RESULTS.write_text(json.dumps(tried, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    tried = json.loads(RESULTS.read_text(encoding="utf-8"))
+        FIGURES.write_text(json.dumps(tried, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    tried = json.loads(FIGURES.read_text(encoding="utf-8"))
     draw(tried, PICTURE)
     for way in WAYS:
         passed = sum(ways[way]["passed"] for ways in tried.values())

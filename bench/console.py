@@ -1,6 +1,6 @@
 """How long the console's pages take to their first paint with many attempts on record; what one costs.
 
-    python -m bench.console [ATTEMPTS]        # 100,000 unless told otherwise; needs Chromium
+    python -m bench.console [ATTEMPTS [IDLE_S]]        # default: 100,000 and 30; needs Chromium
 
 The store is filled by hand; the daemon is real and keeps no containers. Writes bench/results/console.json.
 """
@@ -17,16 +17,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from bench import RESULTS, ROOT
+
 sys.path.insert(0, str(ROOT / "tests"))
 
-import httpx  # noqa: E402
-from playwright.sync_api import sync_playwright  # noqa: E402
-from sqlalchemy import create_engine, insert  # noqa: E402
+import httpx
+from playwright.sync_api import sync_playwright
+from sqlalchemy import create_engine, insert
 
-from assayd.store import tables  # noqa: E402
-from assayd_client import PlainClient  # noqa: E402
-from support.daemons.console import CHROMIUM, Console, console_on  # noqa: E402
+from assayd.store import tables
+from assayd_client import PlainClient
+from support.daemons.console import CHROMIUM, Console, console_on
 
 PAGES = ("/now", "/attempts", "/attempts?verdict=failed", "/batches", "/repairs", "/submit", "/trends")
 LATE = ("/trends/pictures?back=30d",)
@@ -92,7 +93,7 @@ def _verdict(number: int, now: int, count: int) -> dict[str, Any]:
     }
 
 
-def measure(socket: Path, pid: int) -> dict[str, Any]:
+def measure(socket: Path, pid: int, idle_s: float) -> dict[str, Any]:
     """Return milliseconds to the first paint by page, and the daemon's share of a core by open page."""
     found: dict[str, Any] = {"processor_ms": {}, "first_paint_ms": {}, "late_ms": {}}
     with console_on(socket) as console, sync_playwright() as playwright:
@@ -117,9 +118,9 @@ def measure(socket: Path, pid: int) -> dict[str, Any]:
         for path in ("about:blank", f"{console.url}/now", f"{console.url}/attempts"):
             page.goto(path)
             before = _processor_s(pid)
-            page.wait_for_timeout(IDLE_S * 1000)
+            page.wait_for_timeout(idle_s * 1000)
             name = path.removeprefix(console.url)
-            found[f"idle_{name}_percent"] = round((_processor_s(pid) - before) / IDLE_S * 100, 2)
+            found[f"idle_{name}_percent"] = round((_processor_s(pid) - before) / idle_s * 100, 2)
         browser.close()
     return found
 
@@ -140,7 +141,7 @@ def _processor_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def main(count: int) -> None:
+def main(count: int = MOST, idle_s: float = IDLE_S) -> None:
     """Fill, start, measure, write."""
     with tempfile.TemporaryDirectory(prefix="assayd-console-") as folder:
         home = Path(folder)
@@ -160,10 +161,14 @@ def main(count: int) -> None:
         ) as daemon:
             try:
                 _wait(home / "s")
-                found = {"attempts": count, "load": os.getloadavg()[0], **measure(home / "s", daemon.pid)}
+                found = {
+                    "attempts": count,
+                    "load": os.getloadavg()[0],
+                    **measure(home / "s", daemon.pid, idle_s),
+                }
             finally:
                 daemon.terminate()
-    (ROOT / "bench/results/console.json").write_text(json.dumps(found, indent=1) + "\n")
+    (RESULTS / "console.json").write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found, indent=1))
 
 
@@ -177,4 +182,4 @@ def _wait(socket: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else MOST)
+    main(*map(int, sys.argv[1:]))

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import assayd
+from bench import RESULTS
 from bench.accounting import accounts
 from bench.client import client_costs
 from bench.daemon import Answer, Daemon, daemon, pool_filled
@@ -28,7 +29,6 @@ from bench.floors import peers, runtime_ceiling, start_cpu
 from bench.images import PREFIXES, on_images
 from bench.load import Submission, beside, flood, one_by_one, open_loop, run_batch
 
-RESULTS = Path(__file__).parent / "results"
 IMAGES = Path(os.environ.get("ASSAYD_ENGINE__IMAGES_DIR", Path(__file__).parents[1] / ".run/images"))
 Engine = Mapping[str, str]
 """Settings that choose an engine, as `daemon` takes them."""

@@ -1,6 +1,6 @@
 """Has requests in words answered through a real daemon, and counts what came of it.
 
-    python -m bench.generate.run [PROVIDER]
+    python -m bench.generate.run [--most N] [PROVIDER]
 
 Four scripted providers answer every request: `right`, `one` (wrong in one way), `three` (in three) and
 `hostile`, which does what hostile data ask for. They mend what a prompt tells them of, so that the attempts
@@ -14,6 +14,7 @@ another user asks for code, and the prompts are searched for what is not theirs.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -28,14 +29,13 @@ from pathlib import Path
 
 import assayd
 from assayd_client import ClientError, Document, PlainClient
+from bench import RESULTS, ROOT, at_most
 from bench.daemon import daemon
 from bench.figures import machine
 from bench.generate.intents import Intent, load
 from bench.generate.leaks import PLANTED, Stranger, found_in, plant, strange_words
 from bench.repair.cases import merged
 
-RESULTS = Path(__file__).parents[1] / "results"
-ROOT = Path(__file__).parents[2]
 SCRIPTED = ("right", "one", "three", "hostile")
 AT_ONCE = 3
 MOST = 4
@@ -180,9 +180,9 @@ def _providers(folder: Path, intents: Sequence[Intent]) -> str:
     return json.dumps(providers)
 
 
-def measure(names: Sequence[str], folder: Path) -> Document:
+def measure(names: Sequence[str], folder: Path, most: int | None) -> Document:
     """Have every request answered by every provider, a few at once, while another user asks as well."""
-    intents = load()
+    intents = at_most(load(), most)
     settings = plant(folder)
     with ExitStack() as stack:
         stranger = stack.enter_context(Stranger(folder, intents))
@@ -211,10 +211,14 @@ def measure(names: Sequence[str], folder: Path) -> Document:
 
 def main() -> None:
     """Measure, and write what was found."""
-    model = sys.argv[1] if len(sys.argv) > 1 and sys.argv[1] else None
+    parser = argparse.ArgumentParser()
+    parser.add_argument("provider", nargs="?", help="a model by its name in the settings")
+    parser.add_argument("--most", type=int, help="answer only so many requests of each kind")
+    chosen = parser.parse_args()
+    model = chosen.provider or None
     began = datetime.now(UTC)
     with tempfile.TemporaryDirectory(prefix="assayd-bench-") as folder:
-        found = measure([*SCRIPTED[1:], *([model] if model else [])], Path(folder))
+        found = measure([*SCRIPTED[1:], *([model] if model else [])], Path(folder), chosen.most)
     document = {
         "run": {
             "date": began.isoformat(timespec="seconds"),

@@ -1,6 +1,6 @@
 """Has providers repair the broken submissions through a real daemon, and counts what came of it.
 
-    python -m bench.repair.run [PROVIDER]...
+    python -m bench.repair.run [--most N] [PROVIDER]...
 
 Without names: `rules`, and `scripted`, a program that replies with what is right. What other providers came
 to before stays in the results. A model is measured by the name that it has in the settings of the daemon
@@ -8,11 +8,13 @@ to before stays in the results. A model is measured by the name that it has in t
 
 A repair is *false* when its last attempt was validated and does something else than the text that is right:
 other results, output or files, with the inputs that it was repaired with or with others, which no provider
-sees. That this is found out, the provider `cheating` shows: its texts are validated and wrong.
+sees. That this is found out, the provider `cheating` shows: its texts are validated and wrong. With `--most`,
+only so many of each kind are repaired.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -26,14 +28,13 @@ from pathlib import Path
 
 import assayd
 from assayd_client import Document, PlainClient
+from bench import RESULTS, ROOT, at_most
 from bench.daemon import daemon
 from bench.figures import machine, spread
-from bench.repair.cases import HERE, Case, load, merged
+from bench.repair.cases import Case, load, merged
 
-RESULTS = HERE.parent / "results"
 AT_ONCE = 3
 WAIT_S = 120
-ROOT = HERE.parents[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,9 +187,9 @@ def _providers(folder: Path, cases: Sequence[Case]) -> str:
     return json.dumps(providers)
 
 
-def measure(names: Sequence[str], folder: Path) -> Mapping[str, Document]:
-    """Run every case with every provider, a few at once."""
-    cases = load()
+def measure(names: Sequence[str], folder: Path, most: int | None) -> Mapping[str, Document]:
+    """Run every case, or so many of each kind, with every provider, a few at once."""
+    cases = at_most(load(), most)
     with (
         daemon(folder / "daemon", REPAIR__PROVIDERS=_providers(folder, cases)) as target,
         PlainClient(target.socket) as client,
@@ -209,10 +210,13 @@ def measure(names: Sequence[str], folder: Path) -> Mapping[str, Document]:
 
 def main() -> None:
     """Measure, and write what was found."""
-    names = sys.argv[1:] or ["rules", "scripted"]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("providers", nargs="*", metavar="PROVIDER", default=["rules", "scripted"])
+    parser.add_argument("--most", type=int, help="repair only so many of each kind")
+    chosen = parser.parse_args()
     began = datetime.now(UTC)
     with tempfile.TemporaryDirectory(prefix="assayd-bench-") as folder:
-        found = measure(names, Path(folder))
+        found = measure(chosen.providers, Path(folder), chosen.most)
     run = {
         "date": began.isoformat(timespec="seconds"),
         "minutes": round((datetime.now(UTC) - began).total_seconds() / 60, 2),

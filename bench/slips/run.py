@@ -27,13 +27,13 @@ import assayd
 from assayd.model.finding import Edit
 from assayd_chains.providers.rules import apart, apply
 from assayd_client import Document, PlainClient
+from bench import RESULTS
 from bench.daemon import daemon
 from bench.figures import machine
 from bench.slips.python_slips import STATIC, Slip, slips
 from bench.slips.sources import Source, examples, real
 from bench.slips.words import word_slips
 
-RESULTS = Path(__file__).parents[1] / "results" / "slips.json"
 SETS = ("extractors", "nodes", "modules", "scripts", "bash", "sql")
 GOALS = {"failed": 0.99, "at_the_line": 0.97, "remedy_named": 0.95, "certain_edit": 0.70, "made_wrong": 0.0}
 PER_PAIR = 14
@@ -209,7 +209,7 @@ def main() -> None:
         "machine": machine(),
     }
     document = {**summary(seen), "ends_as_before": len(looked) - len(seen), "run": run}
-    RESULTS.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    (RESULTS / "slips.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     for one in seen:
         if not (one.failed and one.at_the_line and one.remedy_named) or one.made_wrong:
             print(json.dumps(asdict(one)), file=sys.stderr)

@@ -24,22 +24,28 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"assayd {__version__}")
     only = parser.add_mutually_exclusive_group()
-    only.add_argument(
-        "--print-config", action="store_true", help="show the settings and where each came from"
-    )
-    only.add_argument("--check-config", action="store_true", help="check settings and policies, and leave")
+    only.add_argument("--print-config", action="store_true", help="show the settings and their origins")
+    only.add_argument("--check-config", action="store_true", help="check settings and policies, then exit")
     only.add_argument(
         "--sample-config", action="store_true", help="print a settings file that documents every setting"
     )
     only.add_argument(
+        "--sbom", action="store_true", help="print the daemon's libraries as a CycloneDX document"
+    )
+    only.add_argument(
         "--acknowledge-copy",
         action="store_true",
-        help="the state directory, a copy of another's, is meant to stay: say so no more, and leave",
+        help="accept that the state directory is a copy, stop warning about it, then exit",
     )
     return parser
 
 
 def _run(chosen: argparse.Namespace) -> int:
+    if chosen.sbom:
+        from assayd.imaging.sbom import of_environment
+
+        print(of_environment().decode(), end="")
+        return 0
     from assayd.settings import effective, load_settings, sample
 
     if chosen.sample_config:
@@ -53,14 +59,14 @@ def _run(chosen: argparse.Namespace) -> int:
         from assayd.wiring.identity import acknowledge_copy
 
         former = acknowledge_copy(settings.state_dir)
-        whose = "is nobody's copy" if former is None else f"was a copy of that of daemon {former}"
+        whose = "isn't a copy" if former is None else f"was a copy of daemon {former}'s"
         print(f"{settings.state_dir} {whose}")
         return 0
     if chosen.check_config:
         from assayd.wiring.checking import check_settings
 
         check_settings(settings)
-        print("settings and policies are fine")
+        print("settings and policies are valid")
         return 0
     from assayd.daemon import run
 

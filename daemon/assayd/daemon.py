@@ -124,14 +124,14 @@ def state_lock(state_dir: Path) -> Iterator[None]:
         handle = os.open(state_dir / "lock", flags, 0o600)
     except OSError as problem:
         if problem.errno == errno.ELOOP:
-            message = f"{state_dir / 'lock'} is a symbolic link; remove it, and find out who made it"
+            message = f"{state_dir / 'lock'} is a symbolic link; remove it, and find out who created it"
             raise ConfigError("state.unusable", message) from problem
-        raise ConfigError("state.unusable", f"cannot use {state_dir}: {problem.strerror}") from problem
+        raise ConfigError("state.unusable", f"can't use {state_dir}: {problem.strerror}") from problem
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError as problem:
-        message = f"another daemon uses {state_dir}; stop it, or set another state_dir"
+        message = f"another daemon uses {state_dir}; stop that daemon, or set another state_dir"
         raise ConfigError("state.taken", message, retryable=True) from problem
     finally:
         os.close(handle)
@@ -212,7 +212,11 @@ class Daemon:
         log.info("daemon.stopping", under_way=active, drain_s=self._drain_s)
         if self._greeting and active:
             waits = f"assayd waits up to {self._drain_s:.0f} s for {active} running attempts"
-            print(f"{waits}; a second Ctrl-C leaves them to the next start", file=sys.stderr, flush=True)
+            print(
+                f"{waits}; press Ctrl-C again to stop now and run them after the next start",
+                file=sys.stderr,
+                flush=True,
+            )
 
     async def _say_ready(self) -> None:
         """Notify the service manager that the daemon serves.
@@ -227,12 +231,12 @@ class Daemon:
         """Describe in one line how the daemon is."""
         ready, problem = self._parts.acceptance.now()
         if self._stop.is_set():
-            return f"stopping; {self._parts.scheduler.active} attempts under way"
+            return f"stopping; {self._parts.scheduler.active} attempts running"
         if not ready:
             return f"not serving: {problem}"
         states = self._parts.scheduler.states()
         queued = states.pop(State.QUEUED)
-        return f"serving; {states.total()} attempts under way, {queued} waiting"
+        return f"serving; {states.total()} attempts running, {queued} waiting"
 
     async def _prepare(self) -> None:
         """Become ready, recover what a previous run has left, say so, and stay ready."""

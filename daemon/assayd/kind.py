@@ -201,7 +201,7 @@ class Kind(ABC, Generic[P, Q]):
 
     def use_tables(self, folders: Sequence[Path]) -> None:
         """Add an operator's rules and words, from these folders, in this process. Raises: ConfigError."""
-        message = f"the kind {self.name} takes no tables"
+        message = f"the kind {self.name} doesn't support tables"
         raise ConfigError("tables.unknown", message, field=f"tables.{self.name}")
 
     # --- for a model: what failed, what to fix, what to write. All of it parses text of strangers.

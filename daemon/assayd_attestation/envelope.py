@@ -83,7 +83,7 @@ def _object(text: bytes, what: str) -> Mapping[str, object]:
     try:
         value = read_strictly(text, _LIMITS)
     except JsonError as error:
-        raise EnvelopeError(f"{what} is not JSON: {error}") from error
+        raise EnvelopeError(f"{what} isn't valid JSON: {error}") from error
     if not isinstance(value, dict):
         raise EnvelopeError(f"{what} is not a JSON object")
     return value

@@ -68,7 +68,7 @@ class CommandSigner:
             signature = base64.b64decode(printed.strip(), validate=True)
             self._public.key.verify(signature, text)
         except (binascii.Error, ValueError, InvalidSignature) as error:
-            raise _failed("what it printed is not a signature by attestation.command_key") from error
+            raise _failed("its output isn't a signature by attestation.command_key") from error
         return signature
 
     async def _ask(self, text: bytes) -> bytes:

@@ -162,7 +162,7 @@ def _verify_file(path: Path, attestation: Path, keys: Sequence[PublicKey]) -> tu
         subject = _mapping(each)
         if _mapping(subject.get("digest")).get("sha256") == digest and _fits(path, subject.get("name")):
             return attested, path.name
-    raise MismatchError(f"the attestation is for other code than {path.name}")
+    raise MismatchError(f"the attestation is for code other than {path.name}")
 
 
 def _fits(path: Path, subject: object) -> bool:

@@ -34,7 +34,7 @@ UNKNOWN_S = 1.0
 
 ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
 ReadSubmission = Callable[[str], Awaitable[Document | None]]
-"""Returns what was submitted as an attempt; None if nothing was yet, or it is no longer kept."""
+"""Returns an attempt's submission; None before the first submission, or after its deletion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ class DaemonAttempts:
             ended = await self._scheduler.wait(attempt_id, WAIT_S)
             attempt = await self._jobs.get(attempt_id)
             if attempt is None:
-                raise RequestError("not_found", f"there is no attempt {attempt_id}")
+                raise RequestError("not_found", f"attempt {attempt_id} doesn't exist")
             if attempt.state is State.FINISHED:
                 submission = json.loads(await self._jobs.document(attempt.id))
                 report, _ = await self._documents(attempt)

@@ -99,7 +99,7 @@ class RepairRequests:
         """Check that the provider exists. Raises: RequestError ``repair.provider_unknown``."""
         if wish.provider not in self._providers:
             known = ", ".join(sorted(self._providers))
-            message = f"there is no provider {wish.provider[:64]!r}; there are {known}"
+            message = f"unknown provider {wish.provider[:64]!r}; use one of {known}"
             raise RequestError("repair.provider_unknown", message, field="repair.provider")
 
     async def record(self, attempt: Attempt, wish: RepairWish) -> None:
@@ -200,13 +200,13 @@ class Chains:
             ``repair.hint_unread``, ``repair.budget_spent``, ``invalid``.
         """
         if attempt.state is not State.FINISHED or attempt.verdict is not Verdict.FAILED:
-            raise RequestError("repair.not_failed", "only an attempt that failed can be repaired")
+            raise RequestError("repair.not_failed", "only a failed attempt can be repaired")
         most = terms.max_attempts or self._limits.max_attempts
         wish = RepairWish(provider=self._fixer(terms), max_attempts=most)
         self._requests.check(wish)
         for earlier in await self._store.repairs_of(attempt.id):
             if earlier.outcome is None:
-                raise RequestError("repair.running", f"repair {earlier.id} of this attempt is under way")
+                raise RequestError("repair.running", f"repair {earlier.id} of this attempt is still running")
         if not terms.grants:
             wish = replace(wish, max_attempts=min(most, await self._left(attempt)))
         if terms.fresh:
@@ -230,10 +230,8 @@ class Chains:
             return self.writers[0]
         if terms.provider in {None, rules.NAME}:
             known = ", ".join(self.writers)
-            remedy = f"name one of {known}" if known else "configure one below repair.providers"
-            message = (
-                f"a hint is read by a model or a program, not by {rules.NAME}; {remedy}, or edit the code"
-            )
+            remedy = f"use one of {known}" if known else "configure one in repair.providers"
+            message = f"the provider {rules.NAME} can't read hints; {remedy}, or edit the code"
             raise RequestError("repair.hint_unread", message, field="hint")
         return terms.provider or rules.NAME
 
@@ -249,8 +247,8 @@ class Chains:
         left = budget_left([earlier[repair_id] for repair_id in sorted(earlier)], most)
         if left == 0:
             message = (
-                f"this chain of attempts has used its {most} fixes (repair.max_attempts); give a hint "
-                "(--hint), code of your own (--edit), or begin afresh (--fresh): each grants it as many again"
+                f"the limit of {most} fixes (repair.max_attempts) is used up; for a new budget, pass a hint "
+                "(--hint), edit the code (--edit), or start over (--fresh)"
             )
             raise RequestError("repair.budget_spent", message)
         return left
@@ -272,9 +270,9 @@ class Chains:
 
     async def _edit(self, course: Course, code: str) -> None:
         try:
-            await self._loop.edit(course, code, "Edited by the person who asked.")
+            await self._loop.edit(course, code, "Edited by the user.")
         except (Misfit, WorkerDied) as problem:
-            raise RequestError("invalid", f"the code cannot be used: {problem}", field="code") from problem
+            raise RequestError("invalid", f"the code can't be used: {problem}", field="code") from problem
 
     async def generate(self, terms: GenerationTerms, peer: Peer) -> Chain:
         """Begin a generation.
@@ -288,7 +286,7 @@ class Chains:
         )
         if mine >= OPEN_PER_USER:
             message = (
-                f"this user has {mine} generations under way; the limit is {OPEN_PER_USER}; wait for one"
+                f"this user has {mine} running generations; the limit is {OPEN_PER_USER}; wait until one ends"
             )
             raise RequestError("quota.full", message, retryable=True)
         now = self._clock.now()
@@ -312,10 +310,10 @@ class Chains:
         kind = self._kinds.get(terms.kind)
         if kind is None:
             known = ", ".join(sorted(self._kinds))
-            message = f"there is no kind {terms.kind[:64]!r}; there are {known}"
+            message = f"unknown kind {terms.kind[:64]!r}; use one of {known}"
             raise RequestError("kind.unknown", message, field="kind")
         if kind.generation_context is None:
-            message = f"submissions of the kind {kind.name} cannot be written from words"
+            message = f"the kind {kind.name} doesn't support generation"
             raise RequestError("generation.unsupported", message, field="kind")
         _check_context(kind.generation_context, terms.context)
         policy = terms.policy or kind.default_policy
@@ -348,7 +346,7 @@ class Chains:
         Raises: RequestError ``generation.running``.
         """
         if chain.outcome is None or chain.id in self._courses:
-            raise RequestError("generation.running", "the generation is under way; cancel it, or wait")
+            raise RequestError("generation.running", "the generation is still running; cancel it, or wait")
         now = self._clock.now()
         follows = chain.last_attempt_id if attempt is None else attempt.id
         begun = Round(grant=Grant(uid=uid, at=now, hint=hint), follows=follows)
@@ -467,7 +465,7 @@ class Chains:
         Raises: RequestError ``repair.no_fallback``.
         """
         if repair.fallback is None:
-            raise RequestError("repair.no_fallback", "the repair offers nothing in the place of code")
+            raise RequestError("repair.no_fallback", "the repair offers no rules in place of code")
         if repair.fallback.get("accepted_at") is not None:
             return repair
         accepted_at = timestamp(self._clock.now())
@@ -572,6 +570,6 @@ def _check_context(model: type[BaseModel], context: Mapping[str, object]) -> Non
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         field = place_of(("context", *first["loc"]))
         unknown = first["type"] == "extra_forbidden"
-        known = f"; there are {', '.join(sorted(model.model_fields))}" if unknown else ""
+        known = f"; use one of {', '.join(sorted(model.model_fields))}" if unknown else ""
         message = f"{field}: {message_of(first)}{known}"
         raise RequestError("invalid", message, field=field) from error

@@ -96,7 +96,7 @@ def _detail(current: Round, outcome: Outcome) -> str | None:
     """Return what a reader needs to know beyond the outcome."""
     if current.failure is not None:
         problem = current.fixes[-1].problem if current.fixes else None
-        return f"the last fix cannot be used: {problem}" if problem else None
+        return f"the last fix can't be used: {problem}" if problem else None
     ended = _last_ended(current)
     if outcome is Outcome.TERMINAL and ended is not None and ended.verdict is not None:
         return f"the attempt ended as {ended.verdict.value}"

@@ -71,7 +71,7 @@ def generation_document(
     `diffs` are the changes of its answers, if those were looked up.
     """
     words, current = chain.words, chain.round
-    assert words is not None, "a generation starts with words"  # noqa: S101 - a caller's bug
+    assert words is not None, "a generation needs an intent"  # noqa: S101 - a caller's bug
     answers = zip_longest(chain.answers, diffs)
     return GenerationDocument.from_value(
         chain,

@@ -196,7 +196,7 @@ class Fitter:
         policy = await self._attempts.policy(subject.submission)
         described = await self._analyst.describe(kind, failed, policy, flow=subject.attempt.flow)
         if not described.context.passage.name:
-            raise Misfit("there is no text in the submission that could be fixed")
+            raise Misfit("the submission has no text to fix")
         return described
 
     async def _briefed(self, chain: Chain, words: Words) -> Briefed:

@@ -110,7 +110,7 @@ class ChainLoop:
         except (RequestError, Misfit, WorkerDied) as problem:
             # The answer can't be submitted, e.g. because it is too large: no better than no answer.
             what = "answer" if course.chain.round.failure is None else "fix"
-            stop = Stop(outcome=Outcome.PROVIDER_FAILED, detail=f"the {what} cannot be used: {problem}")
+            stop = Stop(outcome=Outcome.PROVIDER_FAILED, detail=f"the {what} can't be used: {problem}")
         return await self.end(course, stop.outcome, stop.detail)
 
     async def edit(self, course: Course, code: str, reason: str) -> None:

@@ -29,7 +29,7 @@ EARLIER_SHOWN = 3
 INTENT_CHARS = 16 * 1024
 NAME_CHARS = 200
 MARK_DIGITS = 32
-"""Of the digest: too many for a text to be tried out that holds its own."""
+"""Digits of the digest in a mark: enough that no text can be built to contain its own mark."""
 
 _FIX_SYSTEM = """\
 You repair code that an automatic check refused. You get one passage of a submission, what the \
@@ -262,11 +262,11 @@ def _told_earlier(earlier: Sequence[EarlierAnswer]) -> Iterator[str]:
         yield "EARLIER ANSWERS THAT FAILED; DO NOT REPEAT THEM"
     for answer in failed:
         if answer.is_passage:
-            yield f"Answer {answer.number} is the PASSAGE below; FAILURE is what was found after it."
+            yield f"Answer {answer.number} is the PASSAGE below; FAILURE is the finding about it."
             yield from ("Its reason:", quote(answer.reason, EARLIER_CHARS), "")
             continue
         yield from (f"Answer {answer.number}:", quote(answer.text, EARLIER_CHARS))
-        yield f"The reason given with answer {answer.number}, and what was found after it:"
+        yield f"The reason given with answer {answer.number}, and the finding about it:"
         yield from (quote(f"{answer.reason}\n\n{answer.failure}".strip("\n"), EARLIER_CHARS), "")
 
 

@@ -12,7 +12,7 @@ from assayd.model.prompting import Document, EditedPassage, Passage, Proposal
 from assayd_chains.model import ReplyCost
 
 Heard = Callable[[str], None]
-"""Is told the text of an answer as it comes, piece by piece; an empty one says that it begins anew."""
+"""Receives an answer's text piece by piece; an empty piece means that the answer starts over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,7 +68,7 @@ def _wrong_form(text: str, blocks: Sequence[tuple[str, str]]) -> str:
     """Say what is wrong with the form of a reply that holds no patch."""
     if not text.strip():
         return "is empty"
-    missing = 'holds no JSON object with "code", "files" or "steps", and "reason"'
+    missing = 'has no JSON object with "code", "files" or "steps", and "reason"'
     likeliest = next((block for _, block in blocks if block.startswith("{")), text.strip())
     if not likeliest.startswith("{"):
         return f"{missing}; it has {len(blocks)} fenced blocks" if len(blocks) > 1 else missing

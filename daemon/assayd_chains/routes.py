@@ -51,39 +51,41 @@ AttemptId = Annotated[str, Path(alias="id", description="The attempt's ULID.")]
 RepairId = Annotated[str, Path(alias="id", description="The repair's ULID.")]
 GenerationId = Annotated[str, Path(alias="id", description="The generation's ULID.")]
 Cursor = Annotated[str | None, Query(max_length=26, description="`next_cursor` of a page.")]
-Limit = Annotated[int, Query(ge=1, le=100, description="How many a page has.")]
-Number = Annotated[int, Path(ge=1, le=1000, description="Which of its answers, from 1.")]
+Limit = Annotated[int, Query(ge=1, le=100, description="Maximum number of entries on a page.")]
+Number = Annotated[int, Path(ge=1, le=1000, description="Number of the answer, from 1.")]
 
-_WHERE = {"headers": {"Location": {"description": "Its own path.", "schema": {"type": "string"}}}}
+_WHERE = {
+    "headers": {"Location": {"description": "Path of the created object.", "schema": {"type": "string"}}}
+}
 _REPAIR: Responses = {200: described(RepairDocument, "The repair")}
 _REPAIR_STARTED: Responses = {
-    202: {**described(RepairDocument, "It is under way"), **_WHERE},
-    409: described(ErrorDocument, "The attempt did not fail, or a repair of it is under way"),
+    202: {**described(RepairDocument, "The repair started"), **_WHERE},
+    409: described(ErrorDocument, "The attempt didn't fail, or a repair of it is still running"),
 }
 _REPAIR_LIST: Responses = {200: described(RepairPageDocument, "Repairs")}
 _REPAIR_CANCELLED: Responses = {
-    202: described(RepairDocument, "It will end"),
-    409: described(ErrorDocument, "It has ended"),
+    202: described(RepairDocument, "The repair is being cancelled"),
+    409: described(ErrorDocument, "The repair has ended"),
 }
 _REPAIR_EVENTS = events("Events `repair`, each with the current repair, and `finished`")
 _REPAIR_BODY: dict[str, Any] = {"requestBody": {**body_of(RepairBody)["requestBody"], "required": False}}
 _FALLBACK_ACCEPTED: Responses = {
-    200: described(RepairDocument, "The repair, with the time at which its rules were taken"),
-    409: described(ErrorDocument, "It offers nothing"),
+    200: described(RepairDocument, "The repair, with the time at which its rules were accepted"),
+    409: described(ErrorDocument, "The repair offers no rules"),
 }
 _RULES: Responses = {200: answers.raw("application/yaml", "The rules")}
 _STEP: Responses = {200: described(StepDocument, "Prompt and answer")}
 _GENERATION: Responses = {200: described(GenerationDocument, "The generation")}
 _GENERATION_STARTED: Responses = {
-    202: {**described(GenerationDocument, "It is under way"), **_WHERE},
-    408: described(ErrorDocument, "The body does not come"),
+    202: {**described(GenerationDocument, "The generation started"), **_WHERE},
+    408: described(ErrorDocument, "The body didn't arrive in time"),
     413: described(ErrorDocument, "Body too large"),
-    429: described(ErrorDocument, "Too many of this user are under way"),
+    429: described(ErrorDocument, "Too many of this user's generations are running"),
 }
 _GENERATION_LIST: Responses = {200: described(GenerationPageDocument, "Generations")}
 _GENERATION_CANCELLED: Responses = {
-    202: described(GenerationDocument, "It will end, or goes on"),
-    409: described(ErrorDocument, "It has ended, or is under way"),
+    202: described(GenerationDocument, "The generation is being cancelled, or continues"),
+    409: described(ErrorDocument, "The generation has ended, or is still running"),
 }
 _GENERATION_EVENTS = events(
     "Events `state`, `attempt`, `fix` and `finished`, each with the whole generation, `stage` and `answer`"
@@ -129,7 +131,7 @@ async def get_repair(call: CallDep, chains: ChainsDep, repair_id: RepairId) -> R
 
 @repairs.post("/repairs/{id}/cancel", status_code=202, responses=_REPAIR_CANCELLED)
 async def cancel_repair(call: CallDep, chains: ChainsDep, repair_id: RepairId) -> Response:
-    """End a repair, and the attempt that it has under way."""
+    """Cancel a repair and its running attempt."""
     repair = await _visible_repair(call, chains, repair_id)
     await chains.cancel_repair(repair)
     return json_response(await _repair_document(call, repair), status=202)
@@ -147,7 +149,9 @@ async def get_repair_rules(call: CallDep, chains: ChainsDep, repair_id: RepairId
     """Return the rules that were taken, as YAML."""
     fallback = (await _visible_repair(call, chains, repair_id)).fallback or {}
     if fallback.get("accepted_at") is None:
-        raise RequestError("not_found", "no rules were taken from this repair; accept-fallback takes them")
+        raise RequestError(
+            "not_found", "this repair's rules aren't accepted yet; POST to accept-fallback first"
+        )
     return Response(str(fallback["rules"]), media_type="application/yaml")
 
 
@@ -156,7 +160,7 @@ async def get_repair_step(call: CallDep, chains: ChainsDep, repair_id: RepairId,
     """Return the prompt of one fix and the answer to it, whole."""
     step = await chains.repair_step(await _visible_repair(call, chains, repair_id), number)
     if step is None:
-        message = f"there is no answer {number} of a provider in this repair; a person's code is none"
+        message = f"this repair has no provider answer {number} (edited code has no prompt)"
         raise RequestError("not_found", message)
     return json_response(step_document(step))
 
@@ -219,7 +223,7 @@ async def get_generation_step(
     """Return the prompt of one attempt and the answer to it, whole."""
     step = await chains.step(await _visible_generation(call, chains, generation_id), number)
     if step is None:
-        raise RequestError("not_found", f"there is no answer {number} in this generation")
+        raise RequestError("not_found", f"this generation has no answer {number}")
     return json_response(step_document(step))
 
 
@@ -242,7 +246,7 @@ async def hint_generation(
     wanted = await read_model(request, call, HintBody)
     attempt = await call.attempt(wanted.attempt_id) if wanted.attempt_id is not None else None
     if attempt is not None and (attempt.peer.uid, attempt.kind) != (chain.uid, chain.kind):
-        message = "the attempt is of another user or another kind than the generation"
+        message = "the attempt's user or kind differs from the generation's"
         raise RequestError("invalid", message, field="attempt_id")
     chain = await chains.hint(chain, wanted.hint, call.caller.peer.uid, attempt=attempt)
     return json_response(await _generation_document(call, chains, chain), status=202)
@@ -256,7 +260,7 @@ async def approve_generation(
     chain = await _visible_generation(call, chains, generation_id)
     wanted = await read_model(request, call, ApproveBody)
     if chain.last_attempt_id is None or chain.outcome is None:
-        raise RequestError("library.not_validated", "the generation has nothing that is validated")
+        raise RequestError("library.not_validated", "the generation has no validated attempt")
     attempt = await call.attempt(chain.last_attempt_id)
     entry = await call.library.approve(attempt, wanted.name, call.caller.peer.uid)
     return raw_json(library_entry_body(entry))
@@ -330,7 +334,7 @@ async def _visible_repair(call: Call, chains: Chains, repair_id: str) -> Repair:
     """
     repair = await chains.get_repair(repair_id)
     if repair is None or call.shown_uid not in {None, repair.uid}:
-        raise RequestError("not_found", f"there is no repair {repair_id[:40]}")
+        raise RequestError("not_found", f"repair {repair_id[:40]} doesn't exist")
     return repair
 
 
@@ -341,7 +345,7 @@ async def _visible_generation(call: Call, chains: Chains, generation_id: str) ->
     """
     chain = await chains.get_generation(generation_id)
     if chain is None or call.shown_uid not in {None, chain.uid}:
-        raise RequestError("not_found", f"there is no generation {generation_id[:40]}")
+        raise RequestError("not_found", f"generation {generation_id[:40]} doesn't exist")
     return chain
 
 

@@ -41,7 +41,7 @@ from assayd_chains.provider import ProviderStep, Reply
 # SQLAlchemy types a select by its columns; rows are read by name here.
 Statement = Select[Any]
 
-_DOES_NOT_FIT = "it does not fit into the submission"
+_DOES_NOT_FIT = "it doesn't fit into the submission"
 """The problem of a fix that was stored without one, by an earlier version."""
 
 

@@ -74,14 +74,14 @@ def find_daemon(named: Target = None, environ: Mapping[str, str] = os.environ) -
     """
     options = named if isinstance(named, AddressOptions) else AddressOptions(socket=named)
     if options.socket and options.server:
-        raise RequestError("usage", "--socket and --server are two daemons; name one of them")
+        raise RequestError("usage", "--socket and --server name different daemons; use one of them")
     if options.server:
         return _server(options.server, "--server", options, environ)
     _refuse_files_alone(options, environ)
     if options.socket or not environ.get("ASSAY_SERVER"):
         return find_socket(str(options.socket) if options.socket else None, environ)
     if environ.get("ASSAY_SOCKET"):
-        raise RequestError("usage", "ASSAY_SOCKET and ASSAY_SERVER are two daemons; unset one of them")
+        raise RequestError("usage", "ASSAY_SOCKET and ASSAY_SERVER name different daemons; unset one of them")
     return _server(environ["ASSAY_SERVER"], "ASSAY_SERVER", options, environ)
 
 
@@ -102,7 +102,7 @@ def find_socket(named: str | None = None, environ: Mapping[str, str] = os.enviro
 def _refuse_files_alone(options: AddressOptions, environ: Mapping[str, str]) -> None:
     if (options.token_file or options.ca_file) and (options.socket or not environ.get("ASSAY_SERVER")):
         given = "--token-file" if options.token_file else "--ca-file"
-        message = f"{given} is for a server, and here is a socket; name the server with --server"
+        message = f"{given} applies only to a server; add --server URL"
         raise RequestError("usage", message)
 
 
@@ -110,7 +110,7 @@ def _server(url: str, source: str, options: AddressOptions, environ: Mapping[str
     host, port = _read_url(url, source)
     token_file = options.token_file or environ.get("ASSAY_TOKEN_FILE")
     if not token_file:
-        message = f"{source} {url} needs a token; name its file with --token-file or ASSAY_TOKEN_FILE"
+        message = f"{source} {url} needs a token; pass its file with --token-file or ASSAY_TOKEN_FILE"
         raise RequestError("usage", message)
     ca_file = options.ca_file or environ.get("ASSAY_CA_FILE")
     return ServerChoice(
@@ -135,6 +135,6 @@ def _read_url(url: str, source: str) -> tuple[str, int]:
         raise RequestError("usage", message)
     more = parts.username is not None or parts.path not in {"", "/"} or parts.query or parts.fragment
     if not host or more or not port or not (host.isascii() and host.isprintable() and " " not in host):
-        message = f"{source} takes host and port alone, in ASCII; write https://HOST[:PORT]"
+        message = f"{source} must contain only a host and a port, in ASCII; write https://HOST[:PORT]"
         raise RequestError("usage", message)
     return host, port

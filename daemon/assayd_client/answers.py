@@ -81,7 +81,7 @@ def read_as(reads: Callable[[], type[T]] | None) -> Callable[[bytes], T]:
             return cast("T", adapter.validate_json(text, extra="ignore"))
         except ValidationError as error:
             raise ClientError(
-                "answer.unreadable", f"the daemon's answer is not as agreed: {error}"
+                "answer.unreadable", f"the daemon's answer doesn't match the contract: {error}"
             ) from error
 
     return read
@@ -111,7 +111,7 @@ def require_socket(address: Address) -> None:
     except PermissionError as error:  # its folder may not be entered
         raise lost(address, error) from error
     if not exists:
-        remedy = f"start it with `{start_command()}`, or name its socket with --socket"
+        remedy = f"start it with `{start_command()}`, or pass its socket with --socket"
         raise _unreachable(address, "the socket doesn't exist", remedy)
 
 
@@ -127,17 +127,17 @@ def lost(address: Address, error: Exception) -> DaemonUnreachable:
         return _server_lost(address, error)
     if not os.access(address.path, os.W_OK):
         return _unreachable(address, "you aren't allowed to open it", "join the group that owns it")
-    return _unreachable(address, _why(error), f"look at its log, or start it with `{start_command()}`")
+    return _unreachable(address, _why(error), f"check its log, or start it with `{start_command()}`")
 
 
 def _server_lost(server: ServerChoice, error: Exception) -> DaemonUnreachable:
     why = _why(error)
     if "CERTIFICATE_VERIFY_FAILED" not in why:
-        return _unreachable(server, why, "look whether host and port are right, and at the gateway's log")
+        return _unreachable(server, why, "check the host and port, and the gateway's log")
     # As OpenSSL says it: "… certificate verify failed: unable to get local issuer certificate (_ssl.c:1016)"
     reason = why.rpartition("certificate verify failed: ")[2].partition(" (_ssl")[0]
-    remedy = "name the file of the authority that issued it with --ca-file, or ask for the host by its name"
-    message = f"the certificate of {server} is not believed: {reason}; {remedy}"
+    remedy = "pass the issuer's certificate with --ca-file, or use the host name in the certificate"
+    message = f"the certificate of {server} isn't trusted: {reason}; {remedy}"
     return DaemonUnreachable("server.certificate", message)
 
 

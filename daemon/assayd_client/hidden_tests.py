@@ -58,7 +58,7 @@ def read_problem(task: Mapping[str, Any]) -> Problem:
     cases = task.get("cases") or ()
     entry_point = str(task.get("entry_point") or _entry_point(tests))
     if not task_id or not entry_point or not (tests or cases):
-        message = "a problem needs task_id, entry_point, and one of test, tests, test_list and cases"
+        message = "a problem needs task_id, entry_point, and one of test, tests, test_list or cases"
         raise RequestError("problem.form", message)
     hidden = HiddenTests(entry_point=entry_point, tests=tests, cases=cases, context=context)
     prompt = str(task.get("prompt") or "") if "test" in task else ""

@@ -50,7 +50,7 @@ async def score_async(
     """
     of_each = [tests] * len(completions) if isinstance(tests, HiddenTests) else list(tests)
     if len(of_each) != len(completions):
-        raise ValueError(f"{len(completions)} answers and {len(of_each)} tests")
+        raise ValueError(f"{len(completions)} answers, but {len(of_each)} tests")
     keys = [(code, repr(hidden)) for code, hidden in zip(completions, of_each, strict=True)]
     different = dict(zip(keys, of_each, strict=True))
     places = asyncio.Semaphore(workers)

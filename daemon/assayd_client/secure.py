@@ -41,15 +41,15 @@ def read_token(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise RequestError("usage", f"token file {path}: it holds no token") from error
     if not token or not token.isprintable() or " " in token:
-        raise RequestError("usage", f"token file {path}: it holds no token, which is one word")
+        raise RequestError("usage", f"token file {path}: it must hold one word, the token")
     return token
 
 
 def _require_private(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise RequestError("usage", f"token file {path}: it is not a regular file")
+        raise RequestError("usage", f"token file {path} isn't a regular file")
     if found.st_uid != os.geteuid():
-        raise RequestError("usage", f"token file {path}: it belongs to another user; name your own file")
+        raise RequestError("usage", f"token file {path} belongs to another user; use a file that you own")
     if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         mode = stat.S_IMODE(found.st_mode)
         raise RequestError("usage", f"token file {path}: its mode is {mode:04o}; chmod 600 {path}")

@@ -31,7 +31,7 @@ def require_encrypted_database(url: str, setting: str) -> None:
     try:
         parts = make_url(url)
     except ArgumentError:
-        raise ConfigError("settings.invalid", f"{setting}: it is not a database URL", field=setting) from None
+        raise ConfigError("settings.invalid", f"{setting}: not a database URL", field=setting) from None
     named = [parts.host or ""]
     for name in _WHERE_TO:
         given = parts.query.get(name, ())
@@ -47,7 +47,7 @@ def _require_url(url: str, setting: str, *, encrypted: str, plain: str) -> None:
     if parts.scheme == encrypted or (parts.scheme == plain and _is_here(parts.hostname or "")):
         return
     found = f"{parts.scheme}://{parts.hostname}"  # and no more of it: a password may be in it
-    message = f"{setting}: {found} has to begin with {encrypted}:// ({plain}:// on loopback alone)"
+    message = f"{setting}: {found} must begin with {encrypted}:// ({plain}:// is allowed on loopback)"
     raise ConfigError("settings.invalid", message, field=setting)
 
 

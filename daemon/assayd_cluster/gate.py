@@ -96,7 +96,7 @@ class TokenGate:
             if isinstance(scope["state"].get("caller"), Caller) or scope["path"] in OPEN:
                 await self._app(_opened(scope), receive, send)
                 return
-            message = "this gateway wants a token, as `Authorization: Bearer …`; an operator makes one"
+            message = "this gateway needs a token as `Authorization: Bearer …`; an operator creates one"
             raise RequestError("token.missing", f"{message} with `assay token create`")
         address = client_address(scope)
         record = await self._verifier.verify(secret, address)
@@ -105,7 +105,7 @@ class TokenGate:
         require_scope(record, scope["method"], scope["path"])
         scope["state"] |= {"caller": _caller(record), STATE: record}
         if self._of_tenant[record.tenant_id] >= self._most_of_one and record.node is None:
-            message = f"{self._most_of_one} requests of tenant {record.tenant!r} are under way; wait for some"
+            message = f"{self._most_of_one} requests of tenant {record.tenant!r} are running; wait for some"
             raise RequestError("quota.full", message, retryable=True)
         await self._follow(scope, receive, send, record, _Under(secret, address, asyncio.timeout(None)))
 
@@ -174,7 +174,7 @@ def take_token(scope: Scope) -> str | None:
     scope["headers"] = [pair for pair in scope["headers"] if pair[0].lower() != b"authorization"]
     kind, _, secret = given[0].partition(b" ")
     if len(given) > 1 or kind.lower() != b"bearer" or not secret.isascii() or not secret:
-        raise RequestError("token.refused", "Authorization has to be there once, as `Bearer` and a token")
+        raise RequestError("token.refused", "send one Authorization header: `Bearer` and a token")
     return str(secret, "ascii")
 
 
@@ -183,15 +183,15 @@ def require_scope(record: TokenRecord, method: str, path: str) -> None:
     if record.node is not None:
         own = f"{NODES}/{record.node}"
         allowed = path == own or path.startswith(f"{own}/")
-        what = f"is that of node {record.node!r}, and may ask what is below {own} alone"
+        what = f"belongs to node {record.node!r}, and is valid only for paths below {own}"
     elif is_node_route(path) and not record.may(TokenScope.OPERATE):
-        allowed, what = False, "may not ask about nodes"
+        allowed, what = False, "has no access to nodes"
     else:
         reading = method in READING
         allowed = record.may(TokenScope.SUBMIT, TokenScope.OPERATE) or (
             reading and record.may(TokenScope.READ)
         )
-        what = "may read and nothing else"
+        what = "is read-only"
     if not allowed:
         raise RequestError("token.scope", f"the token {record.name!r} {what}")
 
@@ -205,7 +205,7 @@ def require_node(request: Request, name: str) -> None:
     """Raise RequestError ``token.scope`` unless the request comes from the node of that name."""
     record = getattr(request.state, STATE, None)
     if not isinstance(record, TokenRecord) or record.node is None or record.node != name:
-        raise RequestError("token.scope", f"this is for node {name[:64]!r}, with its own token")
+        raise RequestError("token.scope", f"only node {name[:64]!r} may do this, with its own token")
 
 
 def client_address(scope: Scope) -> str:

@@ -134,7 +134,7 @@ def _node(row: RowMapping) -> Node:
 def _state(row: RowMapping, silent_s: float) -> tuple[NodeState, str]:
     """Return how a node is, and why it takes no work."""
     if silent_s > LIVE_S:
-        return "lost", f"silent for {silent_s:.0f} s; look whether its host and assayd-node run"
+        return "lost", f"silent for {silent_s:.0f} s; check that its host and assayd-node run"
     if row["drained"]:
         return "draining", DRAINED
     return ("ready", "") if row["consumes"] else ("not_ready", row["why"])

@@ -55,7 +55,7 @@ class CertificateFiles:
         try:
             self._load()
         except (OSError, ssl.SSLError) as problem:
-            message = f"{certificate} and {key} cannot be used for TLS: {problem}"
+            message = f"{certificate} and {key} can't be used for TLS: {problem}"
             raise ConfigError("tls.unusable", message, field="cluster.certificate_file") from problem
 
     def refresh(self) -> None:

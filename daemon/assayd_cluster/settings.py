@@ -25,21 +25,26 @@ class BundleSettings(_Section):
     """Where bundles lie."""
 
     kind: Literal["directory", "s3"] = Field(
-        "directory", description="A shared directory, or object storage."
+        "directory", description="Where bundles are stored: a shared directory or object storage."
     )
     directory: Path | None = Field(
         None,
-        description="Shared directory (directory); unset: below the state directory, for one gateway alone.",
+        description=(
+            "Shared directory (kind directory). Default: a folder of the state directory, for a "
+            "single gateway."
+        ),
         examples=["/srv/assayd/artifacts"],
     )
     endpoint: str | None = Field(
-        None, description="Address of the object storage (s3).", examples=["https://s3.example.org"]
+        None, description="Address of the object storage (kind s3).", examples=["https://s3.example.org"]
     )
-    bucket: str = Field("assayd", description="Bucket (s3).")
-    region: str = Field("us-east-1", description="Region (s3).")
-    access_key_file: Path | None = Field(None, description="File with the access key's id (s3).")
-    secret_key_file: Path | None = Field(None, description="File with the secret key (s3).")
-    ca_file: Path | None = Field(None, description="Certificates that its server is checked against (s3).")
+    bucket: str = Field("assayd", description="Bucket (kind s3).")
+    region: str = Field("us-east-1", description="Region (kind s3).")
+    access_key_file: Path | None = Field(None, description="File with the id of the access key (kind s3).")
+    secret_key_file: Path | None = Field(None, description="File with the secret key (kind s3).")
+    ca_file: Path | None = Field(
+        None, description="CA certificates, PEM, to trust for the object storage (kind s3)."
+    )
 
 
 class ClusterSettings(_Section):
@@ -52,24 +57,26 @@ class ClusterSettings(_Section):
     )
     database_mb: Count = Field(
         10_000,
-        description="What submissions of all tenants may take in the database while they wait for their "
-        "verdicts; none may hold more of that than is left.",
+        description="Database space for unfinished submissions of all tenants, in MB. One tenant can use at "
+        "most as much as is free; beyond that, its submissions are refused.",
     )
     broker_url_file: Path | None = Field(
         None, description="File with the AMQP URL of RabbitMQ.", examples=["/etc/assayd/broker-url"]
     )
-    broker_ca_file: Path | None = Field(None, description="Certificates that the broker is checked against.")
-    queue: str = Field("assayd.attempts", description="Queue of attempts; of one cluster, one.")
-    longest_run_h: Count = Field(
-        6, description="A node that has had an attempt in hand for so many hours counts as having lost it."
+    broker_ca_file: Path | None = Field(None, description="CA certificates, PEM, to trust for the broker.")
+    queue: str = Field(
+        "assayd.attempts", description="Queue of attempts; the same on all gateways and nodes of a cluster."
     )
+    longest_run_h: Count = Field(6, description="Hours after which an attempt on a node counts as lost.")
     listen: str | None = Field(
         None,
-        description="Address and port for clients and nodes, with TLS; unset: the Unix socket alone.",
+        description="Address and port for clients and nodes, with TLS. Default: only the Unix socket.",
         examples=["0.0.0.0:8443"],
     )
-    certificate_file: Path | None = Field(None, description="Certificate chain of that address, PEM.")
-    key_file: Path | None = Field(None, description="Its key, PEM, readable by the gateway alone.")
+    certificate_file: Path | None = Field(None, description="Certificate chain for `listen`, PEM.")
+    key_file: Path | None = Field(
+        None, description="Private key for `listen`, PEM, readable only by the gateway."
+    )
     bundles: BundleSettings = BundleSettings()
 
 
@@ -85,7 +92,7 @@ class NodeSettings(RootSettings):
     name: str = Field(
         default_factory=socket.gethostname,
         pattern=r"^[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?$",
-        description="Name of the node, to which its token is bound; unset: the host's.",
+        description="Name of the node, to which its token is bound. Default: the host name.",
         examples=["node-1"],
     )
     gateway: str = Field(
@@ -93,14 +100,14 @@ class NodeSettings(RootSettings):
         description="Address of a gateway: https://HOST:PORT, or http+unix://PATH.",
     )
     token_file: Path | None = Field(None, description="File with the node's token.")
-    ca_file: Path | None = Field(None, description="Certificates that the gateway is checked against.")
+    ca_file: Path | None = Field(None, description="CA certificates, PEM, to trust for the gateway.")
     broker_url_file: Path | None = Field(None, description="File with the AMQP URL of RabbitMQ.")
-    broker_ca_file: Path | None = Field(None, description="Certificates that the broker is checked against.")
-    queue: str = Field("assayd.attempts", description="Queue of attempts; of one cluster, one.")
-    socket: Path = Field(Path("/run/assayd/assayd.sock"), description="Socket of the daemon on this host.")
-    capacity: Annotated[Count, Field(le=256)] = Field(
-        4, description="Attempts that this node has in hand at once."
+    broker_ca_file: Path | None = Field(None, description="CA certificates, PEM, to trust for the broker.")
+    queue: str = Field(
+        "assayd.attempts", description="Queue of attempts; the same on all gateways and nodes of a cluster."
     )
+    socket: Path = Field(Path("/run/assayd/assayd.sock"), description="Socket of the daemon on this host.")
+    capacity: Annotated[Count, Field(le=256)] = Field(4, description="Attempts that this node runs at once.")
     log: LogSettings = LogSettings()
 
 
@@ -117,13 +124,15 @@ def load_node_settings() -> NodeSettings:
 def read_secret(path: Path | None, setting: str) -> str:
     """Return the one line of a file that holds a secret. Raises: ConfigError ``settings.invalid``."""
     if path is None:
-        raise ConfigError("settings.invalid", f"{setting}: name the file that holds it", field=setting)
+        raise ConfigError(
+            "settings.invalid", f"{setting}: required; set it to the file with the secret", field=setting
+        )
     try:
         with path.open(encoding="utf-8") as file:
             text = file.read(MOST_SECRET_BYTES).strip()
     except (OSError, UnicodeDecodeError) as problem:
-        raise ConfigError("settings.invalid", f"{setting}: {path} cannot be read: {problem}") from problem
+        raise ConfigError("settings.invalid", f"{setting}: can't read {path}: {problem}") from problem
     if not text or "\n" in text:
-        message = f"{setting}: {path} holds {len(text.splitlines())} lines, and has to hold one"
+        message = f"{setting}: {path} holds {len(text.splitlines())} lines, but must hold one"
         raise ConfigError("settings.invalid", message, field=setting)
     return text

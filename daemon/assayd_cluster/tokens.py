@@ -82,10 +82,10 @@ class TokenTerms:
     def __post_init__(self) -> None:
         is_node = Scope.NODE in self.scopes
         if is_node != (self.node is not None) or (is_node and len(self.scopes) > 1):
-            message = "a node's token has the scope node alone, and names its node"
+            message = "a node's token must have only the scope `node`, and must name its node"
             raise RequestError("invalid", message, field="scopes")
         if is_node != (self.tenant == NODES_TENANT):
-            message = f"tokens of nodes belong to the tenant {NODES_TENANT!r}, and no others do"
+            message = f"the tenant {NODES_TENANT!r} is for node tokens only"
             raise RequestError("invalid", message, field="tenant")
 
 
@@ -172,7 +172,7 @@ class DatabaseTokens:
             found = await self._access.write(lambda connection: self._tenant_of(connection, name))
             if found is not None:
                 return found
-        raise StoreError("store.busy", f"tenant {name!r} cannot be made: try again", retryable=True)
+        raise StoreError("store.busy", f"tenant {name!r} can't be created; try again", retryable=True)
 
     def _tenant_of(self, connection: Connection, name: str) -> int | None:
         wanted = select(tenants.c.id).where(tenants.c.name == name)
@@ -194,7 +194,7 @@ def read_scopes(names: Iterable[str]) -> frozenset[Scope]:
         return frozenset(Scope(name) for name in names)
     except ValueError as error:
         known = ", ".join(scope.value for scope in Scope)
-        raise RequestError("invalid", f"a scope is one of {known}", field="scopes") from error
+        raise RequestError("invalid", f"a scope must be one of {known}", field="scopes") from error
 
 
 def _record(row: RowMapping) -> TokenRecord:

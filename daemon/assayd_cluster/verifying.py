@@ -119,7 +119,7 @@ class TokenVerifier:
         if slowed:
             return _too_many()
         log.warning("token.refused", address=address, why="unknown")
-        return RequestError("token.refused", "the token is not known here; look whether its file is whole")
+        return RequestError("token.refused", "unknown token; check that its file is complete")
 
     def _remember(self, sha256: str, record: TokenRecord, now: float) -> _Known:
         known = self._known.pop(sha256, None) or _Known(record, 0.0)
@@ -146,5 +146,5 @@ class TokenVerifier:
 
 
 def _too_many() -> RequestError:
-    message = "too many requests with a token that is not known; try again in a minute"
+    message = "too many requests with unknown tokens; try again in a minute"
     return RequestError("token.failures", message, retryable=True)

@@ -65,7 +65,7 @@ def build(
         "assayd_compat_held_bytes", "Bytes that requests and waiting programs hold.", registry=registry
     )
     held.set_function(lambda: HELD_BYTES - room.free)
-    programs = Gauge("assayd_compat_programs_running", "Programs under way.", registry=registry)
+    programs = Gauge("assayd_compat_programs_running", "Running programs.", registry=registry)
 
     async def metrics(request: Request) -> Response:
         programs.set(request.app.state.executor.running)

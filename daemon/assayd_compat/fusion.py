@@ -22,7 +22,7 @@ from assayd_compat.languages import BY_NAME, Language
 from assayd_compat.program import End, Ended, Program, Result
 
 CLIENT = "sandbox-fusion"
-UNKNOWN_LANGUAGE = "no image of this daemon has the language {name!r}; it has {known}"
+UNKNOWN_LANGUAGE = "no image of this daemon has the language {name!r}; use one of {known}"
 
 
 class RunCodeRequest(BaseModel):

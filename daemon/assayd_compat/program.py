@@ -50,7 +50,7 @@ class End(StrEnum):
     OUTPUT_LIMIT = "output_limit"
     CANCELLED = "cancelled"
     OURS = "ours"
-    """It did not run, or was lost, through no fault of its own."""
+    """An internal error: it didn't run, or was lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,8 @@ from assayd_console.rendering import HERE, page, show_cluster
 
 TOKEN_CHARS = 256
 USED_LINK = (
-    "This link was used or isn't valid. For a new one, press Enter in the terminal of `assay console`.\n"
+    "This link was already used, or is invalid. For a new one, press Enter in the "
+    "terminal of `assay console`.\n"
 )
 STATUS = {"usage": 400, "invalid": 400, "too_large": 413}
 """Of errors that are found before the daemon is asked."""

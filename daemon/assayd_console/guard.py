@@ -105,12 +105,12 @@ class ConsoleGuard:
         hosts = request.headers.getlist("host")
         if len(hosts) != 1 or hosts[0] not in self._hosts:
             shown = ", ".join(sorted(self._hosts))
-            return PlainTextResponse(f"the console is at {shown}; this request is for another\n", 421)
+            return PlainTextResponse(f"the console is at {shown}; this request names another host\n", 421)
         if request.method not in READING:
             if request.method != "POST":
                 return PlainTextResponse("only GET and POST\n", 405, headers={"Allow": "GET, HEAD, POST"})
             if request.headers.getlist("origin") != [f"http://{hosts[0]}"]:
-                return PlainTextResponse("a change has to come from a page of the console\n", 403)
+                return PlainTextResponse("changes must come from a console page\n", 403)
         if self._sessions.knows(request.cookies.get(COOKIE, "")) or _is_open(request):
             return None
         if "text/html" in request.headers.get("accept", "") and "hx-request" not in request.headers:

@@ -107,7 +107,7 @@ def listen(port: int) -> socket.socket:
         listener.listen(CONNECTIONS)
     except OSError as error:
         listener.close()
-        message = f"port {port} of {ADDRESS}: {error.strerror}; name another with --port, or 0 for any"
+        message = f"port {port} of {ADDRESS}: {error.strerror}; choose another with --port, or 0 for any"
         raise RequestError("usage", message) from error
     return listener
 

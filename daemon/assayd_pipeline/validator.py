@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 from assayd.findings import exec_unit
 from assayd.findings import runs as run_findings
+from assayd.findings.corrections import with_correction
 from assayd.findings.retry_context import context_of, headline_of, retry_context
 from assayd.findings.runs import cause_finding
 from assayd.kind import Cap, Kind, OnFail, Stage
@@ -68,10 +69,10 @@ _RULES = (
     *work_paths.RULES,
     Rule(
         id="path.reserved",
-        title="A path that the sandbox uses itself",
+        title="The sandbox uses the path itself",
         help="Bad: scripts/01.sh, logs/x. Good: data/sales.csv.",
     ),
-    Rule(id="pipeline.no_steps", title="A pipeline without steps", help="Bad: steps []."),
+    Rule(id="pipeline.no_steps", title="The pipeline has no steps", help="Bad: steps []."),
     *run_findings.CAUSE_RULES,
     run_findings.LIMIT_RULE,
     exec_unit.NOT_EXECUTED_RULE,
@@ -82,15 +83,15 @@ _RULES = (
 
 
 _HEADLINES = {
-    "parse": "The pipeline cannot be read:",
-    "commands": "Bash steps do what they may not do:",
-    "sql": "SQL steps do what they may not do:",
+    "parse": "The pipeline can't be read:",
+    "commands": "Bash steps do something that isn't allowed:",
+    "sql": "SQL steps do something that isn't allowed:",
     "sandbox": "The pipeline ran and failed:",
 }
 _WRITTEN = {"commands": frozenset({Writer.BASH}), "sql": frozenset({Writer.SQL})}
 """The types of the steps that a stage refuses."""
 _MADE_TOLD = 10
-"""Files that earlier steps made, with a finding of one that is not there."""
+"""Files that earlier steps created; shown with a finding about a missing file."""
 _PRELOAD = ("csv", "sqlite3")
 
 
@@ -185,8 +186,10 @@ class Pipeline(Kind[PipelinePayload]):
         judged = [judge_step(text, unit) for text, unit in ran]
         known = getattr(payload, "refusals", ())
         found += [
-            _with_refusal(_with_path(step.finding, payload, result), number, known)
-            for number, step in enumerate(judged, 1)
+            with_correction(
+                _with_refusal(_with_path(step.finding, payload, result), number, known), text.content
+            )
+            for number, (text, step) in enumerate(zip(steps, judged, strict=True), 1)
             if step.finding is not None
         ]
         cases = tuple(step.case for step in judged)
@@ -283,11 +286,19 @@ def _with_path(finding: Finding, payload: PipelinePayload, result: RunResult) ->
 
 def _with_refusal(finding: Finding, number: int, known: Sequence[Refusal]) -> Finding:
     """Return the finding of a step that failed as it was foreseen, with the form that SQLite has."""
-    one = next((one for one in known if one.step == number and one.complaint in finding.message), None)
+    one = next((one for one in known if one.step == number and one.is_about(finding.message)), None)
     if one is None:
         return finding
-    edit, at = one.edit, one.line
-    return replace(finding, suggestion=one.suggestion, edit=edit, line=at, column=None, snippet=None)
+    message = f"{finding.message.partition(': statement')[0]}: {one.message}"
+    return replace(
+        finding,
+        message=message if one.message else finding.message,
+        suggestion=one.suggestion,
+        edit=one.edit,
+        line=one.line,
+        column=None,
+        snippet=None,
+    )
 
 
 def _without_step(finding: Finding) -> Finding:
@@ -309,9 +320,12 @@ def _is_about(step: StepText, hint: Mapping[str, object]) -> bool:
 def _check_parse(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
     """``if true; then`` -> shell.syntax; ``SELCT 1`` -> sql.syntax; the file ``../x`` -> path.invalid."""
     if not payload.steps:
-        suggestion = "Submit steps, or the id of a pipeline that has some."
+        suggestion = "Submit steps, or the id of a pipeline that has steps."
         finding = Finding(
-            rule="pipeline.no_steps", category="syntax", message="There are no steps.", suggestion=suggestion
+            rule="pipeline.no_steps",
+            category="syntax",
+            message="The pipeline has no steps.",
+            suggestion=suggestion,
         )
         return [finding]
 
@@ -378,7 +392,7 @@ def _of_steps(
             context=finding.context or step.label,
         )
         for step in step_texts(submitted)
-        for finding in check(step)
+        for finding in (with_correction(each, step.content) for each in check(step))
     )
     return list(islice(found, FINDINGS))
 
@@ -389,7 +403,7 @@ def _reserved(files: Mapping[str, object]) -> Iterator[Finding]:
             yield Finding(
                 rule="path.reserved",
                 category="paths",
-                message=f"payload.files: {shorten(path, 120)!a} is where the sandbox keeps its own.",
+                message=f"payload.files: {shorten(path, 120)!a} is a path of the sandbox.",
                 suggestion="Put files under data/.",
             )
 

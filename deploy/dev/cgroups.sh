@@ -16,7 +16,7 @@ mount_cgroups() {
         mkdir -p "/sys/fs/cgroup/$controller"
         mount -t cgroup -o "$controller" cgroup "/sys/fs/cgroup/$controller" || say "cannot mount cgroup $controller"
     done
-    # A hierarchy that exists and is not mounted here keeps containerd from watching for out-of-memory events.
+    # A hierarchy that exists and isn't mounted here keeps containerd from watching for out-of-memory events.
     if grep -q ':name=systemd:' /proc/self/cgroup && ! has_hierarchy name=systemd; then
         mkdir -p /sys/fs/cgroup/systemd
         mount -t cgroup -o none,name=systemd cgroup /sys/fs/cgroup/systemd || say "cannot mount cgroup name=systemd"

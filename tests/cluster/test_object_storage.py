@@ -70,7 +70,7 @@ async def test_write_that_the_server_does_not_outlive_fails_and_leaves_nothing_t
     assert ONE_LINE.fullmatch(caught.value.message)
     object_storage.start()
     bundles = object_storage.open()
-    with pytest.raises(StoreError, match="there is no artifact"):
+    with pytest.raises(StoreError, match="doesn't exist"):
         await bundles.read(location, "00.log")
     assert (await bundles.write(LARGE)).location == location
     assert await is_whole(object_storage.open(), location)
@@ -128,7 +128,7 @@ async def test_bucket_that_is_not_there_is_no_missing_bundle(object_storage: Obj
     for error in await refusals(object_storage.open(bucket="other"), written.location):
         assert error.code == "store.unreachable"
         assert (
-            "(NoSuchBucket); check that the object storage answers, and that it has the bucket"
+            "(NoSuchBucket); check that the object storage answers and that the bucket exists"
             in error.message
         )
 

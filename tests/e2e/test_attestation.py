@@ -54,7 +54,7 @@ def test_verdicts_of_a_daemon_with_a_key_are_verified_and_others_are_not(
     shutil.copy(tmp_path / "bundle/attestation.json", tmp_path / "good.py.attestation.json")
     assert verify(code)[0] == 0
     code.write_text(GOOD + "\n")
-    assert verify(code) == (1, "Doesn't match: the attestation is for other code than good.py\n")
+    assert verify(code) == (1, "Doesn't match: the attestation is for code other than good.py\n")
     assert verify(tmp_path / "batch.json", "--batch") == (
         1,
         "Doesn't match: not all items are validated: 1 'failed'\n",

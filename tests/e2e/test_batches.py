@@ -94,9 +94,9 @@ def test_what_is_too_much_is_removed_when_asked(make_daemon: MakeDaemon) -> None
     with daemon.client() as client:
         old, new = (client.submit(extractor(PROCESSES), wait_s=60) for _ in range(2))
         assert daemon.assay("gc", "--dry-run").stdout.startswith(
-            "1 attempt and 0 bundles of attempts that stay would be"
+            "1 attempt and 0 bundles of attempts that remain would be"
         )
-        assert daemon.assay("gc").stdout.startswith("1 attempt and 0 bundles of attempts that stay removed")
+        assert daemon.assay("gc").stdout.startswith("1 attempt and 0 bundles of attempts that remain removed")
         assert not daemon.bundle(old).exists()
         assert daemon.bundle(new).is_dir()
         assert [each["id"] for each in client.attempts()["attempts"]] == [new["id"]]

@@ -60,7 +60,7 @@ def test_daemon_starts_without_an_engine_and_gets_ready_when_it_appears(
     daemon = make_daemon(proxy.url)
     daemon.spawn()
     daemon.log.wait_for("sandbox.not_ready")
-    assert "engine cannot be reached" in refusal(daemon)["message"]
+    assert "can't reach the container engine" in refusal(daemon)["message"]
 
     proxy.restore()
 
@@ -79,7 +79,7 @@ def test_engine_that_does_not_answer_is_told_from_one_that_is_not_there(make_dae
         daemon.spawn()
         daemon.log.wait_for("sandbox.not_ready")
 
-        assert "did not answer in time" in refusal(daemon)["message"]
+        assert "didn't answer in time" in refusal(daemon)["message"]
         assert daemon.stop() == 0
 
 

@@ -104,7 +104,7 @@ def test_service_manager_hears_of_readiness_life_and_end(make_daemon: MakeDaemon
     assert manager.hear("READY=1\nSTATUS=")
     assert manager.hear("WATCHDOG=1\nSTATUS=serving")
     assert daemon.stop() == 0
-    assert manager.hear("STOPPING=1") == "STOPPING=1\nSTATUS=stopping; 0 attempts under way"
+    assert manager.hear("STOPPING=1") == "STOPPING=1\nSTATUS=stopping; 0 attempts running"
 
 
 def test_daemon_without_an_engine_is_up_and_says_what_it_lacks(

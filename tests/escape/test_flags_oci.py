@@ -142,19 +142,19 @@ WALLS: Mapping[str, Wall] = {
         probe="root_is_writable",
         holds=lambda seen: seen is False,
         taken=with_writable_root,
-        said="/ can be written",
+        said="/ is writable",
     ),
     "read-only kernel settings": Wall(
         probe="kernel_settings_are_writable",
         holds=lambda seen: seen is False,
         taken=without("linux", "readonlyPaths"),
-        said="/proc/sys is not mounted",
+        said="/proc/sys isn't mounted",
     ),
     "masked files": Wall(
         probe="masked_file",
         holds=lambda seen: seen is False,
         taken=without("linux", "maskedPaths"),
-        said="/proc/interrupts is not mounted",
+        said="/proc/interrupts isn't mounted",
     ),
     "capabilities": Wall(
         probe="capabilities", holds=lambda seen: seen == 0, taken=with_capabilities, said="CapBnd is"

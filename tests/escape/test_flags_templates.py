@@ -77,13 +77,13 @@ WALLS: Mapping[str, Wall] = {
     "seccomp": Wall(change=("_filter(self._filter)", "pass"), said="it has 1 filters of system calls"),
     "masked files": Wall(
         change=('in plan["masked"]:', "in ():"),
-        said="/proc/interrupts is not mounted",
+        said="/proc/interrupts isn't mounted",
         probe="masked_file",
         holds=False,
     ),
     "read-only kernel settings": Wall(
         change=('in plan["readonly"]:', "in ():"),
-        said="/proc/sys is not mounted",
+        said="/proc/sys isn't mounted",
         probe="kernel_settings_are_writable",
         holds=False,
     ),

@@ -72,7 +72,7 @@ def test_person_is_told_what_to_type_and_a_program_is_not(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("shown", "under_way", "said"),
     [
-        ("hello", 2, "assayd waits up to 30 s for 2 running attempts; a second Ctrl-C leaves them"),
+        ("hello", 2, "assayd waits up to 30 s for 2 running attempts; press Ctrl-C again to stop now"),
         ("hello", 0, ""),
         ("", 2, ""),
     ],

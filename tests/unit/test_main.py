@@ -28,7 +28,7 @@ def test_the_configuration_shows_where_each_value_came_from(settings_file, capsy
 
 def test_a_good_configuration_is_fine(capsys) -> None:
     assert main(["--check-config"]) == 0
-    assert capsys.readouterr().out == "settings and policies are fine\n"
+    assert capsys.readouterr().out == "settings and policies are valid\n"
 
 
 def test_a_bad_configuration_is_refused_with_its_place(settings_file, capsys) -> None:

@@ -259,7 +259,7 @@ class Analyst:
         async for header, _ in worker.frames():
             if header["type"] == "ready":
                 return worker
-        raise AssaydError("analysis.unavailable", "the analysis worker did not start")
+        raise AssaydError("analysis.unavailable", "the analysis worker didn't start")
 
     async def _living_parent(self) -> WorkerParent:
         """Return the process that forks workers, started if there is none. Raises: AssaydError."""
@@ -274,7 +274,7 @@ class Analyst:
             try:
                 self._parents.append(await WorkerParent.start(arguments))
             except OSError as problem:
-                raise AssaydError("analysis.unavailable", "no analysis worker can be started") from problem
+                raise AssaydError("analysis.unavailable", "can't start an analysis worker") from problem
             return self._parents[-1]
 
     async def _end(self, worker: _Worker | None) -> None:
@@ -320,13 +320,13 @@ async def _answer(worker: _Worker, form: TypeAdapter[T]) -> T:
     async for header, part in worker.frames():
         answer += part
         if len(answer) > MAX_ANSWER:
-            raise WorkerDied("its answer is too long")
+            raise WorkerDied("the worker's answer is too long")
         if header.get("last") is True:
             break
     try:
         return form.validate_json(bytes(answer))
     except ValidationError as problem:
-        raise _broken("the answer of an analysis worker has another form") from problem
+        raise _broken("an analysis worker's answer is malformed") from problem
 
 
 def _prepared(validator: Kind, payload: BaseModel, answer: WorkerAnswer) -> BaseModel:
@@ -336,7 +336,7 @@ def _prepared(validator: Kind, payload: BaseModel, answer: WorkerAnswer) -> Base
     try:
         return model.model_validate({**dict(payload), **answer.prepared})
     except ValidationError as problem:
-        raise _broken("a prepared payload is none") from problem
+        raise _broken("a prepared payload is invalid") from problem
 
 
 def _broken(message: str) -> AssaydError:
@@ -349,8 +349,8 @@ def unanalysable(validator: Kind) -> tuple[StageReport, ...]:
     finding = Finding(
         rule=UNANALYSABLE,
         category="syntax",
-        message="The source cannot be analysed: reading it exceeded time or memory.",
-        suggestion="Submit smaller and less deeply nested source.",
+        message="The source can't be analysed: reading it exceeded the limit of time or memory.",
+        suggestion="Submit smaller, less deeply nested source.",
     )
     failed = StageReport(name=first.name, status=StageStatus.FAILED, findings=(finding,))
     return (failed, *(StageReport(name=s.name, status=StageStatus.SKIPPED) for s in rest))

@@ -166,4 +166,4 @@ class WorkerParent:
 
 
 def _unavailable() -> AssaydError:
-    return AssaydError("analysis.unavailable", "no analysis worker can be started")
+    return AssaydError("analysis.unavailable", "can't start an analysis worker")

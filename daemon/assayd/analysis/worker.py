@@ -124,7 +124,7 @@ def patch(validator: Kind, request: Patching) -> Patched:
 def _answered(validator: Kind, base: Mapping[str, object], given: Proposal) -> dict[str, object]:
     """Return a payload with an answer in it. Raises: ValueError, when the kind takes none of that form."""
     if given.form not in validator.forms:
-        raise ValueError(f"the kind {validator.name} takes no answer in the form of {given.form}")
+        raise ValueError(f"the kind {validator.name} doesn't accept answers in the form {given.form}")
     return dict(validator.answered(base, given))
 
 
@@ -139,7 +139,7 @@ def _told(problem: ValueError) -> str:
 def brief(validator: Kind, context: bytes, policy: ExecutionPolicy) -> Briefed:
     """Return what a model is told before it writes, and the payload without what it gives."""
     if validator.generation_context is None:
-        raise TypeError(f"submissions of the kind {validator.name} cannot be written from words")
+        raise TypeError(f"the kind {validator.name} doesn't support generation")
     read = validator.generation_context.model_validate_json(context)
     return Briefed(briefing=validator.brief(read, policy), base=dict(validator.base(read)))
 

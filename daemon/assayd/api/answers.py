@@ -45,22 +45,22 @@ ERRORS: Responses = {
         500: "An internal error",
     }.items()
 }
-_LOCATED = {"headers": {"Location": {"description": "The attempt's own path.", "schema": {"type": "string"}}}}
+_LOCATED = {"headers": {"Location": {"description": "Path of the attempt.", "schema": {"type": "string"}}}}
 SUBMITTED: Responses = {
-    200: {**described(AttemptDocument, "The finished attempt, or the one accepted before"), **_LOCATED},
+    200: {**described(AttemptDocument, "The finished attempt, or the attempt accepted earlier"), **_LOCATED},
     202: {**described(AttemptDocument, "Accepted; not finished yet"), **_LOCATED},
     409: described(ErrorDocument, "The id or key belongs to another submission"),
-    408: described(ErrorDocument, "The body does not come"),
+    408: described(ErrorDocument, "The body didn't arrive in time"),
     413: described(ErrorDocument, "Body or source too large"),
     429: described(ErrorDocument, "Queue or quota full; see Retry-After"),
     503: described(ErrorDocument, "Not ready; see Retry-After"),
 }
 ATTEMPT: Responses = {200: described(AttemptDocument, "The attempt")}
-SUMMARY: Responses = {200: described(SummaryDocument, "What attempts came to")}
+SUMMARY: Responses = {200: described(SummaryDocument, "Counts of attempts by result")}
 ATTEMPT_PAGE: Responses = {200: described(AttemptPageDocument, "A page of attempts")}
 CANCELLED: Responses = {
-    202: described(AttemptDocument, "It will end"),
-    409: described(ErrorDocument, "It is finished"),
+    202: described(AttemptDocument, "The attempt is being cancelled"),
+    409: described(ErrorDocument, "Already finished"),
 }
 REPLAYED: Responses = {
     200: {**described(AttemptDocument, "The finished replay"), **_LOCATED},
@@ -79,14 +79,14 @@ def events(description: str) -> Responses:
 
 
 EVENTS = events(
-    "Events `state`, `stage`, `stdout`, `stderr`, `unit`, `finished`, and `gap` where some are gone"
+    "Events `state`, `stage`, `stdout`, `stderr`, `unit`, `finished`, and `gap` if events are missing"
 )
 ALL_EVENTS = events("Events `state`, `stage`, `unit`, `finished` of all attempts, and `gap`")
-BATCH_EVENTS = events("Events `progress` with the counts as they are then, and `finished`")
+BATCH_EVENTS = events("Events `progress` with the current counts, and `finished`")
 BATCH_RECEIVED: Responses = {
-    202: {**described(BatchDocument, "Accepted; it runs"), **_LOCATED},
-    408: described(ErrorDocument, "The body doesn't arrive; lines that arrived stay"),
-    413: described(ErrorDocument, "Too many lines; those before stay"),
+    202: {**described(BatchDocument, "Accepted and started"), **_LOCATED},
+    408: described(ErrorDocument, "The body didn't arrive in time; the lines received so far are kept"),
+    413: described(ErrorDocument, "Too many lines; the lines before are kept"),
     429: described(ErrorDocument, "Too many unfinished batches; see Retry-After"),
     503: described(ErrorDocument, "Not ready; see Retry-After"),
 }
@@ -94,23 +94,25 @@ BATCH: Responses = {200: described(BatchDocument, "The batch")}
 BATCH_PAGE: Responses = {200: described(BatchPageDocument, "A page of batches")}
 ITEM_PAGE: Responses = {200: described(ItemPageDocument, "A page of items")}
 BATCH_CANCELLED: Responses = {
-    202: described(BatchDocument, "Nothing more is started"),
-    409: described(ErrorDocument, "It is finished"),
+    202: described(BatchDocument, "No further attempts start"),
+    409: described(ErrorDocument, "Already finished"),
 }
 RESULTS: Responses = {
     200: {
-        "description": "A line per item: what `…/items` gives, and `attempt`, an Attempt or null.",
+        "description": "One line per item: the fields of `…/items`, and `attempt` (an Attempt or null).",
         "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
     }
 }
 ATTESTATION: Responses = {
     200: raw("application/json", "A DSSE envelope with an in-toto statement"),
-    404: described(ErrorDocument, "The batch is unknown, or nothing is signed"),
+    404: described(ErrorDocument, "Unknown batch, or this daemon doesn't sign"),
     409: described(ErrorDocument, "Items have no verdict yet"),
 }
 AUDIT: Responses = {
     200: {
-        "description": "A line per change: who, what, on what; `previous` is the SHA-256 of the line before.",
+        "description": (
+            "One line per change: actor, action, object; `previous` is the SHA-256 of the previous line."
+        ),
         "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
     },
     403: described(ErrorDocument, "For operators"),
@@ -122,24 +124,24 @@ BUNDLE: Responses = {200: raw("application/x-tar", "All files")}
 KIND_LIST: Responses = {200: described(KindListDocument, "The kinds")}
 KIND: Responses = {200: described(KindDocument, "The kind")}
 POLICY_CHECK: Responses = {
-    200: described(PolicyCheckDocument, "What the profile would come to"),
-    408: described(ErrorDocument, "The body does not come"),
+    200: described(PolicyCheckDocument, "The effective values of the profile"),
+    408: described(ErrorDocument, "The body didn't arrive in time"),
     413: described(ErrorDocument, "Body too large"),
     429: described(ErrorDocument, "Bodies of other users take too much memory; see Retry-After"),
 }
 TRIAL: Responses = {
-    **events("Events `progress` and `finished`, each with the trial until then"),
-    408: described(ErrorDocument, "The body does not come"),
-    409: described(ErrorDocument, "Nodes judge attempts: ask the daemon of one"),
+    **events("Events `progress` and `finished`, each with the current state of the trial"),
+    408: described(ErrorDocument, "The body didn't arrive in time"),
+    409: described(ErrorDocument, "Nodes judge attempts: ask a node's daemon"),
     413: described(ErrorDocument, "Body too large"),
-    429: described(ErrorDocument, "A trial of the caller is under way"),
+    429: described(ErrorDocument, "Another trial of the caller is running"),
 }
 SUGGESTION: Responses = {
     200: described(SuggestionDocument, "The additions"),
-    408: described(ErrorDocument, "The body does not come"),
-    409: described(ErrorDocument, "Nodes judge attempts: ask the daemon of one"),
+    408: described(ErrorDocument, "The body didn't arrive in time"),
+    409: described(ErrorDocument, "Nodes judge attempts: ask a node's daemon"),
     413: described(ErrorDocument, "Body too large"),
-    429: described(ErrorDocument, "A trial of the caller is under way"),
+    429: described(ErrorDocument, "Another trial of the caller is running"),
 }
 POLICY_LIST: Responses = {200: described(PolicyListDocument, "The profiles")}
 POLICY: Responses = {
@@ -147,7 +149,7 @@ POLICY: Responses = {
 }
 EXAMINATION: Responses = {
     200: described(ExaminationDocument, "Results of the checks"),
-    403: described(ErrorDocument, "For operators, until one of them has asked"),
+    403: described(ErrorDocument, "Operators only, until an operator has requested it once"),
     429: described(ErrorDocument, "An examination is already being sent; see Retry-After"),
 }
 DAEMON: Responses = {
@@ -156,18 +158,18 @@ DAEMON: Responses = {
 }
 ALIVE: Responses = {200: described(StatusDocument, "The daemon answers")}
 READY: Responses = {
-    200: described(StatusDocument, "Attempts can be run"),
-    503: described(ErrorDocument, "They can't, and why"),
+    200: described(StatusDocument, "Ready to run attempts"),
+    503: described(ErrorDocument, "Not ready, with the reason"),
 }
 METRICS: Responses = {
     200: {"description": "The metrics", "content": {"text/plain": {"schema": {"type": "string"}}}},
-    403: described(ErrorDocument, "From another host, for operators"),
+    403: described(ErrorDocument, "Operators only, from another host"),
 }
 
 APPROVED: Responses = {
     200: described(LibraryEntryDocument, "The entry"),
-    409: described(ErrorDocument, "It is not validated"),
-    429: described(ErrorDocument, "The library of its user is full"),
+    409: described(ErrorDocument, "The attempt isn't validated"),
+    429: described(ErrorDocument, "The user's library is full"),
 }
 LIBRARY_REMOVED: Responses = {200: described(LibraryPageDocument, "The entries that were removed")}
 LIBRARY_LIST: Responses = {200: described(LibraryPageDocument, "Entries")}

@@ -43,7 +43,7 @@ async def submit_batch(
         str | None,
         Query(
             max_length=MOST_CHARS,
-            description="A URL that the operator lists, which receives the end.",
+            description="URL to notify at the end; the operator must have listed it.",
         ),
     ] = None,
 ) -> Response:
@@ -62,7 +62,7 @@ async def submit_batch(
 async def list_batches(
     call: CallDep,
     cursor: Annotated[str | None, Query(max_length=256, description="`next_cursor` of a page.")] = None,
-    limit: Annotated[int, Query(ge=1, le=100, description="How many batches a page has.")] = 20,
+    limit: Annotated[int, Query(ge=1, le=100, description="Maximum number of batches on a page.")] = 20,
 ) -> Response:
     """List batches, newest first."""
     page = await call.batches.list(uid=call.shown_uid, cursor=cursor, limit=limit)
@@ -81,8 +81,8 @@ async def get_batch(call: CallDep, batch_id: Id) -> Response:
 async def list_batch_items(
     call: CallDep,
     batch_id: Id,
-    after: Annotated[int, Query(ge=0, le=MAX_LINE, description="Only lines beyond this one.")] = 0,
-    limit: Annotated[int, Query(ge=1, le=1000, description="How many items a page has.")] = 100,
+    after: Annotated[int, Query(ge=0, le=MAX_LINE, description="Only lines after this one.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of items on a page.")] = 100,
 ) -> Response:
     """List the items of a batch in line order, without reports."""
     batch = await call.batch(batch_id)
@@ -109,7 +109,7 @@ async def get_batch_attestation(call: CallDep, batch_id: Id) -> Response:
 
 @router.post("/{id}/cancel", status_code=202, responses=answers.BATCH_CANCELLED)
 async def cancel_batch(call: CallDep, batch_id: Id) -> Response:
-    """Start nothing more of a batch, and end what is under way."""
+    """Cancel a batch: start no more attempts, and end the running ones."""
     batch = await call.batch(batch_id)
     await call.batches.cancel(batch)
     return json_response(batch_document(await call.batches.progress(batch.id)), status=202)
@@ -120,7 +120,7 @@ async def follow_batch(
     call: CallDep,
     batch_id: Id,
     last_event_id: Annotated[
-        str | None, Header(description="Taken, and not needed: every event tells all.")
+        str | None, Header(description="Accepted and ignored: every event has the full state.")
     ] = None,
 ) -> Response:
     """Follow a batch as server-sent events, up to `finished`."""

@@ -198,7 +198,7 @@ class BoundedHttpTools(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Refuse the request if too many wait before it."""
         if len(self.pipeline) >= MAX_WAITING:
-            raise _Refusal(f"More than {MAX_WAITING} requests wait for their answers.")
+            raise _Refusal(f"More than {MAX_WAITING} requests are waiting for answers.")
         self._in_head = True
         super().on_message_begin()
 

@@ -69,7 +69,7 @@ class Call:
         """
         attempt = await self.service.get(attempt_id)
         if attempt is None or not self.sees(attempt):
-            raise RequestError("not_found", f"there is no attempt {attempt_id[:40]}")
+            raise RequestError("not_found", f"attempt {attempt_id[:40]} doesn't exist")
         return attempt
 
     async def batch(self, name: str) -> Batch:
@@ -79,7 +79,7 @@ class Call:
         """
         batch = await self.batches.find(name, uid=self.caller.peer.uid)
         if batch is None or not self.sees(batch):
-            message = f"there is no batch {name[:64]}; one that has ended is kept as `retention` says"
+            message = f"batch {name[:64]} doesn't exist (finished batches are deleted after `retention`)"
             raise RequestError("not_found", message)
         return batch
 
@@ -113,9 +113,9 @@ class Call:
     def require_operator(self) -> None:
         """See that the caller is an operator. Raises: RequestError ``peer.not_operator``."""
         if not self.access.is_operator(self.caller):
-            message = "this is for operators: root, the daemon's own user, and `access.operators_group`"
+            message = "only operators may do this: root, the daemon's user, and `access.operators_group`"
             if self.caller.remote:
-                message = "this is for operators: a token with the scope `operate`"
+                message = "only operators may do this: use a token with the scope `operate`"
             raise RequestError("peer.not_operator", message)
 
     def require_operator_elsewhere(self) -> None:
@@ -206,12 +206,12 @@ async def body_pieces(request: Request, *, silence_s: float, total_s: float) -> 
             async with asyncio.timeout_at(min(due, now() + silence_s)):
                 message = await request.receive()
         except TimeoutError as silence:
-            problem = f"nothing of the body has come for {silence_s:g} seconds"
+            problem = f"no body data arrived for {silence_s:g} seconds"
             if now() >= due:
-                problem = f"the body has not ended within {total_s:g} seconds; send it faster, or in parts"
+                problem = f"the body wasn't complete within {total_s:g} seconds; send it faster, or in parts"
             raise RequestError("too_slow", problem, retryable=True) from silence
         if message["type"] == "http.disconnect":
-            raise RequestError("malformed", "the client went away before the end of its body")
+            raise RequestError("malformed", "the client disconnected before the end of the body")
         more = message.get("more_body", False)
         yield message.get("body", b"")
 
@@ -286,6 +286,8 @@ def _refuse_unknown_query(request: Request) -> None:
     known = {field.alias for field in cast("APIRoute", request.scope["route"]).dependant.query_params}
     for name in given:
         if name not in known:
-            raise RequestError("invalid", f"there is no query parameter {name[:64]!r}", field=name[:64])
+            raise RequestError("invalid", f"unknown query parameter {name[:64]!r}", field=name[:64])
         if name != "label" and given.count(name) > 1:
-            raise RequestError("invalid", f"the query parameter {name!r} is given twice", field=name)
+            raise RequestError(
+                "invalid", f"the query parameter {name!r} is repeated; send it once", field=name
+            )

@@ -54,7 +54,7 @@ async def list_kinds(call: CallDep) -> Response:
 async def get_kind(call: CallDep, kind: str) -> Response:
     """Describe one kind: the JSON Schema of its payload, its stages, its rules."""
     if kind not in call.service.kinds:
-        raise RequestError("not_found", f"there is no kind {kind[:64]!r}")
+        raise RequestError("not_found", f"unknown kind {kind[:64]!r}")
     validator = call.service.kinds[kind]
     return raw_json(call.kept.get(f"kind {kind}", lambda: compact(_kind(call, validator)), changes=False))
 
@@ -90,7 +90,7 @@ async def get_policy(call: CallDep, name: str) -> Response:
     policies = call.kept.get("policies by name", call.service.policies)
     if name not in policies:
         known = ", ".join(sorted(policies))
-        raise RequestError("not_found", f"there is no policy {name[:64]!r}; known are {known}")
+        raise RequestError("not_found", f"unknown policy {name[:64]!r}; use one of {known}")
     return json_response(dict(policies[name]))
 
 
@@ -106,7 +106,9 @@ async def examine_daemon(request: Request, call: CallDep) -> Response:
         return _last_examination(state.examined)
     if state.examining:
         # It takes containers, past the queue: many at once would leave none to attempts.
-        raise RequestError("doctor.busy", "an examination is under way; try again later", retryable=True)
+        raise RequestError(
+            "doctor.busy", "an examination is already running; try again later", retryable=True
+        )
     state.examining = True
     try:
         rows = await call.service.health()
@@ -137,7 +139,7 @@ def _last_examination(examined: tuple[float, ExaminationDocument] | None) -> Res
 @router.get("/v1/events", tags=["operations"], responses=answers.ALL_EVENTS, response_class=Response)
 async def follow_all_attempts(
     call: CallDep,
-    last_event_id: Annotated[str | None, Header(description="Go on after the event with this id.")] = None,
+    last_event_id: Annotated[str | None, Header(description="Continue after the event with this id.")] = None,
 ) -> Response:
     """Follow all attempts that the caller may see, as server-sent events without end."""
     events = call.service.all_events(call.shown_uid, after=last_event_id)
@@ -148,13 +150,13 @@ async def follow_all_attempts(
 async def get_audit_log(
     request: Request,
     call: CallDep,
-    since: Annotated[AwareDatetime | None, Query(description="Only changes from this time on.")] = None,
+    since: Annotated[AwareDatetime | None, Query(description="Only changes at or after this time.")] = None,
 ) -> Response:
     """Return the audit log as lines of JSON, oldest first; for operators."""
     call.require_operator()
     audit: AuditLog | None = request.app.state.audit
     if audit is None:
-        raise RequestError("not_found", "this process keeps no audit log")
+        raise RequestError("not_found", "this daemon keeps no audit log")
     lines = audit.read(timestamp(since) or "")
     return StreamingResponse(iterate_in_threadpool(lines), media_type="application/x-ndjson")
 
@@ -162,7 +164,7 @@ async def get_audit_log(
 @router.post("/v1/gc", tags=["operations"], responses=answers.GARBAGE)
 async def collect_garbage(
     call: CallDep,
-    dry_run: Annotated[bool, Query(description="Only tell what would be removed.")] = False,
+    dry_run: Annotated[bool, Query(description="Report what would be removed, and remove nothing.")] = False,
 ) -> Response:
     """Remove finished attempts and bundles that are too old or too many; for operators."""
     call.require_operator()

@@ -109,7 +109,7 @@ def _presentable(error: AssaydError) -> AssaydError:
         return error
     part = {EngineError: "the container engine", StoreError: "the store"}.get(type(error), "the daemon")
     return RequestError(
-        error.code, f"{part} is in trouble; `assay doctor` tells more", retryable=error.retryable
+        error.code, f"{part} fails; run `assay doctor` for details", retryable=error.retryable
     )
 
 
@@ -122,8 +122,11 @@ async def _on_ours(_: Request, error: Exception) -> Response:
 async def _on_http(_: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
-    known = {404: ("not_found", "there is nothing here"), 405: ("method_not_allowed", "not with this method")}
-    code, message = known.get(error.status_code, ("malformed", "the request cannot be read"))
+    known = {
+        404: ("not_found", "there is nothing here"),
+        405: ("method_not_allowed", "this path doesn't support the method"),
+    }
+    code, message = known.get(error.status_code, ("malformed", "the request can't be read"))
     return error_response(RequestError(code, message), headers=error.headers)
 
 

@@ -22,11 +22,17 @@ from assayd.model.library import LibraryEntry
 router = APIRouter(prefix="/v1", tags=["library"], responses=answers.ERRORS)
 
 AttemptId = Annotated[str, Path(alias="id", description="The attempt's ULID.")]
-Name = Annotated[str, Path(max_length=64, description="The name of an entry.")]
+Name = Annotated[str, Path(max_length=64, description="Name of the entry.")]
 Version = Annotated[int, Path(ge=1, le=2**31 - 1, description="The version, from 1.")]
 Owner = Annotated[
     int | None,
-    Query(ge=0, le=2**53 - 1, description="Whose library; others' for operators. Default: the caller's."),
+    Query(
+        ge=0,
+        le=2**53 - 1,
+        description=(
+            "User id of the library's owner; others' libraries for operators only. Default: the caller."
+        ),
+    ),
 ]
 
 
@@ -43,7 +49,7 @@ async def approve_attempt(request: Request, call: CallDep, attempt_id: AttemptId
 async def list_library(
     call: CallDep,
     cursor: Annotated[str | None, Query(max_length=64, description="`next_cursor` of a page.")] = None,
-    limit: Annotated[int, Query(ge=1, le=500, description="How many a page has.")] = 100,
+    limit: Annotated[int, Query(ge=1, le=500, description="Maximum number of entries on a page.")] = 100,
     uid: Owner = None,
 ) -> Response:
     """List a user's library: the newest version of each name."""

@@ -39,7 +39,7 @@ def _answer(request: Request, metrics: Callable[[], bytes]) -> Response:
         return Response(metrics(), media_type=CONTENT_TYPE)
     if request.url.path == "/healthz":
         return PlainTextResponse("ok\n")
-    return PlainTextResponse("only /metrics and /healthz are here\n", status_code=404)
+    return PlainTextResponse("this address serves only /metrics and /healthz\n", status_code=404)
 
 
 def loopback_config(metrics: Callable[[], bytes]) -> uvicorn.Config:

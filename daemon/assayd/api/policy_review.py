@@ -53,7 +53,7 @@ async def try_policy(request: Request, call: CallDep) -> Response:
     wanted = await read_model(request, call, TryBody)
     policy = await _policy(call, wanted)
     if wanted.run and wanted.profile is not None:
-        message = "run: a profile must be loaded before code can run under it; leave out `run` or `profile`"
+        message = "run: a profile must be loaded before code can run under it; remove `run` or `profile`"
         raise RequestError("invalid", message, field="run")
     if call.trials is None:
         raise _elsewhere()
@@ -86,7 +86,7 @@ async def suggest_policy(request: Request, call: CallDep) -> Response:
 
 
 def _elsewhere() -> RequestError:
-    return RequestError("policy.elsewhere", "attempts are judged on nodes; ask the daemon of a node")
+    return RequestError("policy.elsewhere", "nodes judge attempts; ask a node's daemon")
 
 
 async def _policy(call: Call, wanted: TryBody) -> ExecutionPolicy:
@@ -168,7 +168,7 @@ async def _last_policy(call: Call, query: Query) -> str:
     async with aclosing(_refused(call, query)) as refused:
         async for attempt in refused:
             return attempt.policy
-    raise RequestError("not_found", "no attempt of these was refused; name the profile in `policy`")
+    raise RequestError("not_found", "none of these attempts was refused; name the profile in `policy`")
 
 
 async def _findings(call: Call, attempt: Attempt) -> Iterable[Finding]:

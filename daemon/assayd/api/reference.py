@@ -50,7 +50,7 @@ def _submissions(kinds: Mapping[str, Kind]) -> dict[str, Any]:
     refs = {}
     for kind, payload in payloads.items():
         name = f"{_camel(kind)}Submission"
-        own = {"kind": {"const": kind, "type": "string", "description": "Which validator."}}
+        own = {"kind": {"const": kind, "type": "string", "description": "Kind of the submission."}}
         own["payload"] = found[payload, "validation"]
         schemas[name] = {**common, "title": name, "properties": {**common["properties"], **own}}
         refs[kind] = _PLACE + name

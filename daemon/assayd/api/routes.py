@@ -41,7 +41,7 @@ router = APIRouter(prefix="/v1/attempts", tags=["attempts"], responses=answers.E
 Id = Annotated[str, Path(alias="id", description="The attempt's ULID.")]
 WaitS = Annotated[
     float,
-    Query(ge=0, le=MOST_WAIT_S, allow_inf_nan=False, description="Wait so many seconds for the verdict."),
+    Query(ge=0, le=MOST_WAIT_S, allow_inf_nan=False, description="Seconds to wait for the verdict."),
 ]
 
 
@@ -52,12 +52,14 @@ async def submit_attempt(
     wait_s: WaitS = 0,
     idempotency_key: Annotated[
         str | None,
-        Header(description="The same key with the same body gives the same attempt, while that is kept."),
+        Header(
+            description="The same key with the same body returns the same attempt, as long as that is kept."
+        ),
     ] = None,
 ) -> Response:
     """Submit code for validation."""
     if idempotency_key is not None and not IDEMPOTENCY_KEY.fullmatch(idempotency_key):
-        message = "Idempotency-Key has 1 to 128 visible ASCII characters"
+        message = "Idempotency-Key must have 1 to 128 visible ASCII characters"
         raise RequestError("invalid", message, field="Idempotency-Key")
     accepted = await _submit(request, call, idempotency_key=idempotency_key)
     return await _answer_submitted(call, accepted.attempt, wait_s, pending=200 if accepted.existing else 202)
@@ -93,18 +95,20 @@ async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
             description="Only attempts with this label, as `key=value`; may be repeated.",
         ),
     ] = None,
-    since: Annotated[AwareDatetime | None, Query(description="Only attempts created then or later.")] = None,
+    since: Annotated[
+        AwareDatetime | None, Query(description="Only attempts created at or after this time.")
+    ] = None,
     cause: Annotated[
-        str | None, Query(max_length=64, description="Only attempts whose run ended by this cause.")
+        str | None, Query(max_length=64, description="Only attempts whose run ended with this cause.")
     ] = None,
     rule: Annotated[
-        str | None, Query(pattern=RULE, description="Only attempts that an error of this rule failed.")
+        str | None, Query(pattern=RULE, description="Only attempts with an error of this rule.")
     ] = None,
     uid: Annotated[
         int | None, Query(ge=0, le=2**53 - 1, description="Only attempts of this user; for operators.")
     ] = None,
     cursor: Annotated[str | None, Query(max_length=256, description="`next_cursor` of a page.")] = None,
-    limit: Annotated[int, Query(ge=1, le=500, description="How many attempts a page has.")] = 50,
+    limit: Annotated[int, Query(ge=1, le=500, description="Maximum number of attempts on a page.")] = 50,
 ) -> Response:
     """List attempts, newest first; reports are left out."""
     query = AttemptQuery(
@@ -138,7 +142,7 @@ async def cancel_attempt(call: CallDep, attempt_id: Id) -> Response:
     """Ask an attempt to end; its verdict becomes `cancelled` unless another came first."""
     attempt = await call.attempt(attempt_id)
     if attempt.state is State.FINISHED:
-        raise RequestError("attempt.finished", "the attempt has its verdict")
+        raise RequestError("attempt.finished", "the attempt is finished")
     await call.service.cancel(attempt.id)
     return await call.attempt_response(await call.attempt(attempt_id), status=202)
 
@@ -154,7 +158,7 @@ async def replay_attempt(call: CallDep, attempt_id: Id, wait_s: WaitS = 0) -> Re
 async def follow_attempt(
     call: CallDep,
     attempt_id: Id,
-    last_event_id: Annotated[str | None, Header(description="Go on after the event with this id.")] = None,
+    last_event_id: Annotated[str | None, Header(description="Continue after the event with this id.")] = None,
 ) -> Response:
     """Follow an attempt as server-sent events, up to `finished`."""
     if last_event_id is not None:
@@ -175,7 +179,7 @@ async def list_artifacts(call: CallDep, attempt_id: Id) -> Response:
 async def get_artifact(
     call: CallDep,
     attempt_id: Id,
-    name: Annotated[str, Path(description="The file's name, as the list of artifacts has it.")],
+    name: Annotated[str, Path(description="Name of the file, as in the list of artifacts.")],
 ) -> Response:
     """Return one file of an attempt's bundle."""
     attempt = await call.attempt(attempt_id)
@@ -254,7 +258,7 @@ async def _wait(call: Call, attempt: Attempt, wait_s: float) -> Attempt:
 def _read_label(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not (key and equals and value):
-        raise RequestError("invalid", "a label filter is written key=value", field="label")
+        raise RequestError("invalid", "a label filter must be key=value", field="label")
     return key, value
 
 

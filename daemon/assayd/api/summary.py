@@ -22,10 +22,10 @@ async def summarise_attempts(
     *,
     kind: Annotated[str | None, Query(description="Only attempts of this kind.")] = None,
     batch: Annotated[str | None, Query(description="Only attempts of this batch, by its id.")] = None,
-    since: Annotated[AwareDatetime | None, Query(description="Only attempts created then or later.")] = None,
-    bucket_s: Annotated[
-        int, Query(ge=1, le=10**9, description="How long the spans of time are that are counted apart.")
-    ] = 3600,
+    since: Annotated[
+        AwareDatetime | None, Query(description="Only attempts created at or after this time.")
+    ] = None,
+    bucket_s: Annotated[int, Query(ge=1, le=10**9, description="Length of each time span.")] = 3600,
 ) -> Response:
     """Count finished attempts by verdict, cause, kind, rule and time, and name the slowest."""
     query = AttemptQuery(kind=kind, batch_id=batch, since=since, uid=call.shown_uid)

@@ -89,12 +89,17 @@ class Acceptance:
         """Return what doctor says of it: a row for the disk, and one while the daemon stops."""
         await self.look()
         free_mb, min_free_mb = self._quota.free_bytes // MIB, self._quota.min_free_bytes // MIB
-        remedy = "remove bundles (`assay gc`), make room on that disk, or see to the folder of the artifacts"
+        remedy = (
+            "free space on the artifacts' disk, remove bundles (`assay gc`), or check that the "
+            "folder is writable"
+        )
         if self._disk_problem:
             detail = self._quota.trouble or self._disk_problem
             disk = HealthRow(check="disk", status=Health.FAIL, detail=detail, remedy=remedy)
         elif free_mb < 2 * min_free_mb:
-            detail = f"{free_mb} MB free; below {min_free_mb} MB (limits.min_free_mb) nothing is accepted"
+            detail = (
+                f"{free_mb} MB free; below {min_free_mb} MB (limits.min_free_mb) all submissions are refused"
+            )
             disk = HealthRow(check="disk", status=Health.WARN, detail=detail, remedy=remedy)
         else:
             disk = HealthRow(check="disk", status=Health.OK, detail=f"{free_mb} MB free for bundles")

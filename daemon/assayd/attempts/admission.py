@@ -290,8 +290,8 @@ def require_image(validator: Kind, policy: ExecutionPolicy) -> None:
     if policy.image in {None, validator.image} or validator.any_image:
         return
     message = (
-        f"policy {policy.name!r} runs in image {policy.image}, and kind {validator.name} in "
-        f"{validator.image} alone; use a policy without image"
+        f"policy {policy.name!r} runs in image {policy.image}, but kind {validator.name} needs "
+        f"{validator.image}; use a policy without image"
     )
     raise RequestError("policy.image", message, field="policy")
 

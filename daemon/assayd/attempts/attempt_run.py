@@ -78,13 +78,13 @@ class Job:
     def submission(self) -> Submission:
         """Return what was submitted. Raises: ValueError while it is not read."""
         if self.read is None:
-            raise ValueError(f"the submission of {self.attempt.id} is not read yet")
+            raise ValueError(f"the submission of {self.attempt.id} isn't read yet")
         return self.read
 
     def move(self, state: State) -> None:
         """Go to the next state and publish it. Raises: ValueError for a move that is not in the table."""
         if state not in TRANSITIONS[self.attempt.state]:
-            raise ValueError(f"an attempt does not go from {self.attempt.state} to {state}")
+            raise ValueError(f"an attempt can't go from {self.attempt.state} to {state}")
         self.attempt = replace(self.attempt, state=state)
         self.emit("state", state_body(state))
 

@@ -74,7 +74,7 @@ class DiskQuota:
         """
         if await self._room() < 0:
             message = (
-                "the disk of the artifacts has less room than limits.min_free_mb "
+                "the artifacts' disk has less free space than limits.min_free_mb "
                 f"({self.min_free_bytes // MIB}); remove bundles (`assay gc`) or lower the limit"
             )
             raise RequestError("not_ready", message, retryable=True)
@@ -108,7 +108,7 @@ class DiskQuota:
                 self.free_bytes, self._promised = await self._artifacts.free_bytes(), 0
             except StoreError as trouble:
                 self._free_until, self.trouble = 0.0, trouble.message
-                message = f"bundles can't be written ({trouble.code}); `assay doctor` tells an operator more"
+                message = f"bundles can't be written ({trouble.code}); operators: run `assay doctor`"
                 raise RequestError("not_ready", message, retryable=True) from trouble
             self.trouble = ""
             self._free_until = now + ROOM_KNOWN_S

@@ -11,11 +11,14 @@ from assayd.model.health import Health, HealthRow
 def identity_row(former: str | None) -> HealthRow:
     """Return whether a daemon was started on a copy of the state directory of another: of `former`."""
     if former is None:
-        return HealthRow(check="identity", status=Health.OK, detail="the state directory is its own")
-    detail = f"the state directory is a copy of that of daemon {former}, whose containers are left alone"
+        return HealthRow(check="identity", status=Health.OK, detail="the state directory isn't a copy")
+    detail = (
+        f"the state directory is a copy of that of daemon {former}, whose containers this "
+        "daemon doesn't remove"
+    )
     remedy = (
-        "if it is meant to stay, `assayd --acknowledge-copy` and restart; if that daemon is gone for "
-        "good, remove its containers by hand"
+        "to keep the copy, run `assayd --acknowledge-copy` and restart; if the other daemon "
+        "no longer exists, remove its containers manually"
     )
     return HealthRow(check="identity", status=Health.WARN, detail=detail, remedy=remedy)
 
@@ -23,9 +26,9 @@ def identity_row(former: str | None) -> HealthRow:
 def policies_row(problem: str) -> HealthRow:
     """Return whether the policies in use are those in the files; `problem`: why not."""
     if not problem:
-        return HealthRow(check="policies", status=Health.OK, detail="those in the files are in use")
-    detail = f"the files can't be loaded, those read before are in use: {problem}"
-    remedy = "correct the files and reload; the daemon does not start with them"
+        return HealthRow(check="policies", status=Health.OK, detail="the profiles in use match the files")
+    detail = f"the files can't be loaded; the earlier profiles stay in use: {problem}"
+    remedy = "correct the files and reload; the daemon can't start with these files"
     return HealthRow(check="policies", status=Health.WARN, detail=detail, remedy=remedy)
 
 
@@ -59,5 +62,5 @@ def static_misses_row(misses: Counter[tuple[str, str]]) -> HealthRow:
     if not misses:
         return HealthRow(check="static misses", status=Health.OK, detail="none since the start")
     listed = ", ".join(f"{kind} {rule}: {count}" for (kind, rule), count in misses.most_common(10))
-    remedy = "look at these attempts' findings; the static rules may want a new case"
+    remedy = "report these attempts' findings; the static rules may lack a case"
     return HealthRow(check="static misses", status=Health.WARN, detail=listed, remedy=remedy)

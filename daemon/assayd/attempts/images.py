@@ -92,9 +92,7 @@ class ImageTrials:
                     complaints = await self._try(facts, validator)
         if complaints:
             shown = "; ".join(complaints[:_SHOWN])
-            raise EngineError(
-                "image.unfit", f"image {name} cannot be used for kind {validator.name}: {shown}"
-            )
+            raise EngineError("image.unfit", f"image {name} can't be used for kind {validator.name}: {shown}")
 
     def _known(self, digest: str, validator: Kind) -> Sequence[str] | None:
         """Return the complaints about an image; None if it must be tried, also some time after a failure."""

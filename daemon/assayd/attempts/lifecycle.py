@@ -136,7 +136,7 @@ class LocalExecution:
     def _refuse_a_further_run(self, job: Job) -> None:
         if job.attempt.run_number >= self.max_runs:
             times = "twice" if self.max_runs > 1 else "once"
-            message = f"The attempt was interrupted {times} through no fault of its own."
+            message = f"The attempt was interrupted {times} by internal failures."
             raise AssaydError("attempt.interrupted", message)
 
     async def _check(self, job: Job) -> Checked:
@@ -274,7 +274,7 @@ def _lost(ran: Ran | None) -> Failure | None:
     """Name the internal error when the last run was lost through one."""
     if ran is None or ran.result.outcome.cause is not Cause.INFRASTRUCTURE:
         return None
-    message = "The run was lost, and no further one is allowed; the execution's evidence says how."
+    message = "The run was lost, and no retry is left; see the execution's evidence."
     return Failure(code="run.lost", message=message)
 
 

@@ -24,7 +24,7 @@ _REASONS = {
     "adapter.forbidden": "the contract of adapters forbids the name",
     "commands.blocked": "the profile blocks the command by name",
     "commands.options": "the option runs programs or reaches files",
-    "commands.protected": "the variable decides which programs and libraries are found",
+    "commands.protected": "the variable controls which programs and libraries are found",
 }
 _BUILTINS = frozenset({".", "alias", "enable", "eval", "exec", "kill", "source", "trap"})
 
@@ -129,7 +129,7 @@ def _wanted(finding: Finding, policy: ExecutionPolicy) -> tuple[str, str, str | 
     if key in {"imports.allowed", "imports.names"}:
         return key, name, _reason_for_import(key, name, policy)
     if key == "commands.builtins" and name in _BUILTINS:
-        return key, name, "the builtin runs text, or changes what names mean"
+        return key, name, "the builtin runs text as code, or redefines names"
     if key == "network.hosts":
         name = name.rpartition(":")[0] or name
         return key, name, None if is_host(name) else "the name isn't a public host"

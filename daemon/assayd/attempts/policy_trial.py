@@ -139,7 +139,7 @@ class PolicyTrials:
     def one_each(self, uid: int) -> Iterator[None]:
         """Hold a user's only place. Raises: RequestError ``policy.busy``."""
         if uid in self.busy:
-            message = "your other trial or suggestion is under way; wait for its end, or cancel it"
+            message = "your other trial or suggestion is still running; wait for it or cancel it"
             raise RequestError("policy.busy", message, retryable=True)
         self.busy.add(uid)
         try:

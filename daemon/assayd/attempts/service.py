@@ -203,7 +203,7 @@ class DaemonService:
             return finished.attempt
         attempt = await self.get(attempt_id)
         if attempt is None:
-            raise RequestError("not_found", f"there is no attempt {attempt_id}")
+            raise RequestError("not_found", f"attempt {attempt_id} doesn't exist")
         return attempt
 
     def _elsewhere(self, attempt_id: str) -> Elsewhere | None:
@@ -413,7 +413,7 @@ class DaemonService:
 
 def _overdue(check: str, most_s: float, status: Health) -> HealthRow:
     detail = f"no answer within {most_s:g} s"
-    remedy = "the machine is busy or the engine is slow: look at its load, and ask again"
+    remedy = "the machine or the engine is slow: check the load, and run it again"
     return HealthRow(check=check, status=status, detail=detail, remedy=remedy)
 
 

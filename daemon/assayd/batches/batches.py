@@ -306,7 +306,7 @@ class DaemonBatches:
         """Return how far a batch is. Raises: RequestError ``not_found``."""
         batch = await self._store.get(batch_id)
         if batch is None:
-            raise RequestError("not_found", f"there is no batch {batch_id}")
+            raise RequestError("not_found", f"batch {batch_id} doesn't exist")
         feeder = self._feeders.get(batch_id)
         return Progress(
             batch=batch,
@@ -331,7 +331,7 @@ class DaemonBatches:
             AssaydError: ``attestation.failed``.
         """
         if self._attester is None:
-            raise RequestError("attestation.off", "this daemon signs nothing; set attestation.key")
+            raise RequestError("attestation.off", "this daemon doesn't sign verdicts; set attestation.key")
         if batch.state is not BatchState.FINISHED:
             message = f"the batch {batch.name} has items without a verdict; wait until it is finished"
             raise RequestError("batch.unfinished", message)
@@ -359,12 +359,12 @@ class DaemonBatches:
             await pause(self._limits.published_every_s, unless=feeder.over)
 
     async def cancel(self, batch: Batch) -> None:
-        """Start nothing more of a batch, and end what is under way.
+        """Cancel a batch: start no more attempts, and end the running ones.
 
         Raises: RequestError ``batch.finished``.
         """
         if batch.state is BatchState.FINISHED:
-            raise RequestError("batch.finished", "every item of the batch has its verdict")
+            raise RequestError("batch.finished", "the batch is finished")
         await self._store.cancel(batch.id, self._clock.now())
         feeder = self._feeders.get(batch.id)
         if feeder is not None:

@@ -82,7 +82,7 @@ class Receiver:
         for first in range(0, len(raw), AT_ONCE):
             group = raw[first : first + AT_ONCE]
             if group[-1].number > self._caps.lines:
-                message = f"a batch has at most {self._caps.lines} lines; send the rest as another one"
+                message = f"a batch has at most {self._caps.lines} lines; send the rest as another batch"
                 raise RequestError("too_large", message)
             size = sum(len(line.text or b"") for line in group)
             await self._admission.require_share(self._batch.peer.uid, size)
@@ -101,7 +101,7 @@ class Receiver:
         number, submission = line.raw.number, line.submission
         try:
             if submission is None:
-                raise line.refusal or RequestError("malformed", "the line cannot be read")
+                raise line.refusal or RequestError("malformed", "the line can't be read")
             policy = self._admission.policy(submission)
             await self._check_parent(submission)
             await self._admission.check_webhook(submission.webhook, self._batch.peer.uid)
@@ -124,7 +124,7 @@ class Receiver:
         if submission.parent_id is not None:
             parent = await self._jobs.get(submission.parent_id)
             if parent is None or not self._sees(parent):
-                raise RequestError("invalid", "parent_id: there is no such attempt", field="parent_id")
+                raise RequestError("invalid", "parent_id: the attempt doesn't exist", field="parent_id")
 
     async def _run_key(self, submission: Submission, policy: ExecutionPolicy) -> str:
         """Return what has to be equal for two lines to be one attempt: input, policy and image."""

@@ -31,13 +31,13 @@ class FixDocument(BaseDocument):
     """One fix of a repair, and what became of it."""
 
     attempt_id: str | None = Field(description="The attempt that ran it; null for a duplicate.")
-    number: int = Field(description="Its place, from 1.")
+    number: int = Field(description="Number of the answer, from 1.")
     strategy: str = Field(
         description="`fix`, `different` after a duplicate, `rethink` after the same failure."
     )
     original_error: str = Field(description="The failure that this fix answers.")
     fix_reason: str = Field(description="The provider's reason.")
-    passage: str = Field(description="Which text of the submission was replaced.")
+    passage: str = Field(description="Name of the replaced text of the submission.")
     patched_code: str = Field(description="The new text; JSON unless `form` is `code`.")
     form: str = Field("code", description="Form of the answer: `code`, `files` or `steps`.")
     diff: str | None = Field(
@@ -50,7 +50,7 @@ class FixDocument(BaseDocument):
     repair_successful: bool | None = Field(
         description="Whether its attempt was validated; null before the verdict."
     )
-    input_tokens: int | None = Field(description="Tokens of the request, where the provider counts them.")
+    input_tokens: int | None = Field(description="Tokens of the request, if the provider counts them.")
     output_tokens: int | None = Field(description="Tokens of the reply.")
     duration_ms: float = Field(description="Time until the answer arrived.")
 
@@ -75,11 +75,11 @@ class FallbackDocument(BaseDocument):
     """Rules without code that are offered where no correction worked."""
 
     trigger: str = Field(description="Why: `security`, `timeout` or `computed_fields`.")
-    reason: str = Field(description="The same in a sentence.")
+    reason: str = Field(description="The trigger as a sentence.")
     rules: str = Field(description="The rules, as YAML.")
     notes: dict[str, str] = Field(description="Notes on fields that rules can't extract.")
     applied: AppliedDocument = Field(description="Results for the sample paths.")
-    accepted_at: Timestamp | None = Field(description="When they were taken.")
+    accepted_at: Timestamp | None = Field(description="When the rules were accepted.")
 
 
 class RepairDocument(BaseDocument):
@@ -95,7 +95,7 @@ class RepairDocument(BaseDocument):
     finished_at: Timestamp | None = Field(description="When it ended.")
     hint: str | None = Field(description="Hint of the user.")
     granted_by: int | None = Field(
-        None, description="User who gave it a full budget by a hint, an edit or `fresh`; null for all else."
+        None, description="User who renewed the budget by a hint, an edit or `fresh`; otherwise null."
     )
     generation_id: str | None = Field(None, description="The generation that it is part of.")
     record: dict[str, str] = Field(
@@ -112,13 +112,13 @@ class RepairDocument(BaseDocument):
 class StepDocument(BaseDocument):
     """One answer of a provider, whole, with what it was asked by."""
 
-    number: int = Field(description="Its place, from 1.")
+    number: int = Field(description="Number of the answer, from 1.")
     provider: str = Field(description="The user who gave it.")
     asked_at: Timestamp = Field(description="When the daemon requested it.")
-    system: str = Field(description="The prompt: what we say.")
-    user: str = Field(description="The prompt: submission, request and findings.")
+    system: str = Field(description="The prompt's instructions.")
+    user: str = Field(description="The prompt's data: submission, request and findings.")
     answer: str = Field(description="The unprocessed answer.")
-    reason: str = Field(description="The reason that it gives.")
+    reason: str = Field(description="Reason in the answer.")
 
 
 class RepairPageDocument(BaseDocument):
@@ -165,7 +165,7 @@ class GenerationBody(BaseModel):
         default_factory=dict, max_length=32, description="Labels of its attempts."
     )
     webhook: WebhookText | None = Field(
-        None, description="A URL that the operator lists, which receives its end."
+        None, description="URL to notify at the end; the operator must have listed it."
     )
 
 
@@ -235,7 +235,8 @@ class GenerationEventDocument(BaseDocument):
     at: Timestamp = Field(description="Time of the event.")
     body: dict[str, Any] = Field(
         description=(
-            "The generation as it is then; for `stage`, the attempt's stage; for `answer`, `text`: what came "
-            "of the answer that is under way, and `anew`: whether it replaces what came before."
+            "Current generation; for `stage`, the attempt's stage; for `answer`, `text` is "
+            "the answer so far, "
+            "and `anew` is true if it replaces the earlier text."
         )
     )

@@ -24,16 +24,18 @@ class TokenBody(BaseModel):
     scopes: list[TokenScope] = Field(
         ["submit"], min_length=1, max_length=4, description="Scopes of the token."
     )
-    node: NodeName | None = Field(None, description="The node that it is bound to; with scope `node` alone.")
+    node: NodeName | None = Field(
+        None, description="The node that it is bound to; only with the scope `node`."
+    )
 
 
 class TokenDocument(BaseDocument):
     """A token, without itself."""
 
-    id: str = Field(description="Its id, by which it is revoked.")
+    id: str = Field(description="Id of the token, for revoking it.")
     name: str = Field(description="Name of the token.")
     tenant: str = Field(description="User id of the owner.")
-    tenant_id: int = Field(description="The tenant's number; the `uid` of the tenant's attempts.")
+    tenant_id: int = Field(description="Number of the tenant: the `uid` of its attempts.")
     scopes: list[str] = Field(description="Scopes of the token.")
     node: str | None = Field(description="The node that it is bound to.")
     created_at: Timestamp = Field(description="When it was made.")
@@ -44,7 +46,7 @@ class TokenDocument(BaseDocument):
 class NewTokenDocument(TokenDocument):
     """A token, once with itself."""
 
-    token: str = Field(description="The token. It is shown now and never again.")
+    token: str = Field(description="The token, shown only in this answer.")
 
 
 class TokenListDocument(BaseDocument):
@@ -57,14 +59,14 @@ class NodeDocument(BaseDocument):
     """A node, as it last said that it was."""
 
     name: str = Field(description="Its name.")
-    state: NodeState = Field(description="`lost` when it was silent for 15 s.")
-    why: str = Field(description="Why it takes no work; empty when it does.")
-    capacity: int = Field(description="How many attempts it takes at once.")
-    in_hand: int = Field(description="How many it has.")
+    state: NodeState = Field(description="State of the node; `lost` after 15 s without a heartbeat.")
+    why: str = Field(description="Why it takes no attempts; empty if it does.")
+    capacity: int = Field(description="Attempts that it runs at once.")
+    in_hand: int = Field(description="Attempts that it has in hand.")
     version: str = Field(description="The version of its daemon.")
     engine: str = Field(description="Engine of its containers.")
-    beat_at: Timestamp = Field(description="When it last said so.")
-    silent_s: float = Field(description="How long ago that was, by the database's clock.")
+    beat_at: Timestamp = Field(description="Time of its last heartbeat.")
+    silent_s: float = Field(description="Seconds since then, by the database's clock.")
 
 
 class NodeListDocument(BaseDocument):

@@ -27,13 +27,13 @@ class EventDocument(BaseDocument):
     - gap: missed (how many events are gone; null where that is not known)
     """
 
-    id: str = Field(description="What `Last-Event-ID` sends back.")
+    id: str = Field(description="Id of the event, for `Last-Event-ID`.")
     attempt_id: str = Field(description="The attempt.")
     run_number: int = Field(description="Number of the run.")
     seq: int = Field(description="Its place in that run, from 1.")
     kind: str = Field(description="Kind of the event.")
     at: Timestamp = Field(description="When.")
-    body: dict[str, Any] = Field(description="More of it, by its kind.")
+    body: dict[str, Any] = Field(description="Details; their keys depend on the kind.")
 
 
 def event_document(event: Event, place: str | None = None) -> EventDocument:
@@ -54,7 +54,7 @@ def read_event_id(text: str) -> tuple[int, int]:
     """
     run, dot, seq = text.partition(".")
     if not (dot and all(n.isascii() and n.isdigit() and len(n) <= _EVENT_ID_DIGITS for n in (run, seq))):
-        raise RequestError("invalid", "Last-Event-ID is not an id of this stream", field="Last-Event-ID")
+        raise RequestError("invalid", "Last-Event-ID isn't an id of this stream", field="Last-Event-ID")
     return int(run), int(seq)
 
 

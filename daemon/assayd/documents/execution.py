@@ -36,10 +36,10 @@ class NetworkViolationDocument(BaseDocument):
 class NetworkAttemptDocument(BaseDocument):
     """One host that submitted code asked the relay for, allowed or not."""
 
-    unit: int = Field(description="Which unit asked, counted from 0.")
+    unit: int = Field(description="Index of the requesting unit, from 0.")
     host: str = Field(description="The requested host; empty if unreadable.")
     port: int | None = Field(description="The port.")
-    via: Via = Field(description="By CONNECT for TLS, or in plain HTTP.")
+    via: Via = Field(description="CONNECT (for TLS) or plain HTTP.")
     method: str = Field(description="The request's method.")
     allowed: bool = Field(description="Whether the profile allows it.")
     rule: str = Field(description="Id of the rule that decided.")

@@ -40,7 +40,7 @@ def refuse_misfits(model: type[BaseModel], value: object, within: str = "") -> N
     found = list(islice(_misfits(model, value), MOST + 1))
     if len(found) > MOST:
         field = f"{within}{found[0]}"[:MOST_PLACE_CHARS]
-        message = f"more than {MOST} fields are unknown or of another type, {field} among them; send less"
+        message = f"more than {MOST} fields are unknown or have the wrong type, e.g. {field}"
         raise RequestError("invalid", message, field=field)
 
 

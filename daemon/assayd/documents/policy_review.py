@@ -18,10 +18,12 @@ class ReviewBody(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     since: Annotated[AwareDatetime, Field(strict=False)] | None = Field(
-        None, description="Only attempts created then or later."
+        None, description="Only attempts created at or after this time."
     )
     batch: str | None = Field(None, max_length=64, description="Only attempts of this batch, by its id.")
-    labels: list[Label] = Field([], max_length=8, description="Only attempts with these, as `key=value`.")
+    labels: list[Label] = Field(
+        [], max_length=8, description="Only attempts with these labels, as `key=value`."
+    )
     kind: str | None = Field(None, max_length=64, description="Only attempts of this kind.")
 
 
@@ -32,7 +34,7 @@ class TryBody(ReviewBody):
     profile: str | None = Field(
         None, max_length=PROFILE_CHARS, description="Text of a profile file, as TOML; for operators."
     )
-    run: bool = Field(False, description="Validate in full, in containers; not with `profile`.")
+    run: bool = Field(False, description="Run each submission again as a full attempt; not with `profile`.")
 
 
 class SuggestBody(ReviewBody):
@@ -48,7 +50,7 @@ class TrialExampleDocument(BaseDocument):
 
     attempt_id: str = Field(description="The attempt.")
     kind: str = Field(description="Its kind.")
-    message: str = Field(description="What the rule says of it.")
+    message: str = Field(description="Message of the finding.")
     line: int | None = Field(description="Line, from 1.")
 
 
@@ -71,9 +73,9 @@ class TrialDocument(BaseDocument):
     tried: int = Field(description="Number of attempts tried.")
     would_fail: int = Field(description="Validated attempts that would fail.")
     would_pass: int = Field(description="Attempts refused before they ran, which static stages would accept.")
-    undecided: int = Field(description="Attempts that failed in a run: only a run tells.")
+    undecided: int = Field(description="Attempts that failed at run time; only another run can tell.")
     left_out: int = Field(description="Attempts that can't be tried under this profile.")
-    complete: bool = Field(description="False: the time was up, or it isn't finished.")
+    complete: bool = Field(description="False if it ran out of time, or isn't finished.")
     changes: list[TrialChangeDocument] = Field(description="The changes by rule, the most frequent first.")
 
 
@@ -83,7 +85,7 @@ class TrialEventDocument(BaseDocument):
     id: str = Field(description="Number of the event.")
     kind: Literal["progress", "finished"] = Field(description="Kind of the event.")
     at: Timestamp = Field(description="When.")
-    body: TrialDocument = Field(description="The trial until then; `changes` only when finished.")
+    body: TrialDocument = Field(description="The trial so far; `changes` only when finished.")
 
 
 class AdditionDocument(BaseDocument):

@@ -62,8 +62,8 @@ class ChangeDocument(BaseDocument):
 class VerdictChangeDocument(BaseDocument):
     """The verdicts of an attempt and of its replay."""
 
-    before: Verdict | None = Field(description="The attempt's.")
-    after: Verdict | None = Field(description="The replay's.")
+    before: Verdict | None = Field(description="Verdict of the attempt.")
+    after: Verdict | None = Field(description="Verdict of the replay.")
 
 
 class ReplayDiffDocument(BaseDocument):

@@ -60,16 +60,16 @@ class CaseDocument(BaseDocument):
     name: str = Field(description="Name of the unit.")
     status: CaseStatus = Field(description="How it ended.")
     cause: Cause | None = Field(description="Why it ended; null when it never started.")
-    result: Any = Field(description="The value it gave, as JSON.")
+    result: Any = Field(description="Returned value, as JSON.")
     result_text: str | None = Field(
         default=None,
-        description="The value as JSON text, its fields in the order that the code gave them; "
-        "null where that is sorted, or for a text over 4 KiB.",
+        description="The value as JSON text, with fields in the order of the code; null if "
+        "that order is sorted, or if the text exceeds 4 KiB.",
     )
     preview: str | None = Field(
         default=None,
-        description="Size, types and first rows of tables and arrays in the value, as text of some lines; "
-        "null where there is none.",
+        description="Preview of tables and arrays in the value: size, types and first rows, "
+        "as text; null if the value has none.",
     )
     error_type: str | None = Field(description="Type of the exception.")
     message: str | None = Field(description="Message of the exception.")
@@ -117,7 +117,7 @@ class ReportDocument(BaseDocument):
         None, description="Share of hidden tests that passed, 0 to 1; null without a score."
     )
     integrity: str | None = Field(
-        None, description="`separated`, or the trust that the score needed; null without a score."
+        None, description="`separated`, or the reason why the score relies on the code; null without a score."
     )
     effective_limits: dict[str, Any] = Field(description="The limits that were enforced.")
     clamped: list[Clamp] = Field(description="Values of the profile that were clamped.")

@@ -65,7 +65,7 @@ def members_of(value: Any) -> dict[str, object] | None:
 def _members(document: object) -> dict[str, object]:
     members = members_of(document)
     if members is None:
-        raise TypeError(f"{type(document).__name__} is not JSON")
+        raise TypeError(f"{type(document).__name__} isn't JSON")
     return members
 
 

@@ -49,7 +49,7 @@ FreeLabelText = Annotated[str, StringConstraints(pattern=_FREE_LABEL)]
 
 def _few_words(text: str) -> str:
     if len(text.encode()) > INTENT_BYTES:
-        raise ValueError(f"is larger than {INTENT_BYTES} bytes; say it in fewer words")
+        raise ValueError(f"is larger than {INTENT_BYTES} bytes; shorten it")
     if not text.strip():
         raise ValueError("is empty; omit it")
     return text
@@ -117,7 +117,7 @@ class SubmissionBody(BaseModel):
     repair: RepairRequest | None = Field(None, description="A repair to start if the attempt fails.")
     parent_id: Ulid | None = Field(None, description="The attempt that this one follows.")
     webhook: WebhookText | None = Field(
-        None, description="A URL that the operator lists, which receives the verdict."
+        None, description="URL to send the verdict to; the operator must have listed it."
     )
 
     @field_validator("labels")
@@ -125,7 +125,7 @@ class SubmissionBody(BaseModel):
     def _name_folders_plainly(cls, labels: dict[str, str]) -> dict[str, str]:
         for name in sorted(_NAMING & labels.keys()):
             if re.fullmatch(_LABEL, labels[name]) is None:
-                raise ValueError(f"{name} names a folder: it has to match {_LABEL}")
+                raise ValueError(f"{name} names a folder, so it must match {_LABEL}")
         return labels
 
 
@@ -252,7 +252,7 @@ def read_submission(body: bytes, kinds: Mapping[str, Kind], *, caps: PayloadCaps
     """
     raw = read_json(body)
     if not isinstance(raw, dict):
-        raise RequestError("malformed", "a submission is a JSON object")
+        raise RequestError("malformed", "a submission must be a JSON object")
     envelope = _read_envelope(raw)
     validator = _find_kind(envelope.kind, kinds)
     refuse_large_parts(validator, envelope.payload, caps, body_bytes=len(body))
@@ -338,7 +338,7 @@ def _implied_labels(validator: Kind, payload: BaseModel) -> dict[str, str]:
 def _find_kind(kind: str, kinds: Mapping[str, Kind]) -> Kind:
     if kind not in kinds:
         known = ", ".join(sorted(kinds))
-        raise RequestError("kind.unknown", f"there is no kind {kind[:64]!r}; there are {known}", field="kind")
+        raise RequestError("kind.unknown", f"unknown kind {kind[:64]!r}; use one of {known}", field="kind")
     return kinds[kind]
 
 
@@ -350,7 +350,7 @@ def _refuse(error: ValidationError, model: type[BaseModel], *, prefix: tuple[str
     if first["type"] == "extra_forbidden":
         *within, name = first["loc"]
         close = did_you_mean.hint(str(name)[:MOST_PLACE_CHARS], _fields(model, within))
-        fault = f"there is no such field{close}"
+        fault = f"unknown field{close}"
     raise RequestError("invalid", f"{field or 'the submission'}: {fault}{more}", field=field) from error
 
 

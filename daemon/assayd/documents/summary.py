@@ -14,7 +14,7 @@ class SummaryBucketDocument(BaseDocument):
     """The attempts that were created in one span of time."""
 
     at: Timestamp = Field(description="When the span begins.")
-    verdicts: dict[str, int] = Field(description="How many came to each verdict.")
+    verdicts: dict[str, int] = Field(description="Number of attempts by verdict.")
 
 
 class SlowestDocument(BaseDocument):
@@ -23,24 +23,24 @@ class SlowestDocument(BaseDocument):
     attempt_id: str = Field(description="The attempt.")
     kind: str = Field(description="Its kind.")
     verdict: str = Field(description="Result.")
-    duration_ms: float = Field(description="From its start to its verdict; without the time in the queue.")
+    duration_ms: float = Field(description="From start to verdict, without the time in the queue.")
 
 
 class SummaryDocument(BaseDocument):
     """What the finished attempts that fit came to."""
 
-    total: int = Field(description="How many there are.")
+    total: int = Field(description="Number of attempts.")
     verdicts: dict[str, int] = Field(description="By verdict.")
-    causes: dict[str, int] = Field(description="By cause; those that were not run have none.")
+    causes: dict[str, int] = Field(description="By cause; attempts that didn't run have none.")
     kinds: dict[str, int] = Field(description="By kind.")
     rules: dict[str, int] = Field(
-        description="Attempts with an error of each rule: the 100 of the most attempts, most first."
+        description="Attempts by rule of their errors: the 100 most frequent rules, most frequent first."
     )
-    bucket_s: int = Field(description="How long each span is.")
+    bucket_s: int = Field(description="Length of each time span.")
     buckets: list[SummaryBucketDocument] = Field(
         description="By time, oldest first; empty spans are omitted."
     )
-    slowest: list[SlowestDocument] = Field(description="The ten that took the longest.")
+    slowest: list[SlowestDocument] = Field(description="The ten slowest attempts.")
 
 
 def summary_document(summary: Summary, bucket_s: int) -> SummaryDocument:

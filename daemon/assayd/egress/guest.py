@@ -34,7 +34,7 @@ class Phase(Enum):
     GREETING = auto()
     """The other end of a TLS handshake."""
     CONTENT = auto()
-    """More of what it has a part of."""
+    """The next bytes of an incomplete request."""
 
 
 class Guest:

@@ -76,7 +76,7 @@ def allowances(
         yield from _imports(policy, offer, also)
     hosts = sorted(policy.network.hosts)
     if policy.network.mode is NetworkMode.BLOCKED or not hosts:
-        yield "There is no network."
+        yield "Network access is blocked."
     else:
         more = len(hosts) - _MOST_HOSTS
         shown = ", ".join(hosts[:_MOST_HOSTS]) + (f" and {more} more" if more > 0 else "")

@@ -88,8 +88,8 @@ def _length(text: str) -> int | None:
 
 _HINTS: Mapping[str, str] = {
     "AttributeError": "Check the type of the value before this line.",
-    "EOFError": "There is no input left. Pass the value as an input, or check for the end first.",
-    "Error": "The input has another format. Check it before decoding, or handle the error.",
+    "EOFError": "The input has ended. Pass the value as an input, or check for the end first.",
+    "Error": "The input's format differs. Check it before decoding, or handle the error.",
     "ImportError": "Use only the modules that the policy allows.",
     "FrozenInstanceError": "The dataclass is frozen, so its fields can't be set. Return a new value, or use "
     "dataclasses.replace().",
@@ -131,7 +131,7 @@ _BY_TEXT: tuple[tuple[str, re.Pattern[str], str], ...] = (
     ("TypeError", re.compile(r"the JSON object must be str"),
      "The value is already parsed. Use it without json.loads()."),
     ("TypeError", re.compile(r"offset-naive and offset-aware"),
-     "Only one of the values has a time zone. Give both one, e.g. tzinfo=timezone.utc."),
+     "Only one of the values has a time zone. Set one on both, e.g. tzinfo=timezone.utc."),
     ("TypeError", re.compile(r"^'coroutine' object|coroutine"),
      "Write await before the call, in an async def function: a call alone returns a coroutine."),
     ("AttributeError", re.compile(r"^'coroutine' object"),

@@ -91,10 +91,8 @@ def _not_executed(body: bytes, program: str) -> Finding:
     except GuestJsonError as problem:
         return cause_finding(Cause.PROTOCOL_VIOLATION, "The program", str(problem))
     if not isinstance(record, NotExecuted):
-        return cause_finding(Cause.PROTOCOL_VIOLATION, "The program", "not the record of a program")
-    why, remedy = _REASONS.get(
-        record.error, (f"was not started ({record.message})", "Start another program.")
-    )
+        return cause_finding(Cause.PROTOCOL_VIOLATION, "The program", "not a program's record")
+    why, remedy = _REASONS.get(record.error, (f"wasn't started ({record.message})", "Start another program."))
     return Finding(
         rule=NOT_EXECUTED_RULE.id,
         category="runtime",

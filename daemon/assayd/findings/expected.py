@@ -35,13 +35,13 @@ _NOTHING = object()
 
 DIFFERS_RULE = Rule(
     id="case.differs",
-    title="A case gave another result than it expects",
-    help="Bad: a case expects {'quarter': 1}, and the code gives {'quarter': 'Q1'}.",
+    title="A case returned an unexpected result",
+    help="Bad: a case expects {'quarter': 1}, and the code returns {'quarter': 'Q1'}.",
 )
 CUT_RULE = Rule(
     id="case.cut",
-    title="The output of a case is too long to be compared",
-    help="Bad: more output than output_kept_bytes. Good: what the case expects, and no more.",
+    title="A case's output is too long to compare",
+    help="Bad: more output than output_kept_bytes. Good: only the expected output.",
 )
 RULES = (DIFFERS_RULE, CUT_RULE)
 
@@ -175,7 +175,7 @@ def _differs(name: str, found: Difference, what: str) -> Finding:
         ),
         layer=Layer.RUNTIME,
         context=f"expected{where}: {found.expected}\nreceived: {found.received}",
-        suggestion="Change the code so that it gives what the case expects, and what the others expect too.",
+        suggestion="Change the code so that this case and all others return their expected results.",
     )
 
 
@@ -184,9 +184,11 @@ def _cut(name: str, stdout: Captured) -> Finding:
     return Finding(
         rule=CUT_RULE.id,
         category="case",
-        message=f"The case {name!r} printed {stdout.total_bytes} bytes, of which {kept} are kept to compare.",
+        message=(
+            f"The case {name!r} printed {stdout.total_bytes} bytes; only {kept} are kept for the comparison."
+        ),
         layer=Layer.RUNTIME,
-        suggestion="Print what the case expects, and no more.",
+        suggestion="Print only the output that the case expects.",
     )
 
 

@@ -41,19 +41,19 @@ _PLACES = tuple(
         r"https?://(?P<host>[^\s/:'\"\\]{1,253})(?::(?P<port>\d{1,5}))?",
     )
 )
-_REACHES = "The code reaches for the network"
+_REACHES = "The code accesses the network"
 _HINT = (
-    f"{WORDINGS[NetworkRule.BLOCKED].hint} Under such a profile ask for listed hosts only, "
-    "with a client that takes its proxy from HTTP_PROXY and HTTPS_PROXY."
+    f"{WORDINGS[NetworkRule.BLOCKED].hint} Under such a profile, request only listed hosts, "
+    "with a client that reads HTTP_PROXY and HTTPS_PROXY."
 )
 
 
 _IN_TESTS = {
     "httpx": "httpx.Client(transport=httpx.MockTransport(handler))",
-    "aiohttp": "unittest.mock.AsyncMock in the place of the session",
-    "requests": 'unittest.mock.patch("requests.get"), or of the session\'s method',
+    "aiohttp": "unittest.mock.AsyncMock instead of the session",
+    "requests": 'unittest.mock.patch("requests.get"), or a patch of the session\'s method',
 }
-"""How each client is given made-up answers."""
+"""How to fake each client's answers."""
 
 
 def network_hint(error_type: str, message: str, text: str = "") -> str | None:
@@ -70,7 +70,7 @@ def network_hint(error_type: str, message: str, text: str = "") -> str | None:
     reaches = f"{_REACHES}{f' ({place})' if place else ''}."
     client = next((name for name in _IN_TESTS if name in text), None)
     if client is not None and "def test_" in text:
-        return f"{reaches} In a test give the client made-up answers: {_IN_TESTS[client]}."
+        return f"{reaches} In a test, fake the client's answers: {_IN_TESTS[client]}."
     return f"{reaches} {_HINT}"
 
 
@@ -89,12 +89,12 @@ def _place(message: str) -> str | None:
 
 _LATE = frozenset({"sandbox.timeout", "tests.hung"})
 _WAITED = frozenset({NetworkTrouble.IDLE, NetworkTrouble.TIMED_OUT, NetworkTrouble.RELAY_FULL})
-_UNFINISHED = "had not answered to its end when the time was up"
+_UNFINISHED = "hadn't completed its answer when the time was up"
 _USE_PROXY = (
-    "Under this profile ask for listed hosts only, with a client that takes its proxy from HTTP_PROXY and "
+    "Under this profile, request only listed hosts, with a client that reads HTTP_PROXY and "
     "HTTPS_PROXY; for aiohttp: trust_env=True."
 )
-_SET_TIMEOUT = "Give the client a timeout that is shorter than the unit's, and handle its exception."
+_SET_TIMEOUT = "Set a client timeout that is shorter than the unit's, and handle its exception."
 
 
 def with_network_words(judgement: Judgement, result: RunResult) -> Judgement:

@@ -121,9 +121,9 @@ WORDINGS: Mapping[NetworkRule, Wording] = {
     NetworkRule.HOST_MISSING: Wording(reason="no host is named", hint=_WRITE_URL),
     NetworkRule.HOST_INVALID: Wording(reason="the host name isn't valid ASCII", hint=_BY_NAME),
     NetworkRule.ADDRESS_LITERAL: Wording(reason="profiles list names, not addresses", hint=_BY_NAME),
-    NetworkRule.NOT_LISTED: Wording(reason="the host is not on the allowlist", hint=_LIST_IT),
+    NetworkRule.NOT_LISTED: Wording(reason="the host isn't on the allowlist", hint=_LIST_IT),
     NetworkRule.PORT_NOT_LISTED: Wording(
-        reason="the port is not one of the profile's",
+        reason="the port isn't one of the profile's",
         hint="Use a listed port, or ask an operator to add this one to network.ports.",
     ),
     NetworkRule.HTTP_ONLY: Wording(
@@ -165,7 +165,7 @@ WORDINGS: Mapping[NetworkRule, Wording] = {
         hint="Send either Content-Length or Transfer-Encoding, once.",
     ),
     NetworkRule.TOO_SLOW: Wording(
-        reason="the request did not arrive in time",
+        reason="the request didn't arrive in time",
         hint="Send the request at once, and close idle connections.",
     ),
     NetworkRule.TOO_MANY_CONNECTIONS: Wording(

@@ -105,7 +105,7 @@ _NOT_IN_THE_IMAGE = frozenset(
 IMAGE_MODULES = frozenset(sys.stdlib_module_names - _NOT_IN_THE_IMAGE)
 """What the image `python` offers, by top name."""
 
-_NO_CLIENT = "an input for the data; there is no network"
+_NO_CLIENT = "an input for the data (network access is blocked)"
 _INSTEAD: Mapping[str, str] = {
     "aiohttp": _NO_CLIENT,
     "arrow": "datetime and zoneinfo",
@@ -243,7 +243,7 @@ def _unbound(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, 
 def _free(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
     name = found[1]
     message = f"'{name}' of the enclosing function is read before it has a value."
-    return "sandbox.name_unbound", message, f"Give '{name}' a value before the inner function is called."
+    return "sandbox.name_unbound", message, f"Assign '{name}' before calling the inner function."
 
 
 def _no_module(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:

@@ -91,10 +91,13 @@ def _on_status(unit: UnitResult, text: str) -> str:
     if _ARGUMENTS.search(said):
         lines = [n for n, line in enumerate(text.split("\n"), 1) if "required=True" in line]
         where = f" (line {lines[0]})" if lines else ""
-        return f"It gets no arguments: write default=… for required=True{where}, or submit files with argv."
+        return (
+            f"The script gets no arguments: write default=… for required=True{where}, or submit "
+            "files with argv."
+        )
     if said.strip():
-        return "It ended itself: read the end of its standard error, and end with 0 where all is well."
-    return "It ended itself (sys.exit or the like): end with 0 where all is well."
+        return "The script ended itself: read the end of its standard error, and exit with 0 on success."
+    return "The script ended itself (e.g. by sys.exit): exit with 0 on success."
 
 
 _ARGUMENTS = re.compile(r"error: the following arguments are required|error: unrecognized arguments")

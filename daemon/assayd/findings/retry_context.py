@@ -29,7 +29,7 @@ PASSED = "complete"
 def headline_of(headlines: Mapping[str, str], stage: str) -> str:
     """Return the first line: what stage failed, or that the submission passed and could be better."""
     if stage == PASSED:
-        return "The submission passed, but it may be worth little:"
+        return "The submission passed, but its result may be of little use:"
     return headlines.get(stage, f"The submission failed at {stage}:")
 
 

@@ -39,7 +39,7 @@ _CAUSES: Mapping[Cause, tuple[str, str]] = {
     Cause.TIMEOUT: ("ran out of time", "Look for a loop that never ends, or a pattern that backtracks."),
     Cause.OUT_OF_MEMORY: (
         "ran out of memory",
-        "Keep less data in memory: process rows one by one. Files that the code writes count too.",
+        "Keep less data in memory: process rows one by one. Written files count too.",
     ),
     Cause.PROCESS_LIMIT: (
         "started too many processes or threads",
@@ -74,7 +74,7 @@ POLICY_RULES = (
     Rule(id="policy.operation", title="An operation refused at run time", profile_key="enforcement"),
 )
 LIMIT_RULE = Rule(
-    id="sandbox.limit_met", title="A limit was reached, with a complete result", severity=Severity.WARNING
+    id="sandbox.limit_met", title="A limit was reached after the result", severity=Severity.WARNING
 )
 RAISED_RULE = Rule(id="sandbox.raised", title="The code raised an exception")
 NOT_COMPILED_RULE = Rule(
@@ -115,9 +115,9 @@ def details_of(unit: UnitResult) -> str:
     evidence = unit.outcome.evidence
     limit = evidence.get("limit_bytes")
     if isinstance(limit, int):
-        return f"it may have {limit / 2**20:.0f} MiB"
+        return f"the limit is {limit / 2**20:.0f} MiB"
     if isinstance(processes := evidence.get("limit_processes"), int):
-        return f"it may have {processes} at once"
+        return f"the limit is {processes} at once"
     return str(evidence.get("signal", ""))
 
 
@@ -155,9 +155,9 @@ def no_function_finding(function: str) -> Finding:
     return Finding(
         rule=NO_FUNCTION_RULE.id,
         category="runtime",
-        message=f"When the file had run, it had no function {function}().",
+        message=f"The file ran, but didn't define {function}().",
         layer=Layer.RUNTIME,
-        suggestion=f"Define {function} at the top level, whatever happens.",
+        suggestion=f"Define {function} at the top level, on every code path.",
     )
 
 
@@ -196,7 +196,7 @@ def event_findings(events: Iterable[PolicyEvent], texts: str | Mapping[str, str]
         yield Finding(
             rule="policy.import",
             category="policy",
-            message=shorten(f"Recorded only: import of {modules}; the policy does not list that.", 400),
+            message=shorten(f"Recorded only: import of {modules}; the policy doesn't list that.", 400),
             severity=Severity.INFO,
             layer=Layer.RUNTIME,
         )

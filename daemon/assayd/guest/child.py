@@ -36,7 +36,7 @@ else:
 private.isolate(globals())
 
 ORDER = REPORT + 1
-"""The descriptor on which a child is told what it is to run; closed before it runs."""
+"""Descriptor on which a child receives its request; closed before submitted code runs."""
 
 _PAIRED = "tests"
 _BROKEN = 70
@@ -121,7 +121,7 @@ def _share_filter(attempt: BeginFrame, shared: bytes) -> bool:
         kernel.forbid_new_privileges()
         kernel.load_filter(shared)
     except OSError as problem:
-        raise Unconfined(f"the filter of system calls could not be loaded: {problem}") from problem
+        raise Unconfined(f"the seccomp filter couldn't be loaded: {problem}") from problem
     return True
 
 

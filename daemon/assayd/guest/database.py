@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 FOLDER = ".database"
 FILE = f"{FOLDER}/pipeline.sqlite"
-"""Where the file is, relative to the work directory. SQLite puts its journals beside it."""
+"""Path of the file, relative to the work directory. SQLite puts its journals in the same folder."""
 
 RESULT = "database.sqlite"
 """What the database is called among the declared outputs."""
@@ -48,10 +48,10 @@ class AttemptDatabase:
         try:
             content = work.read(FILE, self.most_bytes) if keep else None
         except OSError as problem:
-            return f"the database cannot be read: {problem.strerror}"
+            return f"the database can't be read: {problem.strerror}"
         finally:
             work.remove(FOLDER)
         if keep and content is None:
-            return "the database is too large, or no file any more"
+            return "the database is too large, or no longer a file"
         self._content = content or self._content
         return None

@@ -97,7 +97,7 @@ def _traceback(problem: BaseException, places: list[tuple[int, CodeType]], texts
     ]
     if len(shown) > _MAX_FRAMES:
         half = _MAX_FRAMES // 2
-        shown[half:-half] = [f"  [… {len(shown) - _MAX_FRAMES} frames left out …]"]
+        shown[half:-half] = [f"  [… {len(shown) - _MAX_FRAMES} frames omitted …]"]
     last = f"{type_name(problem)}: {message_of(problem)}".removesuffix(": ")
     return "\n".join(["Traceback (most recent call last):", *shown, last])
 

@@ -27,7 +27,7 @@ _MOST_KEYS = 1000
 _namespace = type.__dict__["__dict__"].__get__
 _ModuleType = type(sys)
 _CANNOT_IMPORT = ("cannot import name ", " from ")
-"""What is between the quotes of an ImportError's text."""
+"""The quoted names in an ImportError's message."""
 _MOST_CHARS = 80
 
 

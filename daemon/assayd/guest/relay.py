@@ -106,7 +106,7 @@ class GuestRelay:
         """Take a frame of the daemon; one for a connection that is gone was on its way. Raises: Fault."""
         number = get(header, "stream", int)
         if self._listener is None or not 0 <= number < self._next:
-            raise Fault(f"there was no stream {number}")
+            raise Fault(f"stream {number} doesn't exist")
         connection = self._connections.get(number)
         if connection is None:
             return

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MAX_EVENTS = 200
 _EVENTS_FOR_ALLOWED = 150
-"""So many events may tell of allowed things; the others are kept for what was not allowed."""
+"""Maximum number of events about allowed operations; the rest is reserved for forbidden ones."""
 _RESULTS_PASSED = 2
 """A second result is shown to the daemon, since it decides the verdict; more add nothing."""
 _OVERHEAD_BYTES = 2**20

@@ -228,11 +228,11 @@ class Runner:
             case "finish":
                 self._say_goodbye(session)
             case other:
-                raise Fault(f"{other} was not expected")
+                raise Fault(f"unexpected {other}")
 
     def _relay(self) -> GuestRelay:
         if self._session is None or self._session.relay is None:
-            raise Fault("there is no relay")
+            raise Fault("this container has no relay")
         return self._session.relay
 
     def _begin(self, attempt: BeginFrame) -> None:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 READ, WRITE, HANG_UP = EPOLLIN, EPOLLOUT, EPOLLRDHUP
-"""What is waited for; that the other end is gone is told in any case."""
+"""Events to wait for; a closed peer is always reported."""
 
 
 class Selector:

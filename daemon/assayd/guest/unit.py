@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from .workdir import WorkDirectory
 
     OnDead = Callable[[bool], str | None]
-    """Done when a unit is dead, told whether it ended well; gives what is wrong with what is left."""
+    """Called after a unit's end with its success; returns the fault of its leftovers, or an empty string."""
 
 _LINGER_S = 0.1
 """How long descendants may take to end after the child, but for waiting for a processor; then they count as
 left behind."""
 _MOST_LINGER_S = 1.0
 _TOLD_S = 0.05
-"""The daemon is told of the clock when waiting for a processor has grown by so much, and once a second."""
+"""Report the clock to the daemon when the wait for a processor has grown by this much, and once a second."""
 _TELL_S = 1.0
 
 

@@ -179,7 +179,7 @@ class Renderer:
             self._note_subclass(value, form.kind, path)
         text = form.value
         if is_a(text, str) and len(text) > MAX_STRING:
-            self._cut(path, f"a {form.tag} of {len(text)} characters, left out")
+            self._cut(path, f"a {form.tag} of {len(text)} characters, omitted")
             text = ""
         return self._tagged(form.tag, text)
 
@@ -227,7 +227,7 @@ class Renderer:
                 break
             name = self._key(key, path)
             if name in rendered:
-                self._cut(path, f"two keys with the text {name[:40]!r}, one left out")
+                self._cut(path, f"two keys with the text {name[:40]!r}, one omitted")
             # A path is only read in a note; one that is long already stays as it is.
             below = f"{path}.{name[:40]}" if len(path) < _MAX_PATH else path
             rendered[name] = self.render(element, below, depth + 1)

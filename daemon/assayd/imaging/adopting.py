@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from assayd.errors import AssaydError, ConfigError
-from assayd.imaging import guest_file, modules, packages, rootfs
+from assayd.imaging import guest_file, inventory, modules, packages, rootfs, sbom
 from assayd.imaging.archive import Image, pack_layer, write_archive
 from assayd.imaging.digest import digest_of, guest_digest, guest_files
 from assayd.imaging.interpreters import (
@@ -34,6 +34,7 @@ from assayd.imaging.own_recipe import is_variable_for_code
 from assayd.imaging.packages import Progress
 from assayd.imaging.paths import resolved
 from assayd.imaging.recipe import Recipe
+from assayd.imaging.sbom import SBOM_FILE
 from assayd.imaging.source import Source, open_tar, opened, unpack_layer
 from assayd.imaging.tree import LABEL_FILES, entries_of_layers, tree_digest
 from assayd.imaging.workplace import Workplace
@@ -132,7 +133,10 @@ def adopt(recipe: Recipe, guest: Path, place: Workplace, machine: Machine, syste
         if compiled is not None:
             return _on_its_own(python, compiled, recipe, layer, place.work)
     said = ", ".join(f"Python 3.{one.minor}" for one in facts.pythons) or "no Python"
-    place.progress(f"it has {said}: its runner brings one, and only programs of the image can be run (argv)")
+    place.progress(
+        f"it has {said}: the runner adds a Python for itself, and submissions can only "
+        "run programs of the image (argv)"
+    )
     return _with_ours(recipe, layer, guest, place.work, system)
 
 
@@ -148,7 +152,7 @@ def _path_of(where: str, work: Path, machine: Machine) -> Path:
     if path.exists():
         return path.resolve()
     if where.startswith((".", "/")):
-        raise ConfigError("image.source_missing", f"there is no image at {where}")
+        raise ConfigError("image.source_missing", f"no image at {where}")
     archive = work / "saved.tar"
     machine.save(where, archive)
     return archive
@@ -168,8 +172,9 @@ def _base(recipe: Recipe, place: Workplace, machine: Machine) -> Path:
         with opened(_path_of(wanted.where, place.work, machine), wanted.tag, architecture) as source:
             if source.digest != wanted.locked:
                 message = (
-                    f"{wanted.where} is another image now, {source.digest[:19]}, than was adopted, "
-                    f"{str(wanted.locked)[:19]}; if that is meant, run: assay images adopt {recipe.name}"
+                    f"{wanted.where} changed since adoption: it was {str(wanted.locked)[:19]}, "
+                    f"and is {source.digest[:19]} now; to accept the change, run: assay images adopt "
+                    f"{recipe.name}"
                 )
                 raise ConfigError("image.source_differs", message)
             facts = _unpack(source, made, place)
@@ -182,7 +187,7 @@ def _unpack(source: Source, made: Path, place: Workplace) -> _Facts:
     """Flatten an image into one layer, and look for interpreters."""
     if source.architecture != packages.engine_architecture():
         message = (
-            f"the image is for {source.architecture}, and this machine is {packages.engine_architecture()}"
+            f"the image is for {source.architecture}, but this machine is {packages.engine_architecture()}"
         )
         raise ConfigError("image.source_refused", message)
     root = Path(tempfile.mkdtemp(prefix="root-", dir=place.work))
@@ -192,6 +197,7 @@ def _unpack(source: Source, made: Path, place: Workplace) -> _Facts:
     folders = [part for part in environment.get("PATH", _PATH).split(":") if part.startswith("/")]
     pythons = find_pythons(root, folders)
     programs = known_programs(root, folders, pythons)
+    rootfs.write(root, SBOM_FILE, sbom.of_image(place.folder.name, inventory.of_root(root)))
     digest = pack_layer(root, made / _LAYER, {rootfs.SANDBOX: rootfs.GUEST_UID})
     shutil.rmtree(root)
     _say_left(environment, place.progress)
@@ -204,7 +210,7 @@ def flatten(source: Source, root: Path, place: Workplace, caps: Caps = CAPS) -> 
     Raises: ConfigError ``image.source_refused``, ``image.source_too_large``; OSError, ValueError.
     """
     if len(source.layers) > caps.layers:
-        message = f"the image has {len(source.layers)} layers, {caps.layers} is the most"
+        message = f"the image has {len(source.layers)} layers; the limit is {caps.layers}"
         raise ConfigError("image.source_too_large", message)
     layered = LayeredRoot(root, caps)
     for number, layer in enumerate(source.layers, 1):
@@ -245,7 +251,7 @@ def _is_folder(path: Path) -> bool:
 def _say_left(environment: Mapping[str, str], progress: Progress) -> None:
     left = [name for name in environment if name not in {"PATH", "LANG"} and not is_variable_for_code(name)]
     if left:
-        progress(f"variables of the image that are not taken over: {', '.join(sorted(left)[:_SHOWN])}")
+        progress(f"ignored environment variables of the image: {', '.join(sorted(left)[:_SHOWN])}")
 
 
 def _read_facts(base: Path) -> _Facts:
@@ -285,7 +291,7 @@ def _compiled(
     try:
         compiled = _read_printed(machine.printed_by(archive), python)
     except AssaydError as problem:
-        place.progress(f"its Python 3.{python.minor} cannot hold the runner: {problem.message[:300]}")
+        place.progress(f"its Python 3.{python.minor} can't run the runner: {problem.message[:300]}")
         return None
     finally:
         archive.unlink()

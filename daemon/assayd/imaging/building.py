@@ -11,10 +11,10 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from assayd.errors import ConfigError
-from assayd.imaging import packages, rootfs
+from assayd.imaging import inventory, packages, rootfs, sbom
 from assayd.imaging.adopting import Machine, System, adopt
 from assayd.imaging.archive import Image, pack_layer, write_archive
 from assayd.imaging.baselines import LABEL_BASELINE, UNMEASURED, measured_baseline
@@ -24,6 +24,7 @@ from assayd.imaging.packages import Progress
 from assayd.imaging.paths import resolved
 from assayd.imaging.recipe import Recipe
 from assayd.imaging.recipes import Recipes
+from assayd.imaging.sbom import SBOM_FILE
 from assayd.imaging.tree import LABEL_FILES, entries_of_layers, tree_digest
 from assayd.imaging.wheels import SITE, install
 from assayd.imaging.workplace import Workplace, workplace
@@ -86,9 +87,9 @@ def build(  # noqa: PLR0913 - all by name
     """
     recipe = recipes.load(name)
     if recipe.source is not None and library is not None:
-        raise ConfigError("image.library", f"image {name!r} takes no library: it is adopted")
+        raise ConfigError("image.library", f"image {name!r} is adopted, so it can't have a library")
     if (recipe.guest or recipe.source) and not (guest / "__main__.py").is_file():
-        raise ConfigError("image.guest_missing", f"there is no guest code in {guest}: no __main__.py")
+        raise ConfigError("image.guest_missing", f"no guest code in {guest}: __main__.py is missing")
     with workplace(cache.resolve() / name, progress) as place:
         if recipe.source is None:
             made = _from_packages(recipe, guest, library, place)
@@ -181,12 +182,14 @@ def _build_base(
     made = Path(tempfile.mkdtemp(prefix="base-", dir=work))
     root = made / _ROOT
     root.mkdir()
-    tar = packages.extract(recipe.packages, sources, work, progress)
+    tar, extracted = packages.extract(recipe.packages, sources, work, progress)
     rootfs.unpack(tar, root)
     tar.unlink()
     _say_pruned(rootfs.prune(root, recipe), recipe, progress)
+    left = [each.package for each in extracted if any(_is_left(root, name) for name in each.files)]
     rootfs.furnish(root, recipe)
     _add_own(recipe, root, progress)
+    rootfs.write(root, SBOM_FILE, sbom.of_image(recipe.name, inventory.of_root(root, left)))
     version = None
     if recipe.python is not None:
         progress("compiling the Python library")
@@ -201,6 +204,12 @@ def _build_base(
     )
     (made / _FACTS).write_text(json.dumps(asdict(facts)))
     made.rename(base)
+
+
+def _is_left(root: Path, name: str) -> bool:
+    """Return whether a file of a package is in the image after what the recipe drops has gone."""
+    path = resolved(root, PurePosixPath(name).parent) / PurePosixPath(name).name
+    return path.is_symlink() or path.exists()
 
 
 def _add_own(recipe: Recipe, root: Path, progress: Progress) -> None:
@@ -218,7 +227,7 @@ def _say_pruned(removed: Sequence[str], recipe: Recipe, progress: Progress) -> N
     if removed:
         more = f" and {len(removed) - _NAMED} more" if len(removed) > _NAMED else ""
         named = f": {', '.join(removed[:_NAMED])}{more}" if recipe.extends else ""
-        progress(f"took out {len(removed)} programs that the recipe does not list{named}")
+        progress(f"removed {len(removed)} programs that the recipe doesn't list{named}")
 
 
 def _guest_layer(recipe: Recipe, guest: Path, system: Path, work: Path) -> tuple[str, Path]:
@@ -230,7 +239,7 @@ def _guest_layer(recipe: Recipe, guest: Path, system: Path, work: Path) -> tuple
 
 def _library_layer(recipe: Recipe, library: Path, work: Path) -> tuple[str, Path]:
     if recipe.library_folder is None or not library.is_dir():
-        problem = "takes no library" if library.is_dir() else f"cannot take {library}, which is not a folder"
+        problem = "doesn't allow a library" if library.is_dir() else f"can't add {library}: it isn't a folder"
         raise ConfigError("image.library", f"image {recipe.name!r} {problem}")
     root, layer = work / "library", work / "library.tar"
     root.mkdir()

@@ -67,7 +67,7 @@ class LayeredRoot:
             if not parts:
                 continue
             if not _is_text(member.name) or not _is_text(member.linkname):
-                self.removed["its name is not UTF-8"].append(ascii(member.name))
+                self.removed["its name isn't UTF-8"].append(ascii(member.name))
                 continue
             parent = resolved(self._root, PurePosixPath(*parts[:-1]))
             if parts[-1].startswith(_WHITEOUT):
@@ -95,7 +95,7 @@ class LayeredRoot:
     def _require_shallow(self, target: Path) -> None:
         """Refuse what lies in more folders than a folder can be removed with. Links count where they lead."""
         if len(target.relative_to(self._root).parts) > self._caps.depth:
-            message = f"the image has files in more than {self._caps.depth} nested folders; take them out"
+            message = f"the image has files in more than {self._caps.depth} nested folders; remove them"
             raise ConfigError("image.source_refused", message)
 
     def _white_out(self, parent: Path, name: str, fresh: set[Path]) -> None:
@@ -107,7 +107,7 @@ class LayeredRoot:
         else:
             gone = name.removeprefix(_WHITEOUT)
             if gone in {"", ".", ".."}:
-                raise ConfigError("image.source_refused", f"the image takes away {name!r}, which no file is")
+                raise ConfigError("image.source_refused", f"invalid whiteout entry {name!r} in the image")
             victims = [parent / gone]
         for victim in victims:
             if victim not in fresh:
@@ -116,7 +116,7 @@ class LayeredRoot:
     def _place(self, layer: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
         shown = target.relative_to(self._root).as_posix()
         if target.name in _SOCKETS and not member.isdir():
-            message = f"the image has /{shown}, where programs look for an engine's socket; take it out"
+            message = f"the image has /{shown}, where programs look for an engine's socket; remove it"
             raise ConfigError("image.source_refused", message)
         if member.isdir():
             self._place_folder(target)
@@ -166,7 +166,7 @@ def _parts(name: str) -> tuple[str, ...]:
     """Return the parts of a member's path below the root. Raises: ConfigError for one that leads up."""
     parts = tuple(part for part in PurePosixPath(name).parts if part.strip("/"))
     if ".." in parts:
-        raise ConfigError("image.source_refused", f"the image has {name[:200]!a}, which leads out of it")
+        raise ConfigError("image.source_refused", f"the image has {name[:200]!a}, which points outside it")
     return parts
 
 

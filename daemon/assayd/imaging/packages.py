@@ -14,6 +14,7 @@ from pathlib import Path
 from assayd.errors import ConfigError
 from assayd.imaging.command import plain_environment, run
 from assayd.imaging.digest import digest_of
+from assayd.imaging.inventory import Package, debian_package, system_of
 
 Progress = Callable[[str], None]
 
@@ -24,6 +25,13 @@ _ENGINE_NAMES = {"armhf": "arm", "armel": "arm", "i386": "386", "ppc64el": "ppc6
 # Packages still name files in /bin and /lib, which are links since Debian 12.
 _MERGE_USR = 'for name in bin sbin lib lib64; do mkdir -p "$1/usr/$name"; ln -s "usr/$name" "$1/$name"; done'
 _FETCH_TIMEOUT_S = 1800
+_SHOWN = r"${Package}\t${Version}\t${Architecture}\t${source:Package}\n"
+# mmdebstrap names the packages' files in MMDEBSTRAP_ESSENTIAL, below the root folder. A line with tabs is a
+# package, those after it are its files.
+_LIST = (
+    'for deb in $MMDEBSTRAP_ESSENTIAL; do dpkg-deb --show --showformat={shown} "$1/$deb"; '
+    'dpkg-deb --fsys-tarfile "$1/$deb" | tar --list --quoting-style=literal; done >{listing}'
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +41,14 @@ class Source:
     line: str
     lists: tuple[Path, ...]
     release: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extracted:
+    """A package that was unpacked, with the paths of its files."""
+
+    package: Package
+    files: list[str]
 
 
 def require_mmdebstrap(progress: Progress) -> None:
@@ -58,7 +74,7 @@ def refresh(progress: Progress) -> None:
     try:
         _run(["apt-get", "-qq", "update"])
     except ConfigError as error:  # one source of many may be down; what is missing shows in the next step
-        progress(f"the package lists could not all be refreshed: {error}")
+        progress(f"can't refresh all package lists: {error}")
 
 
 def can_refresh() -> bool:
@@ -72,7 +88,7 @@ def apt_sources() -> list[Source]:
     Raises: ConfigError ``image.tool_missing``.
     """
     if not shutil.which("apt-get"):
-        message = "images are built from the packages of a Debian-like system; apt is missing"
+        message = "building images needs a Debian-like system; apt is missing"
         raise ConfigError("image.tool_missing", message)
     vendor = _os_release().get("ID", "debian").lower()
     native = _run(["dpkg", "--print-architecture"]).strip()
@@ -104,8 +120,12 @@ def engine_architecture() -> str:
     return _ENGINE_NAMES.get(native, native)
 
 
-def extract(packages: Sequence[str], sources: Sequence[Source], work: Path, progress: Progress) -> Path:
-    """Fetch packages with all they depend on and return a tar file of their files; nothing of them is run.
+def extract(
+    packages: Sequence[str], sources: Sequence[Source], work: Path, progress: Progress
+) -> tuple[Path, list[Extracted]]:
+    """Fetch packages with all they depend on; return a tar file of their files, and what each brought.
+
+    Nothing of them is run.
 
     Raises:
         ConfigError: ``image.packages_failed``, when a package does not exist or cannot be fetched.
@@ -115,7 +135,8 @@ def extract(packages: Sequence[str], sources: Sequence[Source], work: Path, prog
     listing = work / "sources.list"
     listing.write_text("".join(f"{source.line}\n" for source in sources))
     lists = [str(path) for source in sources for path in source.lists + source.release]
-    tar = work / "packages.tar"
+    tar, listed = work / "packages.tar", work / "packages.txt"
+    listing_hook = _LIST.format(shown=shlex.quote(_SHOWN), listing=shlex.quote(str(listed)))
     progress(f"fetching and unpacking {', '.join(packages)}")
     command = ["mmdebstrap", "--variant=extract", "--format=tar"]
     if os.geteuid() != 0:  # no script of a package is run, so that nothing needs root
@@ -124,12 +145,26 @@ def extract(packages: Sequence[str], sources: Sequence[Source], work: Path, prog
     command += ["--skip=update,output/dev,chroot/mount", f"--aptopt={settings}", f"--setup-hook={_MERGE_USR}"]
     # The machine's own lists, instead of fetching them again: what is built is what apt here would install.
     command += [f'--setup-hook=cp -t "$1/var/lib/apt/lists" {shlex.join(sorted(set(lists)))}']
+    command += [f"--extract-hook={listing_hook}"]
     try:
         _run([*command, "", str(tar), str(listing)], temporary=work)
     except ConfigError as error:
-        message = f"the packages cannot be fetched; is 'apt-get update' needed? {error.message}"
+        message = f"can't fetch the packages; try 'apt-get update'. {error.message}"
         raise ConfigError("image.packages_failed", message, retryable=True) from error
-    return tar
+    return tar, _extracted(listed.read_text(), system_of(Path("/")))
+
+
+def _extracted(listing: str, system: str) -> list[Extracted]:
+    found: list[Extracted] = []
+    for line in listing.splitlines():
+        if "\t" in line:
+            shown = dict(zip(("Package", "Version", "Architecture", "Source"), line.split("\t"), strict=True))
+            if (package := debian_package(shown, system)) is None:
+                raise ConfigError("image.packages_failed", f"dpkg-deb shows a package as {line[:200]!a}")
+            found.append(Extracted(package=package, files=[]))
+        elif not line.endswith("/"):
+            found[-1].files.append(line.removeprefix("./"))
+    return found
 
 
 def _source(fields: dict[str, str]) -> Source:

@@ -38,7 +38,7 @@ class Table:
         table = cls(path, source, values)
         for key in values:
             if key not in keys:
-                raise table.error(key, "is not a key of a recipe")
+                raise table.error(key, "isn't a key of a recipe")
         return table
 
     def error(self, key: str, problem: str) -> ConfigError:
@@ -192,7 +192,7 @@ def load_recipe(recipes: Path, name: str, shipped: Path | None = None) -> Recipe
     """
     path = recipes / name / RECIPE
     if not is_name(name) or not path.is_file():
-        raise ConfigError("image.unknown", f"there is no image recipe {name!r}: {path} does not exist")
+        raise ConfigError("image.unknown", f"unknown image recipe {name!r}: {path} doesn't exist")
     base = Table.read((shipped or recipes) / BASE, _BASE_KEYS)
     own = Table.read(path, _KEYS)
     recipe = Recipe(
@@ -233,7 +233,7 @@ def check(recipe: Recipe, table: Table) -> None:
     """Refuse what the types allow and a build could not use. Raises: ConfigError ``image.recipe_invalid``."""
     for package in recipe.packages:
         if not _PACKAGE.fullmatch(package):
-            raise table.error("packages", f"{package!r} is not a package name")
+            raise table.error("packages", f"{package!r} isn't a package name")
     paths = {
         "executables": recipe.executables,
         "drop": recipe.drop,
@@ -257,12 +257,12 @@ def check(recipe: Recipe, table: Table) -> None:
 def _check_python(recipe: Recipe, table: Table) -> None:
     if recipe.python is None:
         if recipe.guest or recipe.python_path:
-            raise table.error("python", "must be given for an image with guest code or a python_path")
+            raise table.error("python", "is required for an image with guest code or a python_path")
         return
     if not _VERSION.fullmatch(recipe.python):
-        raise table.error("python", f"{recipe.python!r} is not a version such as '3.11'")
+        raise table.error("python", f"{recipe.python!r} isn't a version such as '3.11'")
     if f"usr/bin/python{recipe.python}" not in recipe.executables:
-        raise table.error("executables", f"must hold 'usr/bin/python{recipe.python}'")
+        raise table.error("executables", f"must contain 'usr/bin/python{recipe.python}'")
 
 
 def is_inside(path: str) -> bool:

@@ -75,7 +75,9 @@ def prune(root: Path, recipe: Recipe) -> list[str]:
     _drop_dangling(root)
     for name in recipe.executables:
         if not resolved(root, name).exists():
-            raise ConfigError("image.executable_missing", f"image {recipe.name!r}: no package brings /{name}")
+            raise ConfigError(
+                "image.executable_missing", f"image {recipe.name!r}: no package contains /{name}"
+            )
     return removed
 
 

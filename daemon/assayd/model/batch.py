@@ -82,13 +82,15 @@ class ReceivedLines:
 
     lines: int = field(default=0, metadata=about("Lines that weren't empty."))
     added: int = field(default=0, metadata=about("New items."))
-    known: int = field(default=0, metadata=about("Lines that already were items."))
+    known: int = field(default=0, metadata=about("Lines that were already items."))
     malformed: int = field(
         default=0, metadata=about("Lines that can't be submitted; their items have the reason.")
     )
     conflicting: tuple[int, ...] = field(
         default=(),
-        metadata=about("Lines known with another policy, overrides or labels, which stay; at most 100."),
+        metadata=about(
+            "Lines already submitted with another policy, overrides or labels, which are kept; at most 100."
+        ),
     )
 
     def __add__(self, other: ReceivedLines) -> ReceivedLines:

@@ -3,7 +3,7 @@
 Decides form only. Refused, besides what no parser accepts: invalid UTF-8, a byte order mark, duplicate keys,
 NaN and infinities (an overflowing number included), lone surrogates, and whatever exceeds a limit.
 
-    b'{"a": 1, "a": 2}'   JsonError: the key 'a' is given twice
+    b'{"a": 1, "a": 2}'   JsonError: the key 'a' is repeated
     b'[NaN]'              JsonError: NaN is not a JSON number
     b'[[[[…'              JsonError: nested deeper than 64 levels
 """
@@ -74,7 +74,7 @@ def read_strictly(text: bytes, limits: JsonLimits) -> JsonValue:
             parse_float=parse_float,
         )
     except UnicodeDecodeError as error:
-        raise JsonError(f"the text is not UTF-8 at byte {error.start}") from error
+        raise JsonError(f"the text isn't valid UTF-8 at byte {error.start}") from error
     except json.JSONDecodeError as error:
         raise JsonError(f"{error.msg} at line {error.lineno}, column {error.colno}") from error
     except RecursionError as error:
@@ -122,10 +122,10 @@ def refuse_large(text: bytes, limits: JsonLimits) -> None:
         else:
             containers += 1
         if containers > limits.containers:
-            found = f"the text holds too many arrays and objects; at most {limits.containers} may be"
+            found = f"the text has too many arrays and objects; the limit is {limits.containers}"
             raise JsonTooLargeError(f"{found}. Send less, or nest it less")
         if commas >= limits.values or strings > 2 * limits.values:
-            message = f"the text holds too many values; at most {limits.values} may be. Send less"
+            message = f"the text has too many values; the limit is {limits.values}. Send less"
             raise JsonTooLargeError(message)
 
 
@@ -140,13 +140,13 @@ def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise JsonError(f"the key {key[:64]!r} is given twice", field=key[:64])
+                raise JsonError(f"the key {key[:64]!r} is repeated", field=key[:64])
             seen.add(key)
     return members
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise JsonError(f"{name} is not a JSON number")
+    raise JsonError(f"{name} isn't a JSON number")
 
 
 def _finite(text: str) -> float:
@@ -194,4 +194,4 @@ def _check_text(text: str, chars: int | None) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         shown = text[max(0, error.start - 20) : error.start]
-        raise JsonError(f"a string holds a lone surrogate after {shown!r}") from error
+        raise JsonError(f"a string has a lone surrogate after {shown!r}") from error

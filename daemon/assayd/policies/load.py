@@ -84,7 +84,7 @@ class PolicySet:
         self._paths: dict[str, Path] = {}
         self._origins: dict[str, Origins] = {}
         self.reload_problem = ""
-        """Why the files could not be loaded at the last `reload`; what was loaded before is used then."""
+        """Why the last `reload` failed; the profiles loaded before it stay in use."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ class PolicySet:
         """
         if name not in self._policies:
             known = ", ".join(self.names)
-            message = f"there is no policy {name!r}{did_you_mean.hint(name, self.names)}; known are {known}"
+            message = f"unknown policy {name!r}{did_you_mean.hint(name, self.names)}; use one of {known}"
             raise RequestError("policy.unknown", message, field="policy")
         return self._policies[name]
 
@@ -218,7 +218,7 @@ def require_enforceable(policy: ExecutionPolicy, *, egress: bool = True) -> None
     """
     reason = unenforceable(policy, egress=egress)
     if reason is not None:
-        message = f"policy {policy.name!r} cannot be enforced: {reason}"
+        message = f"policy {policy.name!r} can't be enforced: {reason}"
         raise RequestError("policy.unenforceable", message, field="policy")
 
 

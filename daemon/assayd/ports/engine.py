@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from assayd.errors import EngineError
+
 LABEL_DAEMON = "org.assayd.daemon"
 LABEL_GENERATION = "org.assayd.generation"
 LABEL_CONTAINER = "org.assayd.container"
@@ -168,6 +170,12 @@ class Capabilities:
     quick: bool = False
 
 
+def file_missing(name: str, path: str, most_bytes: int) -> EngineError:
+    """Return the error for an image without a file."""
+    message = f"image {name} has no file /{path} of at most {most_bytes} bytes"
+    return EngineError("image.file_missing", message)
+
+
 class Duplex(Protocol):
     """The runner's standard input and output, as plain bytes."""
 
@@ -263,8 +271,11 @@ class Engine(Protocol):
         """
         ...
 
-    async def export_image(self, name: str, target: Path) -> None:
-        """Write the image's root filesystem as a tar file."""
+    async def image_file(self, name: str, path: str, most_bytes: int) -> bytes:
+        """Return a regular file of an image; `path` is relative to its root.
+
+        Raises: EngineError ``image.missing``, ``image.file_missing`` (also for one that is larger).
+        """
         ...
 
     async def close(self) -> None:

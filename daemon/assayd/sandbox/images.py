@@ -41,7 +41,7 @@ class Images:
             if facts.labels.get(LABEL_GUEST) != self._expected:
                 raise EngineError(
                     "image.mismatch",
-                    f"image {PREFIX}{name} holds another version of the guest code than this daemon; "
+                    f"image {PREFIX}{name} has a guest version that differs from the daemon's; "
                     f"run: assay images build {name}",
                 )
             self._known[name] = facts

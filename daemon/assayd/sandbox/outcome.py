@@ -110,7 +110,7 @@ def _first_limit(unit: UnitResult) -> Cause | None:
 
 
 _WAITING_SHARE = 0.5
-"""A unit that used less processor time than this share of its wall time was waiting."""
+"""A unit that used less than this share of its elapsed time on a processor was waiting."""
 
 
 def _counted(unit: UnitResult) -> Cause | None:

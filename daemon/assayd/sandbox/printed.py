@@ -67,5 +67,5 @@ async def _run(engine: Engine, key: PoolKey) -> bytes:
     finally:
         await finish(engine.remove(ref), timeout_s=REMOVE_TIMEOUT_S)
     if facts.running or facts.exit_code != 0 or len(printed) > _MOST_BYTES:
-        raise EngineError("image.program_failed", f"it ended with {facts.exit_code}, and said {said!a}")
+        raise EngineError("image.program_failed", f"it ended with {facts.exit_code}; its output: {said!a}")
     return bytes(printed)

@@ -134,9 +134,9 @@ def probe():
     }
 """
 )
-"""For a container whose profile has an allowlist: there is the proxy, and no other way.
+"""For a container whose profile has an allowlist: only the proxy is reachable.
 
-Nothing is asked of the proxy, so that this is no access that is counted. 192.0.2.1 is for documentation.
+The probe sends no request to the proxy, so no access is counted. 192.0.2.1 is for documentation.
 """
 
 MEMORY = """
@@ -290,7 +290,7 @@ def _egress(value: JsonValue) -> Iterator[str]:
 def _at_most(limit: int, what: str) -> Callable[[JsonValue], Iterator[str]]:
     def judge(value: JsonValue) -> Iterator[str]:
         if type(value) is not int or value > limit:
-            yield f"{what}: {value!r} where {limit} is the most"
+            yield f"{what}: {value!r}, above the limit {limit}"
 
     return judge
 

@@ -67,7 +67,7 @@ class ReadinessSupervisor:
         self.look_again_s = LOOK_AGAIN_S
         self.unusable: dict[str, str] = {}
         """Images of kinds that are missing or of another version, each with the reason."""
-        self.problem = "the engine has not answered yet"
+        self.problem = "the engine hasn't answered yet"
         self.tried = asyncio.Event()
         """Set once getting ready has succeeded or failed for the first time."""
 
@@ -178,9 +178,7 @@ class ReadinessSupervisor:
         if len(troubles) == 1:
             raise first
         names = " ".join(troubles)
-        message = (
-            f"images that the kinds need are missing or of another version; run: assay images build {names}"
-        )
+        message = f"images of the kinds are missing or have another version; run: assay images build {names}"
         raise EngineError(first.code, message)
 
     def show(self, metrics: Metrics) -> None:
@@ -222,9 +220,9 @@ class ReadinessSupervisor:
                 "isolation",
                 Health.FAIL,
                 "; ".join(leaks),
-                "do not serve from this host; see the threat model",
+                "don't run submissions on this host; see the threat model",
             )
-        return _row("isolation", Health.OK, "every probe of the isolation check was held")
+        return _row("isolation", Health.OK, "all probes of the isolation check were contained")
 
     async def _examine_engine(self) -> HealthRow:
         try:
@@ -270,11 +268,11 @@ class ReadinessSupervisor:
         if self._pool.stuck:
             names = ", ".join(sorted(self._pool.stuck))
             return _row(
-                "containers", Health.FAIL, f"left behind: {names}", "remove them by hand; see the log"
+                "containers", Health.FAIL, f"left behind: {names}", "remove them manually; see the log"
             )
         ready, reason = self.ready()
         if not ready:
-            return _row("containers", Health.FAIL, reason, "it is tried again by itself; see the log")
+            return _row("containers", Health.FAIL, reason, "the daemon retries automatically; see the log")
         return _row("containers", Health.OK, detail)
 
 

@@ -59,12 +59,14 @@ class EngineSettings(_Section):
     )
     url: str | None = Field(
         None,
-        description="Engine socket; unset: DOCKER_HOST, then the engine's default.",
+        description="Engine socket. Default: DOCKER_HOST, then the engine's default.",
         examples=["unix:///run/docker.sock"],
     )
     images_dir: Path | None = Field(
         None,
-        description="Folder of unpacked images (oci), can be shared; unset: below the state directory.",
+        description=(
+            "Folder of unpacked images (oci); daemons can share it. Default: below the state directory."
+        ),
         examples=["/var/lib/assayd/images"],
     )
     templates: Literal["on", "off"] = Field(
@@ -79,7 +81,9 @@ class EngineSettings(_Section):
     threads: Count = Field(8, description="Maximum number of simultaneous engine calls.")
     timeout_s: Seconds = Field(30.0, description="Timeout of one engine call, in seconds.")
     patience_s: float = Field(
-        60, ge=0, description="Seconds that attempts wait for a missing engine before they end as errors."
+        60,
+        ge=0,
+        description="Seconds that attempts wait for an unreachable engine before they end as errors.",
     )
     holes_are_errors: bool = Field(
         False, description="Refuse an engine version with published vulnerabilities; false: warn."
@@ -375,7 +379,7 @@ class AttestationSettings(_Section):
     command_key: Path | None = Field(None, description="Public key of the command, in PEM.")
     timeout_s: Seconds = Field(10.0, description="Time limit of the command, in seconds.")
     name: str | None = Field(
-        None, max_length=200, description="Name of this daemon in its statements; unset: its id alone."
+        None, max_length=200, description="Name of this daemon in its statements. Default: only its id."
     )
 
     @property

@@ -36,8 +36,8 @@ _NAMED = re.compile(r"([A-Za-z][A-Za-z0-9]*[-_=])(.+)")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _LEFT = {"month": range(1, 13), "day": range(1, 32)}
 
-COMPUTED = "NOTE: rules take parts of a path and compute nothing; this field was computed."
-NOT_FOUND = "NOTE: no part of the sample paths was recognised as this field."
+COMPUTED = "NOTE: rules only copy parts of a path; this field was computed."
+NOT_FOUND = "NOTE: no part of the sample paths matches this field."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

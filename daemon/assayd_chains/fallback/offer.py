@@ -31,17 +31,17 @@ class Trigger(StrEnum):
     """Why rules are offered."""
 
     SECURITY = "security"
-    """Every attempt did what it may not do."""
+    """The policy refused every attempt."""
     TIMEOUT = "timeout"
-    """The code takes longer than it may."""
+    """The code exceeds its time limit."""
     COMPUTED_FIELDS = "computed_fields"
     """All fixes failed, and a field is computed, which is where code fails most."""
 
 
 _REASONS = {
-    Trigger.SECURITY: "Every attempt was refused for what code may not do. Rules run nothing.",
-    Trigger.TIMEOUT: "The code runs out of its time. Rules are not run.",
-    Trigger.COMPUTED_FIELDS: "No correction worked. Rules can take what is not computed.",
+    Trigger.SECURITY: "The policy refused every attempt. Rules need no code.",
+    Trigger.TIMEOUT: "The code exceeds its time limit. Rules need no code.",
+    Trigger.COMPUTED_FIELDS: "No fix worked. Rules can extract fields that aren't computed.",
 }
 
 

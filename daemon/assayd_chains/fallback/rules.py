@@ -31,7 +31,7 @@ class Type(StrEnum):
     """What a field's text is read as."""
 
     STRING = "string"
-    """As it stands."""
+    """Unchanged text."""
     INTEGER = "integer"
     """Decimal digits."""
 
@@ -40,9 +40,9 @@ def _one_group(pattern: str) -> str:
     try:
         groups = re.compile(pattern).groups
     except re.error as problem:
-        raise ValueError(f"it is no regular expression: {problem}") from problem
+        raise ValueError(f"not a valid regular expression: {problem}") from problem
     if groups != 1:
-        raise ValueError(f"it has {groups} groups where one says what is taken")
+        raise ValueError(f"it has {groups} groups; exactly one must mark the extracted part")
     return pattern
 
 
@@ -109,4 +109,4 @@ def read(text: str) -> RuleSet:
     try:
         return RuleSet.model_validate(yaml.safe_load(text))
     except (yaml.YAMLError, ValidationError) as problem:
-        raise ValueError(f"these are no extraction rules: {problem}") from problem
+        raise ValueError(f"invalid extraction rules: {problem}") from problem

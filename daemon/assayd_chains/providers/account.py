@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ANSWER_BYTES = 16 * 2**20
 """Of an answer; one that is larger is given up."""
 FAILURE_BYTES = 64 * 1024
-"""Of what comes with a failure, which the library reads in the daemon; the rest is left."""
+"""Bytes of an error's body to read, because the library reads it in the daemon; the rest is dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ async def _bound(response: httpx2.Response) -> None:
     import httpx2
 
     if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
-        raise httpx2.DecodingError("the answer is compressed, which was not asked for")
+        raise httpx2.DecodingError("the answer is compressed, although the request didn't allow it")
     stream = response.stream
     assert isinstance(stream, httpx2.AsyncByteStream)  # noqa: S101 - an asynchronous client has no other
     body: httpx2.AsyncByteStream = stream

@@ -38,7 +38,7 @@ class Ending(StrEnum):
     REFUSED = "refused"
     """The model, or a filter before or behind it, does not want to."""
     EMPTY = "empty"
-    """There is no answer, and nothing says why."""
+    """The provider returned no answer and no reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ def _events(lines: list[bytes]) -> Iterator[Event]:
         if told and told != _DONE:
             event = json.loads(told)
             if not isinstance(event, dict):
-                raise ValueError("an event is no JSON object")
+                raise ValueError("an event isn't a JSON object")
             yield event
 
 

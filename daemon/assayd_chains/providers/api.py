@@ -97,8 +97,8 @@ def _check(found: AnswerContent, account: Account) -> None:
         case Ending.COMPLETE:
             return
         case Ending.CUT_OFF:
-            remedy = f"allow it more: repair.providers.{account.name}.max_tokens"
-            raise ProviderError("provider.cut_off", f"the answer met its limit of tokens{word}; {remedy}")
+            remedy = f"raise repair.providers.{account.name}.max_tokens"
+            raise ProviderError("provider.cut_off", f"the answer reached its token limit{word}; {remedy}")
         case Ending.REFUSED:
             raise ProviderError("provider.refused", f"{account.type} refuses to answer{word}")
         case Ending.EMPTY:

@@ -31,7 +31,7 @@ KEPT_ENVIRONMENT = ("PATH", "HOME", "LANG")
 FILE_BYTES = 16 * 2**20
 """Of any file that the program writes; what it prints is one."""
 COMPLAINT_BYTES = 2000
-"""Of what it writes on standard error, which goes to the log: the end."""
+"""Bytes of its standard error to log (the end)."""
 _REAP_S = 5.0
 _CONTAIN = str(Path(__file__).with_name("contain.py"))
 
@@ -118,9 +118,9 @@ def _check(program: str, report: bytes, *, large: bool) -> None:
     """See that the program ended well. Raises: ProviderError."""
     what, _, number = report.decode("ascii").partition(" ")
     if what == "failed":
-        raise _failed(f"{program} cannot be started: {os.strerror(int(number))}")
+        raise _failed(f"{program} can't be started: {os.strerror(int(number))}")
     if what != "ended":
-        raise _failed(f"{program} was lost with what ran it", retryable=True)
+        raise _failed(f"{program} was lost together with its parent process", retryable=True)
     if large or int(number) == -signal.SIGXFSZ:
         raise _failed(f"{program} wrote a file of more than {FILE_BYTES} bytes", retryable=True)
     if int(number) != 0:

@@ -19,7 +19,7 @@ log = structlog.get_logger()
 KEY_REFUSED = frozenset({401, 403})
 BUSY = 429
 RETRYABLE = frozenset({408, 409, 425, BUSY})
-"""Beside 5xx."""
+"""Statuses to retry, in addition to 5xx."""
 FINAL = frozenset({"insufficient_quota"})
 """Reasons that waiting does not help, whatever the status says."""
 SAID_CHARS = 300
@@ -56,9 +56,9 @@ def refused(
     retryable = (status in RETRYABLE or status >= 500) and reason not in FINAL
     code = "provider.busy" if status == BUSY else "provider.status"
     if 300 <= status < 400:
-        remedy = "; redirects are not followed: name the address that it leads to in repair.providers"
+        remedy = "; redirects aren't followed: set the redirect's target in repair.providers"
     else:
-        remedy = "" if retryable else "; the daemon's log has what it says"
+        remedy = "" if retryable else "; see the daemon's log for its message"
     return ProviderError(code, where + remedy, retryable=retryable, retry_after_s=again_in_s)
 
 
@@ -77,12 +77,12 @@ def late(account: Account, timeout_s: float) -> ProviderError:
 def unreachable(account: Account, problem: Exception) -> ProviderError:
     """Word that there is no connection, or that it broke."""
     kind = type(problem.__cause__ or problem).__name__
-    return ProviderError("provider.unreachable", f"{account.type} cannot be reached: {kind}", retryable=True)
+    return ProviderError("provider.unreachable", f"{account.type} can't be reached: {kind}", retryable=True)
 
 
 def garbled(account: Account) -> ProviderError:
     """Word an answer that is cut short, or none of this API."""
-    message = f"{account.type} sent an answer that cannot be read"
+    message = f"{account.type} sent an unreadable answer"
     return ProviderError("provider.garbled", message, retryable=True)
 
 

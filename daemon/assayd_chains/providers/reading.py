@@ -83,12 +83,12 @@ async def read(form: str, content: bytes, language: str = "", beginning: str = "
     try:
         process = await asyncio.create_subprocess_exec(*argv, stdin=PIPE, stdout=PIPE, env=_environment())
     except OSError as problem:
-        raise _garbled(f"cannot be read now: {problem.strerror}") from problem
+        raise _garbled(f"can't be read now: {problem.strerror}") from problem
     try:
         printed, _ = await asyncio.wait_for(process.communicate(content), WALL_S)
         found = AnswerContent.model_validate_json(printed)
     except (TimeoutError, ValidationError, BrokenPipeError, ConnectionResetError) as problem:
-        raise _garbled(f"is too much to read in {CPU_S} s and {MEMORY_BYTES >> 20} MiB") from problem
+        raise _garbled(f"exceeds {CPU_S} s or {MEMORY_BYTES >> 20} MiB of reading") from problem
     finally:
         await finish(_end(process), timeout_s=_END_S)
     if found.problem is not None:
@@ -130,7 +130,7 @@ def found_in(form: str, content: bytes, language: str = "", beginning: str = "")
     except ProviderError as problem:
         return AnswerContent(problem=f"{problem.code}: {problem.message}")
     except (ValueError, RecursionError, MemoryError):
-        return AnswerContent(problem="provider.garbled: the answer cannot be read")
+        return AnswerContent(problem="provider.garbled: the answer can't be read")
 
 
 def _readers() -> Mapping[str, Callable[[bytes], ProviderAnswer]]:

@@ -22,13 +22,13 @@ class RulesProvider:
         own = EditedPassage(passage=request.passage, edits=request.edits)
         edited = [one for one in (own, *request.others) if one.edits]
         if not edited:
-            raise ProviderError("provider.no_edit", "no finding comes with an edit that is certain")
+            raise ProviderError("provider.no_edit", "no finding has a certain edit")
         mended = {one.passage.name: apply(one.passage.text, apart(one.edits)) for one in edited}
         if list(mended) == [request.passage.name]:
-            reason = f"Made the edits offered at line {_lines(own)}."
+            reason = f"Applied the certain edits at line {_lines(own)}."
             return Reply(code=mended[request.passage.name], reason=reason)
         places = "; ".join(f"{one.passage.name}, line {_lines(one)}" for one in edited)
-        return Reply(files=mended, reason=f"Made the edits offered in {places}.")
+        return Reply(files=mended, reason=f"Applied the certain edits in {places}.")
 
 
 def _lines(edited: EditedPassage) -> str:

@@ -39,7 +39,8 @@ def _tell_errors(arguments: list[str]) -> int:
         from assayd_client.cli.exits import REFUSED
 
         print(
-            "assay: this command is the daemon's, and here is its client alone; install assayd",
+            "assay: this command needs the daemon's package, but only the client is "
+            "installed; install assayd",
             file=sys.stderr,
         )
         return REFUSED

@@ -47,7 +47,7 @@ def _write(client: PlainClient, attempt_id: str, artifact: Document, folder: Pat
     target = folder / safe_name(artifact["name"])
     content = client.artifact(attempt_id, artifact["name"])
     if hashlib.sha256(content).hexdigest() != artifact["sha256"]:
-        raise StoreError("artifact.damaged", f"{artifact['name']} is not what its digest says")
+        raise StoreError("artifact.damaged", f"{artifact['name']} doesn't match its digest")
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("xb") as file:
         file.write(content)
@@ -61,7 +61,7 @@ def safe_name(name: str) -> PurePosixPath:
     """
     path = PurePosixPath(name)
     if path.is_absolute() or not path.parts or ".." in path.parts or "\x00" in name or "\\" in name:
-        raise StoreError("artifact.name", f"the name {name!r} leads out of the folder")
+        raise StoreError("artifact.name", f"the name {name!r} points outside the folder")
     return path
 
 
@@ -84,11 +84,11 @@ def render_diff(attempt: Document) -> Iterator[StyledLine]:
     if attempt["error"] is not None:
         yield line((f"{plain(attempt['error']['code'])}: {plain(attempt['error']['message'])}", "red"))
     if diff is None:
-        yield line(("The first attempt's results are gone; there is nothing to compare with.", "yellow"))
+        yield line(("The first attempt's results were deleted, so there is nothing to compare.", "yellow"))
         return
     verdicts = diff["verdict"]
     if diff["same"]:
-        yield line(("✓ The same", "bold green"), f": {verdicts['after']}")
+        yield line(("✓ Same result", "bold green"), f": {verdicts['after']}")
         return
     number = count(len(diff["differences"]) + diff["more"], "difference")
     yield line((f"✗ {number}", "bold red"), f": {verdicts['before']} before, {verdicts['after']} now")
@@ -177,7 +177,7 @@ def show(  # noqa: PLR0913, PLR0917  (one parameter per option)
     context: typer.Context,
     attempt_id: AttemptId,
     form: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Show it in this form, if its kind has the form.")
+        str | None, typer.Option(metavar="NAME", help="Print the report in this form of the kind.")
     ] = None,
     steps: Annotated[
         bool, typer.Option("--steps", help="Print the steps: the same as --form steps.")
@@ -219,7 +219,7 @@ def logs(
     from assayd_client.cli.ids import attempt_id as find
 
     if stream not in {"stdout", "stderr", "both"}:
-        raise RequestError("usage", "--stream is stdout, stderr or both")
+        raise RequestError("usage", "--stream must be stdout, stderr or both")
     wanted = ("stdout", "stderr") if stream == "both" else (stream,)
     with open_client(context) as client:
         attempt = client.attempt(find(client, attempt_id))
@@ -249,7 +249,9 @@ def events(
     from assayd_client.cli.listing import print_events
 
     if follow and attempt_id is not None:
-        raise RequestError("usage", "--follow is for all attempts; an attempt is followed to its verdict")
+        raise RequestError(
+            "usage", "--follow and an ID can't be combined: one attempt is always followed to its verdict"
+        )
     with open_client(context) as client:
         told = client.all_events() if attempt_id is None else client.events(find(client, attempt_id))
         print_events(told, as_json=as_json, with_id=attempt_id is None)

@@ -22,7 +22,7 @@ keys_app = typer.Typer(help="Create and show the keys of signed verdicts.", no_a
 
 NEEDS = "signed verdicts need the package {missing}; install it with: pip install cryptography"
 KeyFile = Annotated[
-    Path, typer.Argument(metavar="FILE", help="The private key; FILE.pub has the public one.")
+    Path, typer.Argument(metavar="FILE", help="Private key file; the public key is in FILE.pub.")
 ]
 
 
@@ -40,16 +40,14 @@ def verify(  # noqa: PLR0913, PLR0917  (a parameter per option)
         typer.Option(metavar="F", help="Attestation of FILE. Default: FILE.attestation.json."),
     ] = None,
     batch: Annotated[
-        bool, typer.Option("--batch", help="Check the attestation of a batch: every item is validated.")
+        bool, typer.Option("--batch", help="Check a batch's attestation: every item must be validated.")
     ] = False,
-    kind: Annotated[
-        str | None, typer.Option(metavar="KIND", help="Demand that it was judged as this kind.")
-    ] = None,
+    kind: Annotated[str | None, typer.Option(metavar="KIND", help="Require this kind.")] = None,
     policy: Annotated[
-        str | None, typer.Option(metavar="NAME|DIGEST", help="Demand a verdict under this policy.")
+        str | None, typer.Option(metavar="NAME|DIGEST", help="Require a verdict under this policy.")
     ] = None,
     max_age: Annotated[
-        str | None, typer.Option(metavar="AGE", help="Demand a verdict no older than this: 30m, 24h, 7d.")
+        str | None, typer.Option(metavar="AGE", help="Require a verdict no older than this: 30m, 24h, 7d.")
     ] = None,
     allow_reported: Annotated[
         bool,
@@ -90,7 +88,7 @@ def create_key(file: KeyFile) -> None:
 
         public = keys.create(file)
         print(f"Private key: {file} (keep it secret; set it as attestation.key)")
-        print(f"Public key:  {keys.public_file(file)} (give it to whoever verifies)")
+        print(f"Public key:  {keys.public_file(file)} (pass it to those who verify)")
     print(f"Key id:      {public.id}")
 
 
@@ -113,7 +111,7 @@ def rotate_key(file: KeyFile) -> None:
 
         public = keys.rotate(file)
         print(f"New key:    {public.id}")
-        print(f"Restart the daemon, and hand out {keys.public_file(file)} again.")
+        print(f"Restart the daemon, and distribute {keys.public_file(file)} again.")
 
 
 @contextmanager
@@ -138,7 +136,7 @@ def _public(key: Path) -> tuple[PublicKey, ...]:
 def _age(text: str | None) -> timedelta | None:
     age = read_age(text) if text is not None else None
     if text is not None and age is None:
-        raise RequestError("usage", f"--max-age {text!r}: give a number with s, m, h or d, like 24h")
+        raise RequestError("usage", f"--max-age {text!r}: write a number with s, m, h or d, such as 24h")
     return age
 
 

@@ -16,10 +16,11 @@ from assayd_client.cli.options import Json, open_client
 def show_audit(
     context: typer.Context,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Show changes since then: 30m, 24h, 7d or a time.")
+        str | None,
+        typer.Option(metavar="TIME", help="Show changes since this age or time: 30m, 24h, 7d or RFC 3339."),
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Check that no line was changed or removed.")
+        bool, typer.Option("--verify", help="Verify that no line was changed or removed.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -43,7 +44,7 @@ def _verify(lines: list[bytes]) -> None:
     except audit_chain.AuditError as error:
         print(f"Changed: {error}")
         raise typer.Exit(exits.FAILED) from error
-    print(f"✓ {chain.lines} lines follow each other, from {chain.first_at} to {chain.last_at}")
+    print(f"✓ {chain.lines} lines, none changed or removed, from {chain.first_at} to {chain.last_at}")
 
 
 def _show(entries: list[Document]) -> None:

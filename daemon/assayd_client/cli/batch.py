@@ -76,7 +76,7 @@ class Summary:
         for head, counts in (
             ("Rules", self.rules),
             ("Causes", self.causes_of_failures),
-            ("Lines that cannot be submitted", self.errors),
+            ("Lines that can't be submitted", self.errors),
         ):
             if counts:
                 yield line("")
@@ -214,7 +214,7 @@ def follow(client: PlainClient, batch: Document) -> Document:
                 gone_since = gone_since or time.monotonic()
                 if time.monotonic() - gone_since > AWAY_S:
                     raise
-                bar.update(task, told="the daemon is away")
+                bar.update(task, told="the daemon is unreachable")
             else:
                 if batch["state"] in OVER and not batch["counts"]["running"]:
                     return batch
@@ -252,7 +252,7 @@ def require_new(client: PlainClient, name: str, file: Path) -> None:
         client.batch(name)
     except NotFound:
         return
-    message = f"there is a batch {name} already; go on with it: assay batch resume {name} {file}"
+    message = f"batch {name} already exists; continue it: assay batch resume {name} {file}"
     raise RequestError("batch.exists", message)
 
 
@@ -301,12 +301,14 @@ def status_lines(batch: Document) -> Iterator[StyledLine]:
     for verdict in ("validated", "failed", "error", "cancelled"):
         if counts[verdict]:
             bad = counts["malformed"] if verdict == "error" else 0
-            malformed = f" ({bad} of them lines that cannot be submitted)" if bad else ""
+            malformed = f" ({bad} of them can't be submitted)" if bad else ""
             yield line((f"{counts[verdict]:>8} {verdict}", STYLES[verdict]), malformed)
     if counts["waiting"]:
-        yield line(f"{counts['waiting']:>8} waiting ({counts['running']} of them under way)")
+        yield line(f"{counts['waiting']:>8} waiting ({counts['running']} of them running)")
     if batch["state"] == "open":
-        yield line(("Not all lines have come; send them with: assay batch resume NAME FILE.jsonl", "yellow"))
+        yield line(
+            ("Not all lines have arrived; send the rest with: assay batch resume NAME FILE.jsonl", "yellow")
+        )
 
 
 def _took(batch: Document) -> str:
@@ -321,7 +323,7 @@ def _next_step(batch: Document) -> Iterator[StyledLine]:
     if batch["counts"]["total"] > batch["counts"]["validated"]:
         yield line("")
         yield line(
-            f"Lines that are not validated: assay batch results {plain(batch['name'])} --failed", hang=None
+            f"Lines that aren't validated: assay batch results {plain(batch['name'])} --failed", hang=None
         )
 
 
@@ -363,14 +365,15 @@ def _remark_on(batch: Document) -> None:
     if received["conflicting"]:
         lines = ", ".join(map(str, received["conflicting"][:10]))
         print(
-            f"assay: known with another policy, overrides or labels, which they keep: lines {lines}",
+            "assay: already submitted with another policy, overrides or labels, which are "
+            f"kept: lines {lines}",
             file=sys.stderr,
         )
 
 
 def _how_to_go_on(name: str, file: Path) -> str:
     return (
-        f"assay: batch {name} goes on without you; follow it with: assay batch resume {name} {file}\n"
+        f"assay: batch {name} continues in the daemon; follow it with: assay batch resume {name} {file}\n"
         f"assay: or stop it with: assay batch cancel {name}"
     )
 
@@ -404,7 +407,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Concurrency = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Run at most this many attempts at once.")
 ]
-Webhook = Annotated[str | None, typer.Option(metavar="URL", help="Send a message to this URL at the end.")]
+Webhook = Annotated[
+    str | None, typer.Option(metavar="URL", help="Send a webhook message to this URL at the end.")
+]
 Out = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Write results.jsonl and summary.json into this folder.")
 ]
@@ -429,7 +434,7 @@ def run_batch(  # noqa: PLR0913, PLR0917  (one parameter per option)
     sarif: Sarif = None,
     as_json: Json = False,
 ) -> None:
-    """Send a file as a new batch, wait for its end, and show what it came to."""
+    """Submit a file as a new batch, wait for it, and show the result."""
     with _client(context) as client:
         chosen = name or make_up_name(file)
         require_new(client, chosen, file)
@@ -452,7 +457,7 @@ def resume_batch(  # noqa: PLR0913, PLR0917  (one parameter per option)
     sarif: Sarif = None,
     as_json: Json = False,
 ) -> None:
-    """Go on with a batch: send what is missing of its file, wait for its end, show what it came to."""
+    """Resume a batch: submit the missing lines of its file, wait, and show the result."""
     with _client(context) as client:
         name = client.batch(find_batch(client, name))["name"]
         outputs = BatchOutputs(folder=out, junit=junit, sarif=sarif, as_json=as_json)
@@ -462,7 +467,7 @@ def resume_batch(  # noqa: PLR0913, PLR0917  (one parameter per option)
 
 @batch_app.command("status")
 def show_batch(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Show how far a batch is."""
+    """Show the progress of a batch."""
     from assayd_client.cli.terminal import out as console
     from assayd_client.cli.terminal import print_json
 
@@ -499,7 +504,7 @@ def print_results(
     name: Name,
     failed: Annotated[bool, typer.Option("--failed", help="Print only lines that aren't validated.")] = False,
 ) -> None:
-    """Print a line of JSON per line of the file, with the attempt and its report."""
+    """Print one JSON object per line of the file: its attempt and report."""
     import json
 
     with _client(context) as client:
@@ -518,7 +523,7 @@ def print_attestation(context: typer.Context, name: Name) -> None:
 
 @batch_app.command("cancel")
 def cancel_batch(context: typer.Context, name: Name) -> None:
-    """Start nothing more of a batch, and end what is under way."""
+    """Cancel a batch: start no more attempts, and end the running ones."""
     with _client(context) as client:
         client.cancel_batch(find_batch(client, name))
 

@@ -94,7 +94,7 @@ def read_project(path: Path) -> Project:
         raise RequestError("project", f"{path}: {error}") from error
     tables = document.get("file")
     if document.keys() != {"file"} or not isinstance(tables, list) or not tables:
-        raise RequestError("project", f"{path}: it holds tables [[file]] and nothing else")
+        raise RequestError("project", f"{path}: only [[file]] tables are allowed")
     for table in tables:
         _require_known(path, table)
     return Project(root=path.parent, tables=tuple(tables))
@@ -105,8 +105,10 @@ def _require_trusted(path: Path) -> None:
     for each in (path, path.parent):
         found = each.stat()
         if found.st_uid not in {0, os.geteuid()} or found.st_mode & stat.S_IWOTH:
-            message = f"{path} is not read, as others may have written it"
-            raise RequestError("project", f"{message}: {each} has to be yours, and not writable by all")
+            message = f"{path} is ignored: another user could have written it"
+            raise RequestError(
+                "project", f"{message}: {each} must belong to you and must not be writable by all"
+            )
 
 
 def _require_known(path: Path, table: object) -> None:
@@ -161,7 +163,7 @@ def check(
     context: typer.Context,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE]…", help="Files or folders. Default: all of this folder."),
+        typer.Argument(metavar="[FILE]…", help="Files or folders. Default: the current folder."),
     ] = None,
     sarif: Annotated[
         Path | None,
@@ -169,7 +171,7 @@ def check(
     ] = None,
     junit: Junit = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Show the reports of validated files as well.")
+        bool, typer.Option("--verbose", help="Also show the reports of validated files.")
     ] = False,
 ) -> None:
     """Validate a project's files as declared in its .assay.toml, for hooks and CI."""
@@ -193,9 +195,11 @@ def check(
                 _show(path, attempt, origin, verbose=verbose)
         _write(client, done, reports)
     if not done and not files:
-        raise RequestError("check.none", f"no table of {NAME} fits a file here")
+        raise RequestError("check.none", f"no [[file]] table of {NAME} matches a file here")
     if not done:  # as in a commit that changes none of them
-        print(f"assay: nothing to check: no table of {NAME} fits a file that was named", file=sys.stderr)
+        print(
+            f"assay: nothing to check: no [[file]] table of {NAME} matches the named files", file=sys.stderr
+        )
         return
     codes = {OF_VERDICT[attempt["verdict"]] for attempt, _ in done}
     raise typer.Exit(next(code for code in WORST if code in codes))

@@ -17,17 +17,20 @@ def serve(
     context: typer.Context,
     listen: Annotated[
         str,
-        typer.Option(metavar="HOST:PORT", help="Address to listen on: a host with its port, or unix:PATH."),
+        typer.Option(metavar="HOST:PORT", help="Listen on this address: HOST:PORT or unix:PATH."),
     ] = "127.0.0.1:8080",
     concurrency: Annotated[
         int,
         typer.Option(
-            metavar="N", min=1, max=1000, help="Programs to run at the same time; further requests wait."
+            metavar="N",
+            min=1,
+            max=1000,
+            help="Run at most this many programs at once; further requests wait.",
         ),
     ] = 64,
     policy: Annotated[
         list[str] | None,
-        typer.Option(metavar="LANGUAGE=NAME", help="Run a language under this profile; may be repeated."),
+        typer.Option(metavar="LANGUAGE=NAME", help="Run a language under this profile (repeatable)."),
     ] = None,
     certificate: Annotated[
         Path | None,

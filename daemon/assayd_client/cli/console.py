@@ -10,14 +10,16 @@ import typer
 from assayd.errors import RequestError
 from assayd_client.cli.options import daemon_of
 
-NEEDS = "assay console needs packages that are missing here: install the wheel assayd-console"
+NEEDS = "assay console needs packages that aren't installed: install the wheel assayd-console"
 
 
 def serve(
     context: typer.Context,
     port: Annotated[
         int,
-        typer.Option(metavar="N", min=0, max=65535, help="Port on 127.0.0.1; 0 chooses any free port."),
+        typer.Option(
+            metavar="N", min=0, max=65535, help="Listen on this port of 127.0.0.1; 0 chooses any free port."
+        ),
     ] = 0,
     link_file: Annotated[
         Path | None,

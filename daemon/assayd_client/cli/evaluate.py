@@ -32,19 +32,21 @@ def evaluate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     context: typer.Context,
     problems: Annotated[Path, typer.Argument(help="Tasks with their tests, one JSON object per line.")],
     samples: Annotated[Path, typer.Argument(help="A model's answers, one JSON object per line.")],
-    k: Annotated[str, typer.Option("--k", metavar="K,…", help="Values of k for pass@k, e.g. 1,10.")] = "1",
+    k: Annotated[
+        str, typer.Option("--k", metavar="K,…", help="Report pass@k for these values of k, e.g. 1,10.")
+    ] = "1",
     timeout: Annotated[
-        float | None, typer.Option(metavar="S", min=0.001, help="Seconds that each test may take.")
+        float | None, typer.Option(metavar="S", min=0.001, help="Stop each test after this many seconds.")
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Name of the batch. Default: made of the files' contents."),
+        typer.Option(metavar="NAME", help="Name the batch. Default: derived from the files' contents."),
     ] = None,
     concurrency: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Samples to judge at the same time.")
+        int | None, typer.Option(metavar="N", min=1, help="Judge at most this many samples at once.")
     ] = None,
     junit: Annotated[
-        Path | None, typer.Option(metavar="F", help="Write a JUnit file with a case per sample.")
+        Path | None, typer.Option(metavar="F", help="Write a JUnit report with a case per sample.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as one JSON object.")] = False,
 ) -> None:

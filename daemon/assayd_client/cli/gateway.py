@@ -27,8 +27,8 @@ def gateway_client(context: typer.Context) -> Iterator[PlainClient]:
         except NotFound as error:
             if error.message != NO_ROUTE:
                 raise
-            message = f"{client.address} is a daemon of one host; tokens and nodes are a gateway's"
-            raise RequestError("usage", f"{message}, which --socket or --server names") from error
+            message = f"{client.address} is a single-host daemon; only a gateway has tokens and nodes"
+            raise RequestError("usage", f"{message}; pass its address with --socket or --server") from error
 
 
 token_app = typer.Typer(
@@ -60,20 +60,20 @@ def create(
         typer.Option("--out", metavar="FILE", help="Write the token to a new file with mode 0600."),
     ] = None,
 ) -> None:
-    """Make a token, and print it this once."""
+    """Create a token and print it once."""
     scopes = scopes or (["node"] if node else ["submit"])
     tenant = tenant or ("nodes" if node else "default")
     with _opened(out) as file, gateway_client(context) as client:
         made = client.create_token(name, tenant=tenant, scopes=scopes, node=node)
         print(made["token"], file=file)
     whose = f"node {node}" if node else f"tenant {made['tenant']} (uid {made['tenant_id']})"
-    where = "it is shown this once" if out is None else f"in {out}"
+    where = "it won't be shown again" if out is None else f"in {out}"
     print(f"Token {made['id']} {name!r} of {whose}: {', '.join(made['scopes'])}; {where}", file=sys.stderr)
 
 
 @token_app.command("list")
 def list_tokens(context: typer.Context, as_json: Json = False) -> None:
-    """List all tokens, without themselves."""
+    """List all tokens without their secrets."""
     from assayd_client.cli.listing import print_table
     from assayd_client.cli.terminal import out, print_json
 
@@ -92,7 +92,7 @@ def revoke(
         str, typer.Argument(metavar="TOKEN", help="Token: id, unique beginning of the id, or name.")
     ],
 ) -> None:
-    """End a token, within seconds at every gateway."""
+    """Revoke a token; every gateway refuses it within seconds."""
     with gateway_client(context) as client:
         gone = client.revoke_token(_find(client.tokens()["tokens"], token))
     print(f"Revoked: {gone['id']} {gone['name']!r} of tenant {gone['tenant']}")
@@ -105,8 +105,8 @@ def _find(tokens: list[Document], wanted: str) -> str:
     live = [token for token in tokens if token["revoked_at"] is None]
     meant = [token["id"] for token in live if token["name"] == wanted or token["id"].startswith(wanted)]
     if len(meant) != 1:
-        message = f"{len(meant)} tokens that are not revoked are called {wanted!r}, or begin so"
-        raise RequestError("token.unknown", f"{message}; `assay token list` shows their ids")
+        message = f"{len(meant)} active tokens match {wanted!r}"
+        raise RequestError("token.unknown", f"{message}; find the id with `assay token list`")
     return str(meant[0])
 
 
@@ -165,15 +165,15 @@ def list_nodes(
 
 @node_app.command("drain")
 def drain(context: typer.Context, name: Name) -> None:
-    """Have a node take no further work; what it has in hand goes on."""
+    """Drain a node: it takes no new attempts, and finishes those in hand."""
     with gateway_client(context) as client:
         node = client.drain_node(name)
-    print(f"{node['name']}: takes no further work, has {node['in_hand']} in hand")
+    print(f"{node['name']}: takes no new attempts; {node['in_hand']} in hand")
 
 
 @node_app.command("resume")
 def resume(context: typer.Context, name: Name) -> None:
-    """Have a node that was drained take work again."""
+    """Let a drained node take attempts again."""
     with gateway_client(context) as client:
         node = client.resume_node(name)
     print(f"{node['name']}: {node['state'].replace('_', ' ')}{': ' if node['why'] else ''}{node['why']}")

@@ -46,7 +46,7 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     words: Annotated[
         str,
         typer.Argument(
-            metavar="[WORDS|@FILE]", help="Request in words; screens ask for it if it is missing."
+            metavar="[WORDS|@FILE]", help="Request in words; the screens ask for it if it's missing."
         ),
     ] = "",
     provider: Annotated[
@@ -87,7 +87,7 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         list[str] | None, typer.Option(metavar="K=V", help="Add this label to its attempts.")
     ] = None,
     webhook: Annotated[
-        str | None, typer.Option(metavar="URL", help="Send a message to this URL at the end.")
+        str | None, typer.Option(metavar="URL", help="Send a webhook message to this URL at the end.")
     ] = None,
     out: Annotated[
         Path | None,
@@ -130,9 +130,7 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         wanted = name or (out.stem if out is not None else "")
         raise typer.Exit(_on_screens(context.find_root().obj, request, given, name=wanted, out=out))
     if not words:
-        raise RequestError(
-            "usage", "the request is missing: assay generate KIND WORDS; only screens ask for it"
-        )
+        raise RequestError("usage", "the request is missing; write: assay generate KIND WORDS")
     request["context"] = read_context(kind, given)
     with PlainClient(context.find_root().obj) as client:
         generation = wait(client, client.generate(**request), tell=not as_json)
@@ -260,7 +258,7 @@ def wait(client: PlainClient, generation: Document, *, tell: bool) -> Document:
                 continue
             if tell and len(event.body["attempts"]) > told:
                 told = len(event.body["attempts"])
-                print(f"assay: answer {told} of {event.body['max_attempts']} at most", file=sys.stderr)
+                print(f"assay: answer {told} of at most {event.body['max_attempts']}", file=sys.stderr)
     except KeyboardInterrupt as interrupt:
         with suppress(Conflict):  # it had ended meanwhile
             client.cancel_generation(generation["id"])
@@ -347,6 +345,6 @@ def _name_of(name: str | None, out: Path | None) -> str:
     """
     wanted = name or (out.stem if out is not None else "")
     if not NAME.fullmatch(wanted):
-        message = f"--yes approves under a name of a-z, 0-9, _ and -, not {wanted!r}; give --name or --out"
+        message = f"--yes needs a name of a-z, 0-9, _ and -, not {wanted!r}; pass --name or --out"
         raise RequestError("library.name", message, field="name")
     return wanted

@@ -70,7 +70,7 @@ def show_prompt(
 def give_hint(
     context: typer.Context,
     generation_id: Id,
-    hint: Annotated[str, typer.Argument(metavar="TEXT", help="Give the provider this hint.")],
+    hint: Annotated[str, typer.Argument(metavar="TEXT", help="Pass this hint to the provider.")],
     attempt: Annotated[
         str | None,
         typer.Option(metavar="ID", help="Continue from this edited attempt. Default: the last answer."),
@@ -88,11 +88,11 @@ def give_hint(
 
 @generation_app.command("cancel")
 def cancel(context: typer.Context, generation_id: Id) -> None:
-    """End a generation, and the attempt that it has under way."""
+    """Cancel a generation and its running attempt."""
     with open_client(context) as client:
         found = find_generation(client, generation_id)
         client.cancel_generation(found)
-    print(f"{found} will end")
+    print(f"Cancelling {found}")
 
 
 def _row(generation: Document) -> tuple[str, ...]:

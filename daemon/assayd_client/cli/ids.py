@@ -84,11 +84,11 @@ def _pages(page: Callable[[str | None], Document], key: str) -> Iterator[Documen
 
 def _one(noun: str, said: str, found: list[Document]) -> str:
     if not found:
-        message = f"there is no {noun} yet" if said == LAST else f"there is no {noun} {said}"
+        message = f"no {noun} exists yet" if said == LAST else f"{noun} {said} doesn't exist"
         raise NotFound("not_found", message, status=404)
     if len(found) > 1:
         named = ", ".join(each["id"] for each in found)
-        message = f"{said} is the beginning of several ids: {named}; write more of the one that is meant"
+        message = f"{said} matches several ids: {named}; write more characters of the id"
         raise RequestError("id.ambiguous", message)
     one: str = found[0]["id"]
     return one

@@ -43,8 +43,8 @@ async def _save(image: str, archive: Path) -> None:
         await engine.save_image(image, archive)
     except EngineError as problem:
         message = (
-            f"there is no file {image}, and no engine that gives an image of that name ({problem.message}); "
-            "name an OCI layout, or an archive that `docker save` wrote"
+            f"{image} is neither a file nor an image of a local engine ({problem.message}); "
+            "pass an OCI layout or a `docker save` archive"
         )
         raise ConfigError("image.source_missing", message) from problem
     finally:
@@ -107,7 +107,7 @@ def _place_of(name: str) -> Path:
 
     if not is_name(name) or (share("images") / name).is_dir():
         message = (
-            f"{name!r} cannot be the name of an adopted image: a-z, 0-9, _ and -, and none that is shipped"
+            f"{name!r} can't name an adopted image: use a-z, 0-9, _ and -, but not a shipped image's name"
         )
         raise RequestError("usage", message)
     return load_settings().images.recipes_dir
@@ -144,7 +144,7 @@ def build_images(
     named. `recipes` are those that come with the program unless others are given.
     """
     if library is not None and len(names) != 1:
-        raise RequestError("usage", "--library goes with the name of one image")
+        raise RequestError("usage", "--library needs the name of exactly one image")
     found = recipes_of_settings(recipes)
     folder = cache or _cache()
     for name in names or [recipe.name for recipe in found.all() if not recipe.on_demand]:
@@ -168,7 +168,7 @@ def lock_image(name: str) -> None:
 
     recipe = recipes_of_settings().load(name)
     if recipe.lock is None or recipe.python is None:
-        message = f"recipe {name} names no python_packages; there is nothing to lock"
+        message = f"recipe {name} lists no python_packages, so there is nothing to lock"
         raise RequestError("usage", message)
     count = resolve(recipe.python_packages, recipe.python, recipe.lock.path)
     print(f"{recipe.lock.path}: {count} wheels; build the image: assay images build {name}")
@@ -183,6 +183,21 @@ def list_images() -> list[list[str]]:
     recipes = {recipe.name: recipe for recipe in recipes_of_settings().all()}
     stray = [name for name in there if name not in recipes]
     return [[*_cells(name, there.get(name), recipes.get(name)), *_users(name)] for name in (*recipes, *stray)]
+
+
+def sbom_of(name: str) -> bytes:
+    """Return the CycloneDX document of an image that the engine has. Raises: EngineError."""
+    from assayd.imaging.sbom import MOST_BYTES, SBOM_FILE
+
+    return asyncio.run(_file(f"assayd/{name}", SBOM_FILE, MOST_BYTES))
+
+
+async def _file(image: str, path: str, most_bytes: int) -> bytes:
+    engine = await _engine()
+    try:
+        return await engine.image_file(image, path, most_bytes)
+    finally:
+        await engine.close()
 
 
 def remove_unused(*, dry_run: bool) -> list[list[str]]:
@@ -291,7 +306,7 @@ def _build(recipe: Recipe, recipes: Recipes, cache: Path, library: Path | None) 
         megabytes = asyncio.run(_measure(facts, recipe.preload))
     finally:
         asyncio.run(_remove(facts.name))
-    _say(f"its runner takes {megabytes} MB with what it preloads: kept as its baseline")
+    _say(f"its runner takes {megabytes} MB with preloaded modules, recorded as its baseline")
     keep_baseline(cache, recipe.name, facts.labels[LABEL_FILES], megabytes)
     return built()
 

@@ -18,7 +18,9 @@ def build(
     ] = None,
     cache: Annotated[
         Path | None,
-        typer.Option("--cache", "--out", metavar="DIR", help="Keep parts and archives in this folder."),
+        typer.Option(
+            "--cache", "--out", metavar="DIR", help="Cache downloaded and built parts in this folder."
+        ),
     ] = None,
     library: Annotated[
         Path | None,
@@ -48,10 +50,10 @@ def adopt(
         str | None, typer.Option(metavar="TAG", help="Choose this tag if there are several.")
     ] = None,
     cache: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep parts and archives in this folder.")
+        Path | None, typer.Option(metavar="DIR", help="Cache downloaded and built parts in this folder.")
     ] = None,
 ) -> None:
-    """Make any image fit for runs: flatten it, put the runner beside its files, and load it."""
+    """Prepare any image for runs: flatten it, add the runner, and load it."""
     from assayd_client.cli.images import adopt_image
 
     adopt_image(name, where, tag, cache)
@@ -61,7 +63,7 @@ def adopt(
 def lock(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of your recipe.")],
 ) -> None:
-    """Choose the wheels of a recipe's python_packages, and write them with their hashes beside it."""
+    """Resolve a recipe's python_packages, and write a lock file of wheels and hashes next to the recipe."""
     from assayd_client.cli.images import lock_image
 
     lock_image(name)
@@ -69,7 +71,7 @@ def lock(
 
 @images_app.command("list")
 def list_engine_images() -> None:
-    """List all images: whether the engine has them, how large and how old they are, and who uses them."""
+    """List all images with state, size, age and users."""
     from assayd_client.cli.images import list_images
     from assayd_client.cli.listing import print_table
     from assayd_client.cli.terminal import out
@@ -77,11 +79,23 @@ def list_engine_images() -> None:
     print_table(out(), ("image", "digest", "size", "shared", "age", "used by"), list_images())
 
 
+@images_app.command("sbom")
+def show_sbom(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a built image.")],
+) -> None:
+    """Print the software bill of materials of an image, as CycloneDX JSON."""
+    from assayd_client.cli.images import sbom_of
+
+    typer.echo(sbom_of(name), nl=False)
+
+
 @images_app.command("gc")
 def collect_garbage(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be deleted.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the images that would be removed, and remove none.")
+    ] = False,
 ) -> None:
-    """Remove images that no kind and no profile names, unless they are in use."""
+    """Remove unused images that no kind or profile names."""
     from assayd_client.cli.images import remove_unused
     from assayd_client.cli.listing import print_table
     from assayd_client.cli.terminal import out

@@ -104,8 +104,8 @@ def form_of(kind: str, name: str) -> Form:
     """Return what prints attempts of a kind in a form. Raises: RequestError ``usage``, for one it has not."""
     forms = command_line_of(kind).forms
     if name not in forms:
-        has = f"it has {', '.join(forms)}" if forms else "it has none"
-        message = f"--{name}: no form of the kind {kind}, {has}; take --json for the whole report"
+        has = f"it has {', '.join(forms)}" if forms else "it has no forms"
+        message = f"--{name}: kind {kind} doesn't have this form; {has}; use --json for the whole report"
         raise RequestError("usage", message)
     return cast("Form", registry.resolve(forms[name]))
 
@@ -156,7 +156,7 @@ def describe(kind: Document) -> list[str]:
     if kind["example"] is not None:
         lines += [
             "",
-            "a payload that is validated:",
+            "a valid payload:",
             json.dumps(kind["example"], indent=2, ensure_ascii=False),
         ]
     return lines

@@ -52,7 +52,7 @@ def approve(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name in lowercase letters, digits, _ and -.")],
     as_json: Json = False,
 ) -> None:
-    """Put a validated attempt under a name, as its next version."""
+    """Approve a validated attempt under a name, as its next version."""
     from assayd_client.cli.ids import attempt_id as find_attempt
     from assayd_client.cli.terminal import print_json
 
@@ -90,7 +90,7 @@ def history(
 
 @library_app.command("show")
 def show(context: typer.Context, entry: Entry, as_json: Json = False) -> None:
-    """Show an entry: what was asked for, who approved it, the attempts that led to it, what it holds."""
+    """Show an entry: its request, approver, attempts and contents."""
     from assayd_client.cli.generate import texts_of
     from assayd_client.cli.terminal import plain, print_json
 
@@ -101,7 +101,7 @@ def show(context: typer.Context, entry: Entry, as_json: Json = False) -> None:
         return
     print(f"{found['name']}@{found['version']}  {plain(found['kind'])}  {found['digest']}")
     if found["intent"]:
-        print(f"Asked for: {plain(found['intent'])}")
+        print(f"Request: {plain(found['intent'])}")
     print(f"Approved: {found['approved_at']} by {found['approved_by']}")
     print(f"Attempts: {' > '.join(found['chain'])}")
     for name, text in texts_of(found["submission"]).items():
@@ -120,7 +120,7 @@ def export(
         ),
     ],
 ) -> None:
-    """Write what an entry holds to a file, or to files below a folder."""
+    """Write an entry's contents to a file or a folder."""
     from assayd_client.cli.generate import texts_of, write_texts
 
     with _client(context) as client:
@@ -165,14 +165,16 @@ def diff(
         ),
     ] = None,
 ) -> None:
-    """Show in what two versions differ; of one, how it differs from the version before it."""
+    """Compare two versions of an entry. Default: with the previous version."""
     from assayd.documents import submission_diff
     from assayd_client.cli.terminal import plain
 
     with _client(context) as client:
         new = find_entry(client, before if after is None else after)
         if after is None and new["version"] == 1:
-            raise RequestError("library.no_earlier", f"{new['name']}@1 is the first; there is none before it")
+            raise RequestError(
+                "library.no_earlier", f"{new['name']}@1 is the first version, so there is nothing to compare"
+            )
         old = find_entry(client, f"{new['name']}@{new['version'] - 1}" if after is None else before)
     print(plain(submission_diff(old["submission"]["payload"], new["submission"]["payload"])), end="")
 

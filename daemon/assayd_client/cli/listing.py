@@ -119,7 +119,7 @@ def policy_values(policy: Document) -> Iterator[tuple[str, str, str]]:
         yield field, value, ", ".join(f"{Path(each['file']).name}:{each['line']}" for each in places)
 
 
-POLICY_VALUE_HEADS = ("field", "value", "stated in")
+POLICY_VALUE_HEADS = ("field", "value", "set in")
 
 
 def flatten(document: Mapping[str, object], within: str = "") -> list[tuple[str, str]]:

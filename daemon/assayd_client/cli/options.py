@@ -21,7 +21,7 @@ def missing_extra(verb: str, package: str, find: Callable[[str], object] = find_
 
 
 AttemptId = Annotated[
-    str, typer.Argument(metavar="ID", help="The attempt: its id, the beginning of its id, or `last`.")
+    str, typer.Argument(metavar="ID", help="Attempt: id, unique beginning of the id, or `last`.")
 ]
 Fields = Annotated[
     str | None,

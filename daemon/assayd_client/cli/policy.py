@@ -91,10 +91,14 @@ def _allowances(name: str, network: NetworkPolicy) -> Iterator[str]:
     if network.mode is not NetworkMode.ALLOWLIST:
         return
     if not network.hosts:
-        yield f"{name}: the allowlist is empty, every access to the network is refused"
+        yield f"{name}: the allowlist is empty, so all network access is refused"
     ports = ", ".join(str(port) for port in sorted(network.ports))
     for entry in sorted(network.hosts):
-        hosts = f"every name below {entry[1:]}" if entry.startswith(".") else entry
+        hosts = (
+            f"all subdomains of {entry[2:] if entry.startswith('*.') else entry[1:]}"
+            if entry.startswith(".")
+            else entry
+        )
         yield f"{name}: {hosts}, port {ports}: {_manner(network.http.get(entry))}"
 
 
@@ -127,7 +131,7 @@ def explain(policy: Document, url: str, method: str) -> tuple[bool, str]:
     if decision.allowed and not policy["enforceable"]:
         return False, f"{profile} refuses every submission: {policy['unenforceable_reason']}."
     if decision.allowed:
-        when = "The addresses of the host are judged when it is connected to."
+        when = "The host's addresses are checked at each connection."
         return True, f"{profile} allows {url}: {decision.rule} ({decision.reason}). {when}"
     return False, f"{profile} refuses {url}: {decision.rule} ({decision.reason}). {decision.hint}"
 
@@ -149,7 +153,7 @@ def _target(url: str, method: str) -> Target | NoTarget:
     raise RequestError("usage", f"{url!r} is neither an http:// nor an https:// URL")
 
 
-policy_app = typer.Typer(help="Show profiles, and check files of them.", no_args_is_help=True)
+policy_app = typer.Typer(help="Show profiles, and check profile files.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -170,7 +174,7 @@ def list_policies(context: typer.Context, as_json: Json = False) -> None:
 
 @policy_app.command("show")
 def show_policy(context: typer.Context, name: str, as_json: Json = False) -> None:
-    """Show a profile with its effective values, and which profiles' files state them."""
+    """Show a profile's effective values, and the profile files that set them."""
     from assayd_client.cli.listing import POLICY_VALUE_HEADS, policy_values, print_table
     from assayd_client.cli.terminal import out, print_json
 
@@ -190,10 +194,10 @@ def check_policy(
         typer.Argument(metavar="[FILE]", help="Profile file in TOML. Default: all profiles in use."),
     ] = None,
     local: Annotated[
-        bool, typer.Option("--local", help="Use the settings and profiles of this machine, without a daemon.")
+        bool, typer.Option("--local", help="Use this machine's settings and profiles, without a daemon.")
     ] = False,
 ) -> None:
-    """Check a profile, or all of them: problems with lines, else what is clamped and allowed."""
+    """Check one profile or all: print problems with their lines, or clamps and network rules."""
     from assayd.tomlfile import FileError
     from assayd_client.cli.exits import FAILED
     from assayd_client.cli.terminal import plain
@@ -207,7 +211,7 @@ def check_policy(
     except FileError as error:
         print(plain(str(error)), file=sys.stderr)
         raise typer.Exit(FAILED) from error
-    print(f"{file or 'all profiles'}: fine")
+    print(f"{file or 'all profiles'}: valid")
     for policy in policies:
         for remark in remarks(policy):
             print(plain(remark))
@@ -218,9 +222,9 @@ def explain_policy(
     context: typer.Context,
     profile: Annotated[str, typer.Argument(metavar="PROFILE", help="Name of the profile to use.")],
     url: Annotated[str, typer.Argument(metavar="URL", help="URL that submitted code would request.")],
-    method: Annotated[str, typer.Option(metavar="M", help="Use this request method.")] = "GET",
+    method: Annotated[str, typer.Option(metavar="M", help="Check this request method.")] = "GET",
 ) -> None:
-    """Print whether a profile of the daemon lets code reach a URL, by which rule, and what to do if not."""
+    """Print whether a profile lets code reach a URL, the deciding rule, and the fix."""
     from assayd_client.cli.exits import FAILED
 
     with client_of(context) as client:

@@ -18,27 +18,24 @@ _AGE = re.compile(r"(\d{1,5})([mhd])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 Since = Annotated[
-    str | None, typer.Option(metavar="AGE|TIME", help="Look at attempts since then: 7d, 12h, or RFC 3339.")
+    str | None,
+    typer.Option(metavar="AGE|TIME", help="Use attempts since this age or time: 7d, 12h, or RFC 3339."),
 ]
-Batch = Annotated[str | None, typer.Option(metavar="ID", help="Look only at attempts of this batch.")]
-Label = Annotated[
-    list[str] | None, typer.Option(metavar="K=V", help="Look only at attempts with this label.")
-]
-OfKind = Annotated[
-    str | None, typer.Option("--kind", metavar="KIND", help="Look only at attempts of this kind.")
-]
+Batch = Annotated[str | None, typer.Option(metavar="ID", help="Use only attempts of this batch.")]
+Label = Annotated[list[str] | None, typer.Option(metavar="K=V", help="Use only attempts with this label.")]
+OfKind = Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Use only attempts of this kind.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 @policy_app.command("try")
 def try_policy(  # noqa: PLR0913, PLR0917  (one parameter per option)
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME|FILE", help="Profile, or a file that ends in .toml.")],
+    name: Annotated[str, typer.Argument(metavar="NAME|FILE", help="Profile name, or a TOML file.")],
     since: Since = None,
     batch: Batch = None,
     label: Label = None,
     kind: OfKind = None,
-    run: Annotated[bool, typer.Option("--run", help="Validate in full, in containers, as attempts.")] = False,
+    run: Annotated[bool, typer.Option("--run", help="Run each submission again as a full attempt.")] = False,
     as_json: Json = False,
 ) -> None:
     """Judge stored submissions under another profile; exit 1 if any that passed would fail."""
@@ -76,7 +73,7 @@ def suggest_policy(  # noqa: PLR0913, PLR0917  (one parameter per option)
     kind: OfKind = None,
     as_json: Json = False,
 ) -> None:
-    """Print the smallest additions to a profile, as TOML, that would have let refused code through."""
+    """Print the smallest additions to a profile, as TOML, that would have allowed refused code."""
     from assayd_client.cli.terminal import plain, print_json
 
     with client_of(context) as client:
@@ -94,7 +91,7 @@ def suggest_policy(  # noqa: PLR0913, PLR0917  (one parameter per option)
 
 def _counted(one: Document) -> str:
     attempts = f"{one['count']} attempt{'s' * (one['count'] != 1)}"
-    return f"{attempts}, {one['enough']} by it alone, {one['first_at'][:10]} to {one['last_at'][:10]}"
+    return f"{attempts}, {one['enough']} by this one alone, {one['first_at'][:10]} to {one['last_at'][:10]}"
 
 
 def _print_trial(trial: Document) -> None:

@@ -46,15 +46,15 @@ def described(repair_id: str, fallback: Document) -> Iterator[str]:
     yield ""
     yield from (f"   {line}" for line in fallback["rules"].splitlines())
     yield ""
-    yield f"They give every field for {applied['complete']} of {applied['paths']} sample paths:"
+    yield f"They extract every field for {applied['complete']} of {applied['paths']} sample paths:"
     for shown in applied["shown"]:
         fields = ", ".join(f"{name}={value!r}" for name, value in shown["fields"].items())
         missing = "; nothing for " + ", ".join(map(ascii, shown["missing"])) if shown["missing"] else ""
         yield f"   {shown['path']!r}: {fields}{missing}"
     if fallback["accepted_at"] is None:
-        yield f"Take them: assay repair accept {repair_id}"
+        yield f"Accept them: assay repair accept {repair_id}"
     else:
-        yield f"Taken at {fallback['accepted_at']}"
+        yield f"Accepted at {fallback['accepted_at']}"
 
 
 class _StartByDefault(TyperGroup):
@@ -97,7 +97,7 @@ def start(  # noqa: PLR0913, PLR0917  (one parameter per option)
     max_attempts: Annotated[
         int | None, typer.Option(min=1, max=10, help="Try at most this many fixes.")
     ] = None,
-    hint: Annotated[str | None, typer.Option(metavar="TEXT", help="Give the provider this hint.")] = None,
+    hint: Annotated[str | None, typer.Option(metavar="TEXT", help="Pass this hint to the provider.")] = None,
     edit: Annotated[bool, typer.Option("--edit", help="Correct the code in $EDITOR first.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start again from the first submission.")] = False,
     as_json: Json = False,
@@ -171,16 +171,16 @@ def list_repairs(
 
 @repair_app.command("cancel")
 def cancel(context: typer.Context, repair_id: Id) -> None:
-    """End a repair, and the attempt that it has under way."""
+    """Cancel a repair and its running attempt."""
     with _client(context) as client:
         found = find_repair(client, repair_id)
         client.cancel_repair(found)
-    print(f"{found} will end")
+    print(f"Cancelling {found}")
 
 
 @repair_app.command("accept")
 def accept(context: typer.Context, repair_id: Id, as_json: Json = False) -> None:
-    """Take the rules that a repair offers where no code came about, and print them."""
+    """Accept and print the rules that a repair offers in place of code."""
     from assayd_client.cli.terminal import print_json
 
     with _client(context) as client:
@@ -193,7 +193,7 @@ def accept(context: typer.Context, repair_id: Id, as_json: Json = False) -> None
 
 @repair_app.command("stats")
 def stats(context: typer.Context, as_json: Json = False) -> None:
-    """Print how repairs have gone: by kind and provider, how many, how fast, how often at once."""
+    """Print repair statistics by kind and provider: counts, times, share fixed at once."""
     from assayd_client.cli.listing import print_table
     from assayd_client.cli.terminal import out, print_json
 
@@ -220,7 +220,7 @@ STATISTICS = (
     "fix_s",
     "repaired_s",
 )
-"""What is told of repairs. `fix_s` is the mean time from a failure to its fix, `repaired_s` from the first
+"""Columns of the statistics. `fix_s` is the mean time from a failure to its fix, `repaired_s` from the first
 failure to the attempt that was validated."""
 
 
@@ -378,7 +378,7 @@ def describe(repair: Document, file: str | None = None) -> Iterator[str]:
     """Return the lines that tell of a repair; changes of a single code are under the name of its file."""
     yield f"{repair['id']}  {repair['kind']} · {repair['provider']} · of {repair['attempt_id']}"
     for fix in repair["attempts"]:
-        unused = "cannot be used" if fix["cause"] == "fix.unusable" else "under way"
+        unused = "can't be used" if fix["cause"] == "fix.unusable" else "under way"
         verdict = "duplicate, not run" if fix["duplicate"] else (fix["verdict"] or unused)
         yield ""
         yield f"{fix['number']}. {fix['passage']}: {verdict}" + (

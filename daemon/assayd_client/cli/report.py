@@ -211,7 +211,7 @@ def render(
         (attempt["id"], "bold"), f"  {plain(attempt['kind'])} · policy {plain(attempt['policy'])}{mode}"
     )
     if attempt.get("intent"):
-        yield line(f"Asked for: {plain(shorten(' '.join(attempt['intent'].split()), INTENT_CHARS))}")
+        yield line(f"Request: {plain(shorten(' '.join(attempt['intent'].split()), INTENT_CHARS))}")
     if report is not None:
         yield from render_stages(report["stages"])
     if not verdict_last:
@@ -244,8 +244,8 @@ def _details(attempt: Document, origin: Origin, width: int | None) -> Iterator[S
 def _gone(attempt: Document) -> str:
     """Return why an attempt with a verdict has no report."""
     if attempt["bundle"] is None:
-        return "Its bundle was removed to make room, with report, output and files; the verdict stays."
-    return "Its bundle is missing or damaged, with report, output and files; the verdict stays."
+        return "Its bundle (report, output, files) was deleted to free disk space; the verdict remains."
+    return "Its bundle (report, output, files) is missing or damaged; the verdict remains."
 
 
 def where_files_are(attempt: Document) -> str:
@@ -294,7 +294,7 @@ def verdict_line(attempt: Document) -> StyledLine:
         return line("Validation: ", ("– Cancelled", "bold yellow"), took)
     if verdict is None:
         return line(f"Not finished yet: {attempt['state']}")
-    return line("Validation: ", ("! Error", "bold red"), "; nothing is known of the code", took)
+    return line("Validation: ", ("! Internal error", "bold red"), "; the code wasn't judged", took)
 
 
 def _tally(cases: Document, kind: str) -> str:

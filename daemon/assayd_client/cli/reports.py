@@ -93,7 +93,7 @@ class SarifWriter:
         self._file = file
         self._uri = "stdin" if source == Path("-") else source.as_posix()
         self._rules = {rule["id"]: sarif_rule(rule) for rule in rules}
-        self._rules[LINE_RULE] = {"id": LINE_RULE, "shortDescription": {"text": "A line cannot be submitted"}}
+        self._rules[LINE_RULE] = {"id": LINE_RULE, "shortDescription": {"text": "A line can't be submitted"}}
         self._empty = True
 
     def __enter__(self) -> Self:
@@ -257,7 +257,7 @@ def _fix(edit: Document, uri: str, moved: int) -> Document:
         "insertedContent": {"text": text if not text or text.endswith("\n") else text + "\n"},
     }
     change = {"artifactLocation": {"uri": uri}, "replacements": [replacement]}
-    return {"description": {"text": "the change that is certain"}, "artifactChanges": [change]}
+    return {"description": {"text": "the certain edit"}, "artifactChanges": [change]}
 
 
 def junit(client: PlainClient, attempt: Document) -> str:

@@ -65,7 +65,9 @@ def sample_paths(
     Raises: RequestError ``usage`` or ``file.unreadable``.
     """
     if listed == Path("-") and Path("-") in files:
-        raise RequestError("usage", "--sample-paths - and a file - both read standard input; name a file")
+        raise RequestError(
+            "usage", "both --sample-paths - and a file - read standard input; name a file for one of them"
+        )
     paths = [*(named or ()), *(() if listed is None else read_list(listed))]
     if tree is not None:
         groups = grouped_tree(tree)
@@ -88,7 +90,7 @@ def read_list(file: Path) -> list[str]:
     except OSError as error:
         raise RequestError("file.unreadable", f"--sample-paths: {source}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise RequestError("file.unreadable", f"--sample-paths: {source}: it isn't valid UTF-8") from error
+        raise RequestError("file.unreadable", f"--sample-paths: {source} isn't valid UTF-8") from error
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     paths = [line for line in lines if line]
     if len(content) > MOST_BYTES or not paths:

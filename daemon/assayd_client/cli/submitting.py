@@ -199,8 +199,8 @@ def run(
         raise SystemExit(CANCELLED) from interrupt
     except DaemonUnreachable as error:
         message = (
-            f"the daemon went away; {attempt['id']} is accepted, and runs again once the daemon is back: "
-            f"assay show {attempt['id']}"
+            f"the daemon stopped answering; attempt {attempt['id']} is accepted, and runs again once the "
+            f"daemon is back: assay show {attempt['id']}"
         )
         raise DaemonUnreachable("daemon.gone", message, retryable=True) from error
     return attempt
@@ -230,7 +230,7 @@ def read_words(text: str) -> str:
     try:
         return _read(path).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise RequestError("file.unreadable", f"{path}: it is not text in UTF-8") from error
+        raise RequestError("file.unreadable", f"{path} isn't UTF-8 text") from error
 
 
 def read_cases(path: Path | None) -> list[object]:
@@ -239,7 +239,7 @@ def read_cases(path: Path | None) -> list[object]:
         return []
     found = _read_json(path)
     if not isinstance(found, list) or not found:
-        raise RequestError("malformed", f"{path}: cases are a JSON array of one object or more")
+        raise RequestError("malformed", f"{path}: cases must be a JSON array of at least one object")
     for number, case in enumerate(found, 1):
         if not isinstance(case, dict):
             raise RequestError("malformed", f"{path}: case {number} isn't a JSON object")
@@ -255,7 +255,7 @@ def read_object(text: str, option: str) -> dict[str, object]:
     except RequestError as error:
         raise RequestError(error.code, f"{option}: {error.message}") from error
     if not isinstance(value, dict):
-        raise RequestError("malformed", f"{option} is a JSON object, not {text[:60]!r}")
+        raise RequestError("malformed", f"{option} must be a JSON object, not {text[:60]!r}")
     return {**value}
 
 
@@ -291,7 +291,7 @@ def _walk(paths: Sequence[Path]) -> Iterator[tuple[str, Path]]:
         if path.is_dir():
             for inner in sorted(path.rglob("*")):
                 if inner.is_symlink():  # it may lead to anything, which would then be sent
-                    raise RequestError("file.link", f"{inner} is a symbolic link; put the file itself there")
+                    raise RequestError("file.link", f"{inner} is a symbolic link; replace it by the file")
                 if inner.is_file():
                     yield inner.relative_to(path).as_posix(), inner
         else:
@@ -311,7 +311,7 @@ def read_input(path: Path | None) -> Mapping[str, object] | None:
         return None
     value = _read_json(path)
     if not isinstance(value, dict):
-        raise RequestError("malformed", f"{path}: the input is not a JSON object")
+        raise RequestError("malformed", f"{path}: the input isn't a JSON object")
     return {**value}
 
 
@@ -336,11 +336,11 @@ def _read_value(text: str) -> object:
 
 
 def _no_number(name: str) -> object:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} isn't valid JSON")
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not (key and equals):
-        raise RequestError("usage", f"{option} is written key=value, not {text!r}")
+        raise RequestError("usage", f"{option} must be key=value, not {text!r}")
     return key, value

@@ -164,7 +164,7 @@ def _size(number: float) -> str:
 
 def _table(frame: Frame) -> RenderableType:
     if not frame.attempts:
-        return Text("no attempt is under way", "dim")
+        return Text("no attempt is running", "dim")
     table = Table(box=None, pad_edge=False, header_style="dim")
     for head in ("id", "kind", "state", "age", "uid", "labels"):
         table.add_column(head, no_wrap=True)

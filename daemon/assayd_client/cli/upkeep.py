@@ -42,7 +42,7 @@ def find_state(client: PlainClient) -> Path:
         place, with_database = Path(daemon["state_dir"]), daemon["database_in_state"]
     if not with_database:
         message = (
-            "database_url is set: copy that database with its own tools, and name --state-dir for the rest"
+            "database_url is set: copy that database with its own tools, and pass --state-dir for the bundles"
         )
         raise ConfigError("backup.database", message)
     return place
@@ -62,7 +62,7 @@ def back_up(target: Path, source: Path) -> int:
         shutil.copyfile(source / IDENTITY, target / IDENTITY)
         return _copy_bundles(source / "artifacts", target / "artifacts", bundles)
     except (OSError, sqlite3.Error) as error:
-        raise RequestError("backup.failed", f"the state directory cannot be copied: {error}") from error
+        raise RequestError("backup.failed", f"the state directory can't be copied: {error}") from error
 
 
 def _copy_database(source: Path, target: Path) -> None:
@@ -106,7 +106,7 @@ def _copy_bundles(source: Path, target: Path, names: Iterable[str] | None) -> in
             # Removed meanwhile, being old, or missing for longer: the other bundles are copied all the same.
             if bundle.exists():
                 raise RequestError(
-                    "backup.failed", f"the bundle {name} cannot be copied: {problem}"
+                    "backup.failed", f"the bundle {name} can't be copied: {problem}"
                 ) from problem
             _remove(partial)
             continue
@@ -143,7 +143,7 @@ def doctor(context: typer.Context, as_json: Json = False) -> None:
 def collect_garbage(
     context: typer.Context,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be removed, and remove nothing.")
+        bool, typer.Option("--dry-run", help="List what would be removed, and remove nothing.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -156,7 +156,8 @@ def collect_garbage(
         print_json(swept)
         return
     what = (
-        f"{count(swept['attempts'], 'attempt')} and {count(swept['bundles'], 'bundle')} of attempts that stay"
+        f"{count(swept['attempts'], 'attempt')} and {count(swept['bundles'], 'bundle')} of "
+        "attempts that remain"
     )
     verb = "would be removed" if dry_run else "removed"
     print(f"{what} {verb}, {swept['disk_bytes'] / 2**20:.1f} MiB")
@@ -165,7 +166,7 @@ def collect_garbage(
 def backup(
     context: typer.Context,
     target: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Where to copy to; an earlier copy there is updated.")
+        Path, typer.Argument(metavar="DIR", help="Folder to copy to; an earlier copy there is updated.")
     ],
     state_dir: Annotated[
         Path | None,
@@ -178,7 +179,7 @@ def backup(
     if state_dir is None:
         with open_client(context) as client:
             if isinstance(client.address, ServerChoice):
-                message = f"backup copies files of this host, and {client.address} is another"
+                message = f"backup copies files of this host, but {client.address} is another host"
                 raise RequestError("usage", f"{message}; copy its database and bundles with their own tools")
             state_dir = find_state(client)
     copied = count(back_up(target, state_dir), "new bundle")

@@ -46,7 +46,7 @@ def _taken(value: object, path: list[str], field: str) -> object:
     name, *rest = path
     if not isinstance(value, dict) or name not in value:
         has = f"{', '.join(value)}" if isinstance(value, dict) else "no fields"
-        raise RequestError("usage", f"--fields: there is no {field!r}; at {name!r} there is {has}")
+        raise RequestError("usage", f"--fields: {field!r} doesn't exist; {name!r} has {has}")
     return {name: _taken(value[name], rest, field)}
 
 
@@ -76,7 +76,9 @@ class Written:
     def require_possible(self, repair: str | None, files: Sequence[Path]) -> None:
         """Raise RequestError ``usage`` for options that do not fit, before anything is submitted."""
         if self.in_place and repair is None:
-            raise RequestError("usage", "--in-place needs --repair; to write what you submit, use --out FILE")
+            raise RequestError(
+                "usage", "--in-place needs --repair; to write the submitted code, use --out FILE"
+            )
         if self.in_place and Path("-") in files:
             raise RequestError("usage", "--in-place can't write to standard input; use --out FILE")
 
@@ -114,7 +116,9 @@ def print_code(client: PlainClient, attempt: Document) -> None:
     """Print the texts of an attempt, one alone as it is; control characters as codes on a terminal."""
     texts = code_of(client, attempt)
     if not texts:
-        raise RequestError("usage", f"{attempt['id']} has no text to show; `assay artifacts` has its files")
+        raise RequestError(
+            "usage", f"{attempt['id']} has no text to show; get its files with `assay artifacts`"
+        )
     for name, text in texts.items():
         if name:
             print(f"==> {plain(name)} <==")
@@ -129,7 +133,7 @@ def by_path(texts: Mapping[str, str], origin: Origin) -> dict[Path, str]:
         return {Path(next(iter(origin.paths.values()))): texts[""]}
     unknown = [name for name in texts if name not in origin.paths]
     if unknown:
-        message = f"--in-place: none of the files named is {unknown[0] or 'the code'}; use --out DIR"
+        message = f"--in-place: {unknown[0] or 'the code'} isn't among the named files; use --out DIR"
         raise RequestError("usage", message)
     return {Path(origin.paths[name]): text for name, text in texts.items()}
 
@@ -156,7 +160,7 @@ def watch_files(
     Raises: RequestError ``usage``, when there is nothing that can be watched.
     """
     if not paths or Path("-") in paths:
-        raise RequestError("usage", "--watch takes files or folders; standard input cannot be watched")
+        raise RequestError("usage", "--watch needs files or folders; standard input can't be watched")
     code, seen = VALIDATED, None
     try:
         while True:
@@ -167,7 +171,7 @@ def watch_files(
             seen = now
             code = _once(validate, clear=clear)
             if clear:
-                err().print(f"{time.strftime('%H:%M:%S')}, waiting for the next save; an interrupt ends it")
+                err().print(f"{time.strftime('%H:%M:%S')}, waiting for the next save; Ctrl+C ends it")
     except KeyboardInterrupt:
         return code
 
@@ -219,7 +223,9 @@ class ReportFiles:
     def require_one_on_stdout(self) -> None:
         """Raise RequestError ``usage`` when both are to be written to standard output."""
         if self.sarif == self.junit == STDOUT:
-            raise RequestError("usage", "--sarif - and --junit - are two reports on one output; name a file")
+            raise RequestError(
+                "usage", "--sarif - and --junit - both write to standard output; name a file for one of them"
+            )
 
     def write(self, client: PlainClient, attempt: Document, origin: Origin) -> None:
         """Write what is wanted. Raises: RequestError ``file.unwritable``; ClientError."""
@@ -265,7 +271,7 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     listed_paths: SamplePaths = None,
     sample_tree: SampleTree = None,
     policy: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Profile. Default: the kind's own.")
+        str | None, typer.Option(metavar="NAME", help="Profile. Default: the kind's profile.")
     ] = None,
     setting: Annotated[
         list[str] | None,
@@ -294,7 +300,7 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     ] = None,
     entry: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Function or class of a solution that tests call."),
+        typer.Option(metavar="NAME", help="Function or class of the solution that the tests call."),
     ] = None,
     intent: Annotated[
         str | None, typer.Option(metavar="TEXT|@FILE", help="The request that the code answers, in words.")
@@ -327,7 +333,7 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     sarif: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write the findings as SARIF, certain edits as fixes; - is standard output."
+            metavar="FILE", help="Write findings as SARIF, with certain edits as fixes; - is standard output."
         ),
     ] = None,
     junit: Junit = None,

@@ -75,7 +75,7 @@ async def checked_pieces(
 def damaged(location: str, name: str) -> StoreError:
     """Return the error for a file that is not what was written."""
     message = (
-        f"{location}/{name} is not what was written: its SHA-256 is another; restore it from a backup of the "
+        f"{location}/{name} was changed: its SHA-256 differs; restore it from a backup of the "
         "bundles, or remove the attempt"
     )
     return StoreError("artifact.damaged", message)

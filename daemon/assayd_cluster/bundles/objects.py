@@ -168,10 +168,11 @@ def _translated(what: str) -> Iterator[None]:
         # A listing that is refused has no class of its own.
         if isinstance(problem, _REFUSALS) or any(each in failed for each in _REFUSED):
             message = (
-                f"{failed}; check that the keys are right, and may read, write, list and delete in the bucket"
+                f"{failed}; check that the keys are correct and have read, write, list and delete "
+                "rights on the bucket"
             )
             raise StoreError("store.unwritable", message) from problem
-        message = f"{failed}; check that the object storage answers, and that it has the bucket"
+        message = f"{failed}; check that the object storage answers and that the bucket exists"
         raise StoreError("store.unreachable", message, retryable=True) from problem
 
 

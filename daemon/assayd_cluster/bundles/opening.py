@@ -38,7 +38,8 @@ def _object_storage(settings: BundleSettings) -> SharedBundles:
     endpoint = settings.endpoint or ""
     if not endpoint.startswith(("https://", "http://127.0.0.1:", "http://localhost:")):
         message = (
-            f"cluster.bundles.endpoint: {endpoint!r} has to begin with https:// (http:// on loopback alone)"
+            f"cluster.bundles.endpoint: {endpoint!r} must begin with https:// (http:// is allowed "
+            "on loopback)"
         )
         raise ConfigError("settings.invalid", message, field="cluster.bundles.endpoint")
     client = {"allow_http": endpoint.startswith("http://"), "timeout": timedelta(seconds=TIMEOUT_S)}

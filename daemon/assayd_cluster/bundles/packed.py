@@ -188,7 +188,7 @@ class PackedArtifactStore:
         return swept
 
     def _free_bytes(self) -> int:
-        with translated("looking at the bundles' file system"), folders.opened(self._root) as root:
+        with translated("checking the bundles' file system"), folders.opened(self._root) as root:
             facts = os.fstatvfs(root)
             return facts.f_bavail * facts.f_frsize
 

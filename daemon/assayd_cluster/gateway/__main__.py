@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="assayd-gateway",
-        description="Accept submissions for a cluster, have its nodes run them, and keep the results.",
+        description="Accept submissions for a cluster, let its nodes run them, and keep the results.",
         epilog="Settings: /etc/assayd/gateway.toml, or the file named by ASSAYD_CONFIG; then ASSAYD_*.",
     )
     parser.add_argument("--version", action="version", version=f"assayd-gateway {__version__}")
@@ -29,7 +29,7 @@ def _parser() -> argparse.ArgumentParser:
         "--migrate",
         metavar="FILE",
         type=Path,
-        help="make or update the tables by the account whose database URL is in FILE, and end",
+        help="create or update the tables with the account whose database URL is in FILE, then exit",
     )
     return parser
 

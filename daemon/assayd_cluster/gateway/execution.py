@@ -192,7 +192,7 @@ class RemoteExecution:
         """End an attempt whose runs are both lost."""
         flight = self._flights.get(attempt_id)
         if flight is not None:
-            message = "The run was lost, and so was the one before, each with its node or its daemon."
+            message = "The attempt was lost twice because its node or daemon stopped."
             flight.failure = Failure(code="run.lost", message=message)
             flight.again.set()
 

@@ -74,7 +74,9 @@ class LiveRuns:
             await asyncio.sleep(ELSEWHERE_S)
             self.publish_again(claim.attempt)
             await self._runs.publish_again(claim.attempt)
-            raise RequestError("run.over", "another message has another node run it; drop this one") from held
+            raise RequestError(
+                "run.over", "another node runs it for another message; drop this one"
+            ) from held
 
     async def _exhaust(self, attempt_id: str) -> None:
         self._runs.forget(attempt_id)
@@ -98,7 +100,7 @@ class LiveRuns:
             events = list(_fresh(read_events(held, brought), newest))
             durable = [rows.event_values(event) for event in events if event.kind not in OUTPUT]
             if count + len(durable) > MOST_EVENTS:
-                raise RequestError("too_large", f"a run has at most {MOST_EVENTS} events that last")
+                raise RequestError("too_large", f"a run has at most {MOST_EVENTS} lasting events")
             if durable:
                 self._add_events(connection, durable)
             if not self._execution.is_here(attempt_id):
@@ -124,7 +126,7 @@ class LiveRuns:
     async def _under_way(self, node: str, attempt_id: str, run: int) -> HeldRun:
         held = await self._runs.held(node, attempt_id, run)
         if held.finished:
-            raise RequestError("run.over", f"attempt {attempt_id} needs nothing of run {run} any more")
+            raise RequestError("run.over", f"attempt {attempt_id} no longer needs run {run}")
         return held
 
     async def take(self, node: str, attempt_id: str, run: int, brought: RunVerdict) -> bool:

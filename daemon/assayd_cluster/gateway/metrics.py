@@ -25,18 +25,22 @@ class ClusterMetrics:
         def gauge(name: str, text: str, *labels: str) -> Gauge:
             return Gauge(f"assayd_cluster_{name}", text, labels, registry=registry)
 
-        self.messages = counter("messages", "Tries to hand a message to the broker.", "outcome")
-        self.claims = counter("claims", "Claims of nodes, by answer.", "outcome")
+        self.messages = counter(
+            "messages", "Attempts to publish a message to the broker, by outcome.", "outcome"
+        )
+        self.claims = counter("claims", "Claims by nodes, by outcome.", "outcome")
         self.verdicts = counter("verdicts", "Ended runs, by result.", "outcome")
-        self.inherited = counter("inherited", "Attempts taken over from gateways that were gone.")
-        self.refusals = counter("refusals", "Requests refused for their token, by code.", "code")
+        self.inherited = counter("inherited", "Attempts taken over from dead gateways.")
+        self.refusals = counter("refusals", "Requests refused because of their token, by error code.", "code")
         self._nodes = gauge("nodes", "Nodes by state.", "state")
-        self._capacity = gauge("node_capacity", "How many attempts a node takes at once.", "node")
-        self._in_hand = gauge("node_in_hand", "How many attempts a node has.", "node")
-        self._silent = gauge("node_silent_seconds", "How long ago a node was heard of.", "node")
-        self._gateways = gauge("gateways", "Gateways that live.")
+        self._capacity = gauge("node_capacity", "Attempts that a node runs at once.", "node")
+        self._in_hand = gauge("node_in_hand", "Attempts that a node has in hand.", "node")
+        self._silent = gauge("node_silent_seconds", "Seconds since a node's last heartbeat.", "node")
+        self._gateways = gauge("gateways", "Live gateways.")
         self._outbox = gauge("outbox_depth", "Attempts without a verdict, by state.", "state")
-        self._outbox_age = gauge("outbox_age_seconds", "How long the oldest waits for the broker.")
+        self._outbox_age = gauge(
+            "outbox_age_seconds", "Seconds that the oldest unpublished attempt has waited for the broker."
+        )
 
     def show(self, nodes: Sequence[Node], outbox: Outbox) -> None:
         """Set the gauges to what there is now; nodes that are gone from the table go from here."""

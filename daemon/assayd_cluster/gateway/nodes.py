@@ -62,11 +62,11 @@ def objection(beat: NodeBeat, profiles: Mapping[str, str]) -> str:
     missing = sorted(profiles.keys() - beat.profiles.keys())
     if different or missing:
         listed = ", ".join((*different, *missing)[:10])
-        return f"profiles differ from the gateway's: {listed}; give both the same files and reload them"
+        return f"profiles differ from the gateway's: {listed}; install the same files on both and reload"
     if beat.draining:
-        return "it drains"
+        return "the node is draining"
     if not beat.ready:
-        return beat.reason or "its daemon is not ready"
+        return beat.reason or "its daemon isn't ready"
     return ""
 
 

@@ -35,7 +35,7 @@ def _json(model: type[Any], description: str) -> dict[str, Any]:
 @router.post(
     "/tokens",
     status_code=201,
-    responses={201: _json(NewTokenDocument, "The token, which is shown this once.")},
+    responses={201: _json(NewTokenDocument, "The token, shown only once.")},
     openapi_extra={
         "requestBody": {"content": {"application/json": {"schema": TokenBody.model_json_schema()}}}
     },
@@ -66,7 +66,7 @@ async def revoke_token(request: Request, call: CallDep, token_id: TokenId) -> Re
     call.require_operator()
     record = await _tokens(request).revoke(token_id)
     if record is None:
-        raise RequestError("not_found", f"there is no token {token_id}")
+        raise RequestError("not_found", f"token {token_id} doesn't exist")
     verifier: TokenVerifier = request.app.state.verifier
     verifier.forget()
     return json_response(_token(record))
@@ -96,7 +96,7 @@ async def _set_drained(request: Request, call: CallDep, name: str, *, drained: b
     call.require_operator()
     node = await _nodes(request).set_drained(name, drained=drained)
     if node is None:
-        raise RequestError("not_found", f"there is no node {name!r}; `assay nodes` lists them")
+        raise RequestError("not_found", f"node {name!r} doesn't exist; `assay nodes` lists all nodes")
     return json_response(NodeDocument.from_value(node))
 
 

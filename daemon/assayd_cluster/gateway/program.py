@@ -73,7 +73,9 @@ def _listen_securely(
     if chosen.listen is None:
         return None
     if chosen.certificate_file is None or chosen.key_file is None:
-        message = "cluster.listen: name cluster.certificate_file and cluster.key_file too; it is TLS alone"
+        message = (
+            "cluster.listen: set cluster.certificate_file and cluster.key_file too; this address needs TLS"
+        )
         raise ConfigError("settings.invalid", message, field="cluster.listen")
     files = CertificateFiles(chosen.certificate_file, chosen.key_file)
     return stack.enter_context(closing(listen_tcp(chosen.listen))), files

@@ -195,7 +195,7 @@ class Publisher:
             await asyncio.wrap_future(post.done)
         except AWAY as trouble:
             self.count("failed")
-            self.problem = f"the broker does not take messages: {type(trouble).__name__}"
+            self.problem = f"the broker doesn't accept messages: {type(trouble).__name__}"
             log.error("message.not_published", attempt_id=message.attempt, problem=type(trouble).__name__)
             raise
 

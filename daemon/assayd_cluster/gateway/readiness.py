@@ -47,7 +47,7 @@ class ClusterDoctor:
             database = await self._database()
             nodes, outbox = await asyncio.gather(self._nodes.list(), self._nodes.outbox())
         except StoreError as trouble:
-            remedy = "look whether PostgreSQL runs, and at the gateway's log"
+            remedy = "check that PostgreSQL runs, and read the gateway's log"
             return [HealthRow(check="database", status=Health.FAIL, detail=trouble.code, remedy=remedy)]
         broker, bundles = broker_row(self._publisher.problem, outbox), await self._bundles()
         return [database, broker, bundles, *node_rows(nodes)]
@@ -56,9 +56,9 @@ class ClusterDoctor:
         try:
             free = await self._artifacts.free_bytes()
         except StoreError as trouble:
-            remedy = "look whether the shared directory is mounted, or the object storage answers"
+            remedy = "check that the shared directory is mounted, or that the object storage answers"
             return HealthRow(check="bundles", status=Health.FAIL, detail=trouble.code, remedy=remedy)
-        detail = f"their place answers, {free // 2**20} MB free"
+        detail = f"reachable, {free // 2**20} MB free"
         return HealthRow(check="bundles", status=Health.OK, detail=detail)
 
     async def _database(self) -> HealthRow:
@@ -70,7 +70,7 @@ class ClusterDoctor:
             check="database",
             status=Health.WARN if slow else Health.OK,
             detail=f"PostgreSQL {found} answers in {took_s * 1000:.0f} ms",
-            remedy="look at its load, and at the way there" if slow else "",
+            remedy="check its load and the network between" if slow else "",
             took_s=took_s,
         )
 
@@ -81,12 +81,12 @@ _VERSION = text("SELECT current_setting('server_version')")
 def broker_row(problem: str, outbox: Outbox) -> HealthRow:
     """Say how the way to the broker is."""
     waiting = f"{outbox.unpublished} attempts wait for it, the oldest for {outbox.oldest_s:.0f} s"
-    remedy = "look whether RabbitMQ runs; what waits is published as soon as it does"
+    remedy = "check that RabbitMQ runs; waiting attempts are then published"
     if problem:
         return HealthRow(check="broker", status=Health.FAIL, detail=f"{problem}; {waiting}", remedy=remedy)
     if outbox.unpublished and outbox.oldest_s > WAITS_S:
         return HealthRow(check="broker", status=Health.WARN, detail=waiting, remedy=remedy)
-    detail = f"takes messages; {outbox.published} attempts are with it or a node"
+    detail = f"accepts messages; {outbox.published} attempts are in the queue or on a node"
     return HealthRow(check="broker", status=Health.OK, detail=detail)
 
 
@@ -94,7 +94,9 @@ def node_rows(nodes: Sequence[Node]) -> list[HealthRow]:
     """Say how every node is; none that takes work is a failure of the cluster."""
     if not nodes:
         remedy = "start assayd-node on a host; docs/operating/cluster.md says how"
-        return [HealthRow(check="nodes", status=Health.FAIL, detail="there has been none yet", remedy=remedy)]
+        return [
+            HealthRow(check="nodes", status=Health.FAIL, detail="no node has registered yet", remedy=remedy)
+        ]
     return [_node_row(node) for node in nodes]
 
 
@@ -103,14 +105,14 @@ def _node_row(node: Node) -> HealthRow:
         detail = f"{node.in_hand} of {node.capacity} in hand, {node.version}, {node.engine}"
         return HealthRow(check=f"node {node.name}", status=Health.OK, detail=detail)
     remedies = {
-        "draining": f"`assay node resume {node.name}` has it take work again",
-        "not_ready": "`assay doctor` on that host tells more",
-        "lost": "start it; or forget it, if it was taken away",
+        "draining": f"`assay node resume {node.name}` lets it take attempts again",
+        "not_ready": "run `assay doctor` on that host",
+        "lost": "start it, or ignore this row if the node was removed",
     }
     return HealthRow(
         check=f"node {node.name}",
         status=HEALTH[node.state],
-        detail=node.why or "takes no work",
+        detail=node.why or "takes no attempts",
         remedy=remedies[node.state],
     )
 
@@ -134,7 +136,7 @@ class ClusterReadiness:
         self._doctor = doctor
         self.tried = asyncio.Event()
         self.census = Census()
-        self.problem = "no node has been looked for yet"
+        self.problem = "the gateway hasn't looked for nodes yet"
         self.resize: Callable[[int], None] = lambda _: None
         """Told how many attempts may be under way here."""
 
@@ -159,7 +161,7 @@ class ClusterReadiness:
             self.census = await self._nodes.census()
             self._metrics.show(await self._seen.list(), await self._seen.outbox())
         except StoreError as trouble:
-            self.problem = "the database is in trouble; see the gateway's log"
+            self.problem = "the database fails; see the gateway's log"
             log.error("nodes.not_read", code=trouble.code)
             return
         capacity = self.census.capacity
@@ -181,8 +183,8 @@ class ClusterReadiness:
         found = {node.images.get(name) for node in self.census.nodes if node.consumes} - {None}
         if len(found) == 1 and (digest := found.pop()) is not None:
             return digest
-        has = "has it" if not found else "has the same as the others"
-        raise EngineError("image.missing", f"image {name}: not every node {has}; build it on each of them")
+        fault = "some nodes don't have it" if not found else "nodes have different versions"
+        raise EngineError("image.missing", f"image {name}: {fault}; build it on each node")
 
     def show(self, metrics: Metrics) -> None:
         """Set no gauge of containers: they are the nodes' own. Those of the cluster are set at each look."""
@@ -194,11 +196,11 @@ class ClusterReadiness:
 
     async def examine_isolation(self) -> HealthRow:
         """Return who tries the isolation."""
-        detail = "each node checks its host's isolation, and takes no work if that fails"
+        detail = "each node checks its host's isolation, and takes no attempts if the check fails"
         return HealthRow(check="isolation", status=Health.OK, detail=detail)
 
 
 def _none_takes_work(census: Census) -> str:
     if not census.nodes:
-        return "no node lives: none has been heard of for 15 seconds"
-    return f"none of {len(census.nodes)} nodes takes work; operators see the reasons with `assay nodes`"
+        return "no node has sent a heartbeat for 15 seconds"
+    return f"none of {len(census.nodes)} nodes takes attempts; operators see the reasons with `assay nodes`"

@@ -159,7 +159,7 @@ class GatewayJobRows:
         """
         accepted, lives = self._accepting(attempt, row, document, _accepted_and_lives)(connection)
         if not lives:
-            message = f"gateway {self._gateway_id} was taken for dead; send it to another, or once more"
+            message = f"gateway {self._gateway_id} was declared dead; retry, or use another gateway"
             raise StoreError("gateway.superseded", message, retryable=True)
         return accepted
 

@@ -55,7 +55,7 @@ _BROUGHT: TypeAdapter[RunLost | RunVerdict] = TypeAdapter(RunLost | RunVerdict)
 
 Name = Annotated[str, Path(pattern=NODE_NAME, description="The node.")]
 AttemptId = Annotated[str, Path(pattern=ULID, description="The attempt.")]
-Number = Annotated[int, Path(ge=1, le=2, description="Which of its runs.")]
+Number = Annotated[int, Path(ge=1, le=2, description="Number of the run.")]
 Sha256 = Annotated[str, Path(pattern=SHA256, description="The digest of the content.")]
 _OK = {"description": "Done."}
 
@@ -72,7 +72,7 @@ class NodeDoor:
 def _door(request: Request) -> NodeDoor:
     door = request.app.state.node_door
     if not isinstance(door, NodeDoor):
-        raise TypeError("the application has no door for nodes")
+        raise TypeError("the application has no node routes")
     return door
 
 
@@ -171,7 +171,7 @@ async def put_run_file(
     with _holding(call, name) as held:
         content = await read_body(request, call, held, max_bytes=FILE_BYTES)
         if (await asyncio.to_thread(hashlib.sha256, content)).hexdigest() != sha256:
-            raise RequestError("invalid", f"the content has another digest than {sha256}", field="sha256")
+            raise RequestError("invalid", f"the content's digest differs from {sha256}", field="sha256")
         await door.runs.upload(name, attempt, run, sha256, content)
     return Response(status_code=204)
 

@@ -161,7 +161,7 @@ class Held(RequestError):
     """Another node holds the run. `elsewhere`: the message belongs to another node."""
 
     def __init__(self, *, elsewhere: bool) -> None:
-        super().__init__("run.held", "the run is another node's; ask again later", retryable=True)
+        super().__init__("run.held", "another node has the run; ask again later", retryable=True)
         self.elsewhere = elsewhere
 
 
@@ -192,7 +192,9 @@ class Runs:
             if row is None:
                 raise _over(claim.attempt)
             if not hmac.compare_digest(row.ticket_sha256, ticket_digest(claim.ticket)):
-                raise RequestError("ticket.wrong", "the ticket is not the attempt's; drop the message")
+                raise RequestError(
+                    "ticket.wrong", "the ticket doesn't belong to the attempt; drop the message"
+                )
             last = _last_run(connection, claim.attempt, row)
             others = last is not None and row.returned < MOST_RETURNED
             others = others and connection.execute(_OTHERS, {"node": node}).scalar_one() > 0
@@ -319,7 +321,7 @@ class Runs:
         def apply(connection: Connection) -> None:
             there = connection.execute(_UPLOADED_BYTES, {"attempt": held.attempt_id}).scalar_one()
             if there + len(content) > most_bytes:
-                raise RequestError("too_large", f"the files of a run may be {most_bytes} bytes in all")
+                raise RequestError("too_large", f"the files of a run may have {most_bytes} bytes in total")
             values = {"attempt_id": held.attempt_id, "run_number": held.number}
             connection.execute(_UPLOAD, {**values, "sha256": sha256, "content": content})
 
@@ -367,7 +369,7 @@ def _foreign(node: str, number: int) -> RequestError:
 
 
 def _over(attempt_id: str) -> RequestError:
-    return RequestError("run.over", f"attempt {attempt_id} needs no run any more; drop the message")
+    return RequestError("run.over", f"attempt {attempt_id} no longer needs a run; drop the message")
 
 
 def _for_node(document: bytes) -> str:

@@ -238,7 +238,7 @@ def _renamed(name: str, theirs: str, ours: str) -> str:
         return f"{kind}_{ours}{rest.removeprefix(theirs)}"
     if name == MANIFEST or name.startswith("files/"):
         return name
-    raise _invalid(f"files: {name[:100]!r} is not a file of a bundle")
+    raise _invalid(f"files: {name[:100]!r} isn't a bundle file")
 
 
 def _content(file: BundleFile, uploaded: Mapping[str, bytes]) -> bytes:
@@ -250,7 +250,7 @@ def _content(file: BundleFile, uploaded: Mapping[str, bytes]) -> bytes:
         except (binascii.Error, ValueError):
             content = None
     if content is None:
-        raise _invalid(f"files: the content of {file.name[:100]!r} is neither here nor sent before")
+        raise _invalid(f"files: the content of {file.name[:100]!r} wasn't sent")
     if len(content) != file.bytes or hashlib.sha256(content).hexdigest() != file.sha256:
         raise _invalid(f"files: the content of {file.name[:100]!r} has another size or digest")
     return content
@@ -267,7 +267,7 @@ def _report(attempt: Attempt, brought: RunVerdict, text: bytes) -> JsonObject:
     }
     for name, value in said.items():
         if report.get(name) != value:
-            raise _invalid(f"report: {name} is not {value!r}, which it is for this attempt")
+            raise _invalid(f"report: {name} must be {value!r} for this attempt")
     return report
 
 
@@ -275,9 +275,9 @@ def _object(text: bytes, what: str) -> JsonObject:
     try:
         found = read_json(text, most_values=NODES_VALUES)
     except RequestError as problem:
-        raise _invalid(f"{what}: it cannot be read: {problem.message}") from problem
+        raise _invalid(f"{what}: unreadable: {problem.message}") from problem
     if not isinstance(found, dict):
-        raise _invalid(f"{what}: it isn't a JSON object")
+        raise _invalid(f"{what}: not a JSON object")
     return cast("JsonObject", found)
 
 
@@ -286,11 +286,11 @@ def _with_verdict(attempt: Attempt, held: HeldRun, brought: RunVerdict, clock: C
     said = brought.attempt
     same = (said.id, said.kind, said.policy, said.input_digest)
     if same != (attempt.id, attempt.kind, attempt.policy, attempt.input_digest):
-        raise _invalid("attempt: id, kind, policy or input_digest are not this attempt's")
+        raise _invalid("attempt: id, kind, policy or input_digest belong to another attempt")
     if said.state is not State.FINISHED:
-        raise _invalid("attempt: it has no verdict")
+        raise _invalid("attempt: verdict missing")
     if (said.error is None) == (said.verdict is Verdict.ERROR):
-        raise _invalid("attempt: a verdict `error` comes with its error, and no other one does")
+        raise _invalid("attempt: the verdict `error` must have an error, and other verdicts must not")
     times = {name: took / 1000 for name, took in said.timings_ms if took is not None}
     started_at = from_micros(held.leased_at)
     times["queued"] = max(0.0, (started_at - attempt.created_at).total_seconds())
@@ -358,7 +358,7 @@ def _cases(report: JsonObject) -> Sequence[Case]:
         known = [{name: each[name] for name in CaseDocument.model_fields if name in each} for each in found]
         documents = [CaseDocument.model_validate(each) for each in known]
     except ValidationError as problem:
-        raise _invalid(f"report: a case is none: {problem.errors()[0]['msg']}") from problem
+        raise _invalid(f"report: invalid case: {problem.errors()[0]['msg']}") from problem
     return [
         Case(
             duration_s=each.duration_ms / 1000,

@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="assayd-node",
-        description="Take attempts of a cluster's gateways, and have the daemon of this host run them.",
+        description="Take attempts from a cluster's gateways, and let this host's daemon run them.",
         epilog="Settings: /etc/assayd/node.toml, or the one in ASSAYD_NODE_CONFIG; then ASSAYD_NODE_*.",
     )
     parser.add_argument("--version", action="version", version=f"assayd-node {__version__}")

@@ -106,7 +106,7 @@ class GatewayLink:
         try:
             return document.model_validate_json(answer.content, extra="ignore")  # a newer gateway says more
         except ValidationError as problem:
-            message = f"the gateway's answer is not as agreed: {problem}"
+            message = f"the gateway's answer doesn't match the contract: {problem}"
             raise GatewayAway("gateway.unreadable", message, retryable=True) from problem
 
     def _ask(self, method: str, path: str, **content: Any) -> httpx.Response:
@@ -114,7 +114,7 @@ class GatewayLink:
             response = self._http.request(method, path, **content)
         except httpx.TransportError as problem:
             what = str(problem) or type(problem).__name__
-            message = f"the gateway does not answer: {what}; look at its log and at the link"
+            message = f"the gateway doesn't answer: {what}; check its log and the network"
             raise GatewayAway("gateway.unreachable", message, retryable=True) from problem
         if response.is_error:
             raise _refusal(response)

@@ -148,7 +148,7 @@ class Runner:
 
     def _claim_once(self, attempt_id: str, ticket: str) -> Claimed:
         if self._stopping.draining.is_set():
-            raise PutBack("node.draining", "the node takes no more")
+            raise PutBack("node.draining", "the node takes no new attempts")
         return self._gateway.claim(attempt_id, ticket)
 
     def _verdict(self, run: Run, claimed: Claimed, trace: TraceContext | None) -> Document:
@@ -169,7 +169,7 @@ class Runner:
             return self._retrying("daemon.away", retry_if_exception(_will_pass), stays_away)(judge)
         except ClientError as trouble:
             if trouble.retryable:
-                return _lost(f"the daemon is away: {trouble.message}", started=accepted)
+                return _lost(f"the daemon is unreachable: {trouble.message}", started=accepted)
             return _lost(f"{trouble.code}: {trouble.message}", started=True)
 
     def _finished(self, run: Run, attempt: Document) -> Document:
@@ -251,7 +251,7 @@ class Runner:
             self._hurry()
 
     def _hurry(self) -> NoReturn:
-        raise PutBack("node.stopping", "the node stops at once")
+        raise PutBack("node.stopping", "the node is stopping")
 
 
 def _will_pass(trouble: BaseException) -> bool:

@@ -119,7 +119,7 @@ async def download_picture(request: Request) -> Response:
     name = request.path_params["picture"]
     pictures = _pictures(batch, summary, items["items"])
     if name not in pictures:
-        raise HTTPException(404, f"pictures of a batch are {', '.join(pictures)}")
+        raise HTTPException(404, f"unknown chart; use one of {', '.join(pictures)}")
     return picture_file(pictures[name], f"{batch['name']}-{name}", request.query_params)
 
 
@@ -139,7 +139,7 @@ def _pictures(batch: Document, summary: Document, items: list[Document]) -> dict
     rules = count_bars(summary["rules"], MOST_BARS, f"{address}&rule=")
     causes = count_bars(summary["causes"], MOST_BARS, f"{address}&cause=")
     return {
-        "items": charts.grid(map(_cell, items), title="A cell per item"),
+        "items": charts.grid(map(_cell, items), title="One cell per item"),
         "rules": charts.bars(rules, title="Attempts by rule", of=summary["verdicts"].get("failed", 0)),
         "causes": charts.bars(causes, title="Attempts by cause"),
     }
@@ -170,7 +170,7 @@ def _failures(items: list[Document]) -> list[FailedItems]:
     groups: dict[tuple[tuple[str, ...], str], list[Document]] = {}
     for item in items:
         if item["verdict"] in {"failed", "error"} and item["attempt_id"]:
-            groups.setdefault((tuple(item["rules"]), item["cause"] or "was not run"), []).append(item)
+            groups.setdefault((tuple(item["rules"]), item["cause"] or "wasn't run"), []).append(item)
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))[:MOST_BARS]
     return [FailedItems(rules=rules, cause=cause, items=found) for (rules, cause), found in ordered]
 
@@ -229,12 +229,12 @@ async def cancel(request: Request) -> Response:
 async def resume(request: Request) -> Response:
     """Send what is missing of a batch's lines, as they come, and say where the batch is."""
     if request.headers.get("content-type", "") != "application/x-ndjson":
-        raise RequestError("invalid", "a batch is sent as lines, application/x-ndjson")
+        raise RequestError("invalid", "send a batch as application/x-ndjson lines")
     daemon: ConsoleDaemon = request.app.state.daemon
     batch = await daemon.ask(requests.batch(request.path_params["name"]))
     if batch["peer"]["uid"] != os.geteuid():  # a name is its user's: these would be lines of another batch
         raise RequestError(
-            "invalid", f"batch {batch['name']} is another user's, who alone can send its lines"
+            "invalid", f"batch {batch['name']} belongs to another user; only its owner can send lines"
         )
     await daemon.ask(requests.send_batch(request.stream(), name=batch["name"]))
     return Response(status_code=204, headers={"Location": f"/batches/{batch['id']}"})
@@ -303,7 +303,7 @@ async def download(request: Request) -> Response:
         "csv": CsvWriter,
     }
     if form not in makers:
-        raise HTTPException(404, "results are had as xml, sarif and csv")
+        raise HTTPException(404, "unknown format; use xml, sarif or csv")
     headers = {"Content-Disposition": f'attachment; filename="{batch["name"]}.{form}"'}
     items = daemon.lines(requests.batch_results(name))
     return StreamingResponse(

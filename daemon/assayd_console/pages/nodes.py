@@ -37,7 +37,7 @@ async def drain(request: Request) -> Response:
 
 
 async def resume(request: Request) -> Response:
-    """Have a node that was drained take work again."""
+    """Let a drained node take attempts again."""
     await read_form(request)
     await request.app.state.daemon.ask(requests.resume_node(request.path_params["name"]))
     return RedirectResponse("/nodes", status_code=303)

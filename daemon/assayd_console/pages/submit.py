@@ -41,7 +41,7 @@ def read_submission(kind: Document, typed: Mapping[str, str]) -> Document:
 def _labels(text: str) -> dict[str, str]:
     pairs = [word.partition("=") for word in text.split()]
     if not all(equals and value for _, equals, value in pairs):
-        raise RequestError("invalid", "labels are written key=value, separated by spaces", field="labels")
+        raise RequestError("invalid", "write labels as key=value, separated by spaces", field="labels")
     return {key: value for key, _, value in pairs}
 
 

@@ -47,7 +47,7 @@ async def download(request: Request) -> Response:
     name = request.path_params["name"]
     found = next((picture for key, _, picture in pictures if key == name), None)
     if found is None:
-        raise HTTPException(404, "there is no such picture, or nothing to show in it")
+        raise HTTPException(404, "the chart doesn't exist or has no data")
     return picture_file(found, f"assayd-{name}-{asked['back']}", request.query_params)
 
 
@@ -70,7 +70,7 @@ async def _pictures(
     pictures = [
         (
             "verdicts",
-            "Verdicts and the share that is validated",
+            "Verdicts, and the validated share",
             charts.stacked(spans_until(summary, now, long_s), title="Verdicts over time"),
         ),
         (

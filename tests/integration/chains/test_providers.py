@@ -336,7 +336,7 @@ async def test_redirect_is_not_followed_and_told_as_what_it_is(talk: Talk) -> No
     assert elsewhere.asked == []
     assert failure.code == "provider.status"
     assert "307" in failure.message
-    assert "redirects are not followed" in failure.message
+    assert "redirects aren't followed" in failure.message
 
 
 async def test_answer_is_read_to_its_bound_and_no_further(talk: Talk) -> None:

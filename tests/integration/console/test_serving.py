@@ -93,5 +93,5 @@ def test_port_that_is_taken_is_refused_with_what_to_do(tmp_path: Path) -> None:
         with start(socket, "--port", port) as other:
             assert other.wait(30) == 2
             assert other.stderr is not None
-            assert "name another with --port" in other.stderr.read()
+            assert "choose another with --port" in other.stderr.read()
         console.terminate()

@@ -39,7 +39,7 @@ async def test_curl_is_told_the_rule_that_refuses_a_host(guests: Guests) -> None
     secret = await guests.execute(*CURL, "https://evil.example/")
 
     status, body, _ = said(plain)
-    assert (status, body.splitlines()[0]) == (22, "network.not_listed: the host is not on the allowlist")
+    assert (status, body.splitlines()[0]) == (22, "network.not_listed: the host isn't on the allowlist")
     status, _, complaint = said(secret)
     assert (status, "response 403" in complaint) == (56, True)
     asked = [event for result in (plain, secret) for event in result.units[0].network]

@@ -183,6 +183,16 @@ async def test_image_without_python_brings_evidence_and_outputs(sandbox: Sandbox
 
 
 @ONLY_OCI
+async def test_bill_of_materials_of_an_adopted_image_is_written_anew(sandbox: Sandbox, plain: str) -> None:
+    await sandbox.images.get(plain)
+
+    document = json.loads(await asyncio.to_thread(cli_images.sbom_of, plain))
+
+    assert document["metadata"]["component"]["name"] == "assayd/plain"
+    assert [each["purl"] for each in document.get("components", [])] == []
+
+
+@ONLY_OCI
 async def test_image_that_changed_after_it_was_adopted_is_not_built_again(place: Path, plain: str) -> None:
     archive = place / "changed.tar"
     write_docker_archive(archive, [files({"a": b""})])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -107,6 +108,13 @@ async def test_isolation_holds_and_the_baseline_was_measured(sandbox: Sandbox) -
     assert await check_isolation(sandbox, "loud") == []
     assert int(facts.labels["org.assayd.baseline-bytes"]) >= 32 * 2**20
     assert facts.labels["org.assayd.modules"] == "shout=1.2 whisper=2.5"
+
+
+async def test_bill_of_materials_names_its_wheels(built: Path) -> None:
+    document = json.loads(await asyncio.to_thread(cli_images.sbom_of, "loud"))
+
+    purls = {each["purl"] for each in document["components"]}
+    assert {"pkg:pypi/shout@1.2", "pkg:pypi/whisper@2.5"} <= purls
 
 
 async def test_hostile_programs_end_in_it_as_they_do_elsewhere(sandbox: Sandbox) -> None:

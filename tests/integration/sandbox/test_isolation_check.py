@@ -97,11 +97,11 @@ async def test_templates_stay_where_the_check_could_not_be_made_and_no_leak_was_
     engine = OciEngine(images=IMAGES, run=RUN, templates=True)
 
     async def fail(*_: object) -> NoReturn:
-        raise EngineError("engine.start_failed", "the runtime could not start the container", retryable=True)
+        raise EngineError("engine.start_failed", "the runtime couldn't start the container", retryable=True)
 
     async with sandbox_on(engine) as sandbox:
         monkeypatch.setattr(engine._templates, "clone", fail)
-        with pytest.raises(EngineError, match="could not start"):
+        with pytest.raises(EngineError, match="couldn't start"):
             await isolation_check_of(engine)(sandbox)
     assert engine.templates == "on"
     await engine.close()

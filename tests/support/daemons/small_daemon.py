@@ -203,7 +203,7 @@ class SmallReadiness:
         pass
 
     def image_problem(self, name: str) -> str:
-        return f"there is no image {name}" if name == self.missing_image else ""
+        return f"image {name} doesn't exist" if name == self.missing_image else ""
 
     async def image_digest(self, name: str) -> str:
         return str((await self.sandbox.images.get(name)).digest)

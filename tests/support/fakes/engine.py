@@ -24,6 +24,7 @@ from assayd.ports.engine import (
     ImageFacts,
     ListedImage,
     OwnedContainer,
+    file_missing,
 )
 
 _PIPE_BYTES = 256 * 1024
@@ -314,10 +315,10 @@ class FakeEngine:
         await self._enter("remove_image")
         self._images.pop(name, None)
 
-    async def export_image(self, name: str, target: Path) -> None:
+    async def image_file(self, name: str, path: str, most_bytes: int) -> bytes:
         """Refuse: a fake image has no files."""
-        await self._enter("export_image")
-        raise EngineError("engine.refused", f"the fake image {name} has no files to write to {target.name}")
+        await self._enter("image_file")
+        raise file_missing(name, path, most_bytes)
 
     async def close(self) -> None:
         """End every guest."""

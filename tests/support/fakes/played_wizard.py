@@ -59,7 +59,7 @@ class Played(Session):
     def offered(self, kind: str) -> Offered:
         self.may_offer.wait(timeout=60)
         if kind == "gone":
-            raise Refused("kind.unknown", "there is no kind 'gone'", status=404)
+            raise Refused("kind.unknown", "unknown kind 'gone'", status=404)
         return Offered(context=CONTEXTS[kind], writers=self.writers)
 
     def known(self, attempt_id: str) -> Chain:

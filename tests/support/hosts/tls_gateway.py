@@ -72,9 +72,7 @@ class _Gate:
         headers = dict(scope["headers"])
         self._gateway.asked.append((scope["path"], headers))
         if headers.get(b"authorization") != f"Bearer {TOKEN}".encode():
-            await error_response(RequestError("token.refused", "the token is not known"))(
-                scope, receive, send
-            )
+            await error_response(RequestError("token.refused", "unknown token"))(scope, receive, send)
             return
         scope["state"]["caller"] = Caller(
             peer=Peer(uid=TENANT, gid=TENANT, pid=0), groups=frozenset(), remote=True

@@ -129,7 +129,7 @@ def test_few_pipelined_requests_are_answered_in_turn(port: int, app: App) -> Non
 def test_thousands_of_pipelined_requests_are_refused_before_one_is_begun(port: int, app: App) -> None:
     answer = said(port, ASK * 11_600)
     assert answer.startswith(b"HTTP/1.1 400")
-    assert b"More than 16 requests wait" in answer
+    assert b"More than 16 requests are waiting" in answer
     assert app.asked == []
 
 

@@ -30,7 +30,7 @@ async def test_client_that_goes_away_in_its_body_is_no_trouble_of_ours() -> None
     pieces = body_pieces(request_of(begun, {"type": "http.disconnect"}), silence_s=5, total_s=60)
     assert await anext(pieces) == b"{"
 
-    with pytest.raises(RequestError, match="the client went away") as ended:
+    with pytest.raises(RequestError, match="the client disconnected") as ended:
         await anext(pieces)
 
     assert (ended.value.code, ended.value.retryable) == ("malformed", False)
@@ -61,7 +61,7 @@ async def test_body_that_drips_for_longer_than_it_may_take_is_ended() -> None:
         return {"type": "http.request", "body": b"x", "more_body": True}
 
     request = Request({"type": "http", "method": "POST", "headers": []}, drip)
-    with pytest.raises(RequestError, match="has not ended within") as caught:
+    with pytest.raises(RequestError, match="wasn't complete within") as caught:
         async for _ in body_pieces(request, silence_s=5, total_s=0.02):
             pass
     assert caught.value.code == "too_slow"

@@ -83,7 +83,7 @@ async def test_folder_of_artifacts_that_cannot_be_used_is_told_everywhere_withou
             block(tmp_path)
             said = await told(daemon)
             (row,) = (row for row in await daemon.service.health() if row.check == "disk")
-    assert said.readyz == "bundles can't be written (store.unwritable); `assay doctor` tells an operator more"
+    assert said.readyz == "bundles can't be written (store.unwritable); operators: run `assay doctor`"
     assert (said.refusal, said.gauge, said.doctor["disk"]) == (said.readyz, False, Health.FAIL)
     assert said.readyz in said.status
     assert "check owner, mode and mount options" in row.detail
@@ -121,7 +121,7 @@ async def test_end_of_a_reason_is_logged_once(tmp_path: Path) -> None:
     assert events == ["daemon.accepts_nothing", "daemon.accepts_attempts"]
 
 
-@pytest.mark.parametrize(("missing", "refused"), [("python", "there is no image python"), ("forth", "")])
+@pytest.mark.parametrize(("missing", "refused"), [("python", "image python doesn't exist"), ("forth", "")])
 async def test_kind_without_its_image_alone_is_refused(tmp_path: Path, missing: str, refused: str) -> None:
     async with small_daemon(tmp_path) as daemon:
         daemon.readiness.missing_image = missing

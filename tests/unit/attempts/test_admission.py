@@ -16,7 +16,7 @@ def test_policy_with_another_image_is_refused_for_a_kind_that_needs_its_own(kind
         require_image(registry.find(kind), ExecutionPolicy(name="mine", image=image))
 
     assert (raised.value.code, raised.value.field) == ("policy.image", "policy")
-    assert f"policy 'mine' runs in image {image}, and kind {kind} in " in raised.value.message
+    assert f"policy 'mine' runs in image {image}, but kind {kind} needs " in raised.value.message
 
 
 @pytest.mark.parametrize(

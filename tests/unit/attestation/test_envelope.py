@@ -69,7 +69,7 @@ async def test_bundle_of_before_a_rotation_stays_verifiable(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (b"", "not JSON"),
+        (b"", "isn't valid JSON"),
         (b"[]", "not a JSON object"),
         (b'{"payloadType":"text/plain"}', "payloadType"),
         (b'{"payloadType":"application/vnd.in-toto+json"}', "payload is not base64"),
@@ -78,7 +78,7 @@ async def test_bundle_of_before_a_rotation_stays_verifiable(tmp_path: Path) -> N
             b'{"payloadType":"application/vnd.in-toto+json","payload":"","signatures":[1]}',
             "sig is not base64",
         ),
-        (b"[" * 100_000, "not JSON"),
+        (b"[" * 100_000, "isn't valid JSON"),
     ],
 )
 def test_what_is_no_envelope_is_refused_with_the_reason(text: bytes, reason: str, tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ async def test_command_that_signs_gives_a_signature_of_its_key(tmp_path: Path) -
     ("program", "reason"),
     [
         ("raise SystemExit('no token')", "ended with 1: no token"),
-        ("print('abc')", "not a signature by"),
-        ("print('A' * 88)", "not a signature by"),
+        ("print('abc')", "isn't a signature by"),
+        ("print('A' * 88)", "isn't a signature by"),
         ("print('A' * 100_000)", "ended with 0"),
     ],
 )

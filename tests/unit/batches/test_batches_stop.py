@@ -108,4 +108,4 @@ async def test_upload_that_is_going_on_is_not_taken_as_ended_nor_removed(
 async def broken_off(lines: list[bytes]) -> AsyncIterator[bytes]:
     for line in lines:
         yield line + b"\n"
-    raise RequestError("too_slow", "nothing of the body has come", retryable=True)
+    raise RequestError("too_slow", "no body data arrived", retryable=True)

@@ -90,7 +90,7 @@ def stop(outcome: Outcome, detail: str | None = None) -> Stop:
         (repair(MISFIT), FIX),
         (
             repair(MISFIT, MISFIT, MISFIT),
-            stop(Outcome.EXHAUSTED, "the last fix cannot be used: it is too large"),
+            stop(Outcome.EXHAUSTED, "the last fix can't be used: it is too large"),
         ),
         (generation(), WRITE),
         (generation(NO_SUBMISSION), WRITE),

@@ -63,8 +63,8 @@ async def test_budget_is_one_over_drafts_and_fixes(analyst: Analyst, access: Dat
     bench = Bench(analyst, access, Scripted([broken, "a", "b", "good"]))
     view = await bench.ended()
     assert outcome_of(view) == ("exhausted", [None, "failed", "failed"])
-    assert "takes no answer in the form of files" in told(view)["attempts"][0]["original_error"]
-    assert "takes no answer in the form of files" in bench.provider.asked[1].user
+    assert "doesn't accept answers in the form files" in told(view)["attempts"][0]["original_error"]
+    assert "doesn't accept answers in the form files" in bench.provider.asked[1].user
 
 
 async def test_answers_that_never_fit_use_it_up(analyst: Analyst, access: DatabaseAccess) -> None:
@@ -153,7 +153,7 @@ async def test_cancelled_generation_ends_with_what_it_has_under_way(
         await bench.provider.waits.wait()
         view = await chains.get_generation(started.id)
         assert view is not None
-        with pytest.raises(RequestError, match="under way"):
+        with pytest.raises(RequestError, match="still running"):
             await chains.hint(view, "h", 7)
         await chains.cancel(view)
         ended = await last(chains, started)

@@ -307,14 +307,14 @@ async def test_fix_that_does_not_fit_counts_and_the_next_request_says_why(analys
     assert ended.outcome is Outcome.VALIDATED
     unusable, good = ended.fixes
     assert (unusable.problem is None, unusable.attempt_id, good.problem) == (False, None, None)
-    assert "takes no answer in the form of files" in bench.provider.asked[1].user
+    assert "doesn't accept answers in the form files" in bench.provider.asked[1].user
 
 
 async def test_last_fix_that_does_not_fit_ends_the_repair_with_why(analyst: Analyst) -> None:
     broken = [Reply(files={name: "x"}, reason="files") for name in "abc"]
     ended = await Bench(analyst, *broken).run()
     assert ended.outcome is Outcome.EXHAUSTED
-    assert "takes no answer in the form of files" in (ended.detail or "")
+    assert "doesn't accept answers in the form files" in (ended.detail or "")
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_answer_is_code_files_or_steps(answer, code, files, steps) -> None:
     [{"files": {"a": 1}}, {"files": ["a"]}, {"steps": ["a"]}, {"steps": {}}, {"files": {"a": "\ud800"}}, {}],
 )
 def test_answer_of_another_form_is_refused(answer) -> None:
-    with pytest.raises(ProviderError, match="holds no JSON object"):
+    with pytest.raises(ProviderError, match="has no JSON object"):
         read_reply(json.dumps(answer))
 
 
@@ -140,10 +140,10 @@ def test_program_of_a_language_that_a_kind_brings_is_the_code(text: str) -> None
     ("text", "language", "said"),
     [
         ("", "python", "is empty"),
-        ("Sorry", "python", "holds no JSON object"),
-        ("I cannot help with that.", "sql", "holds no JSON object"),
-        ("def f(): pass", "module", "holds no JSON object"),
-        (": double ( n -- n ) 2 * ;", "fifth", "holds no JSON object"),
+        ("Sorry", "python", "has no JSON object"),
+        ("I cannot help with that.", "sql", "has no JSON object"),
+        ("def f(): pass", "module", "has no JSON object"),
+        (": double ( n -- n ) 2 * ;", "fifth", "has no JSON object"),
         ("```\nx = 1\n```\nor\n```\nx = 2\n```", "python", "2 fenced blocks"),
         ('{"code": "x', "python", "Unterminated string"),
         ('```json\n{"code": x}\n```', "python", "Expecting value"),

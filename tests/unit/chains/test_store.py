@@ -179,7 +179,7 @@ async def test_fix_that_an_earlier_version_found_unusable_stays_so(
     )
     repair = await store.repair(REPAIR.id)
     assert repair is not None
-    assert (repair.fixes[0].problem, repair.fixes[0].cause) == ("it does not fit into the submission", None)
+    assert (repair.fixes[0].problem, repair.fixes[0].cause) == ("it doesn't fit into the submission", None)
 
 
 async def test_each_end_of_a_generation_is_told_once_however_often_it_is_saved(

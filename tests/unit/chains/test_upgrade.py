@@ -58,7 +58,7 @@ async def test_what_was_under_way_goes_on_where_it_stood(store: DatabaseChainSto
     repair, generation, ended = await store.unfinished()
     assert (repair.id, generation.id) == (name(102), name(201))
     assert decide(repair, repair.started_at) == Ask(strategy=Strategy.FIX)
-    assert repair.round.fixes[1].problem == "it does not fit into the submission"
+    assert repair.round.fixes[1].problem == "it doesn't fit into the submission"
     first, hinted = generation.rounds
     assert [answer.problem for answer in first.answers] == ["it has no code", None, None]
     assert (first.outcome, hinted.outcome, hinted.follows) == (Outcome.EXHAUSTED, None, name(5))
@@ -94,5 +94,5 @@ async def test_chain_that_is_saved_again_stays_the_same(store: DatabaseChainStor
     kept = {chain.id: chain for chain in before if chain.outcome is None}
     assert {chain.id: chain for chain in await store.unfinished()} == kept
     assert decide(before[0], before[0].ends_at) == Stop(
-        outcome=Outcome.TIMEOUT, detail="the last fix cannot be used: it does not fit into the submission"
+        outcome=Outcome.TIMEOUT, detail="the last fix can't be used: it doesn't fit into the submission"
     )

@@ -43,7 +43,7 @@ def test_token_of_somebody_else_is_refused(file: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("content", ["", "two words", "a\nb", "a\x00b", "t\xf6ken"])
 def test_file_without_a_token_is_refused_and_not_shown(file: Path, content: str) -> None:
     file.write_bytes(content.encode("latin-1"))
-    with pytest.raises(RequestError, match="it holds no token") as refused:
+    with pytest.raises(RequestError, match=r"it (must hold one word|holds no token)") as refused:
         read_token(file)
     assert "two" not in refused.value.message
 
@@ -53,7 +53,7 @@ def test_missing_file_folder_and_pipe_are_refused_at_once(file: Path) -> None:
         read_token(file.with_name("none"))
     pipe = file.with_name("pipe")
     os.mkfifo(pipe, 0o600)
-    with pytest.raises(RequestError, match="not a regular file"):
+    with pytest.raises(RequestError, match="isn't a regular file"):
         read_token(pipe)
 
 

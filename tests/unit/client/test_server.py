@@ -90,10 +90,10 @@ async def test_certificate_that_is_not_known_is_told_with_its_remedy(
     with PlainClient(unknown) as plain, pytest.raises(DaemonUnreachable, match="--ca-file") as untrusted:
         plain.kinds()
     assert untrusted.value.code == "server.certificate"
-    with Client(unknown) as client, pytest.raises(DaemonUnreachable, match="is not believed"):
+    with Client(unknown) as client, pytest.raises(DaemonUnreachable, match="isn't trusted"):
         client.kinds()
     async with AsyncClient(unknown) as asynchronous:
-        with pytest.raises(DaemonUnreachable, match="is not believed"):
+        with pytest.raises(DaemonUnreachable, match="isn't trusted"):
             await asynchronous.kinds()
 
 

@@ -72,7 +72,7 @@ def test_a_refusal_carries_code_field_and_status(tmp_path) -> None:
     with serving(FakeService(), tmp_path / "s") as path, Client(path) as client:
         with pytest.raises(ClientError) as caught:
             client.submit({**GOOD, "labels": {"a": "B C"}})
-        with pytest.raises(ClientError, match="no attempt"):
+        with pytest.raises(ClientError, match="doesn't exist"):
             list(client.events("nothing"))
     assert (caught.value.status, caught.value.code, caught.value.field) == (422, "invalid", "labels.a")
 

@@ -31,7 +31,7 @@ def node(state: NodeState, why: str = "") -> Node:
         ("", Outbox(published=3), Health.OK),
         ("", Outbox(unpublished=3, oldest_s=1), Health.OK),
         ("", Outbox(unpublished=3, oldest_s=60), Health.WARN),
-        ("the broker does not take messages", Outbox(unpublished=3, oldest_s=1), Health.FAIL),
+        ("the broker doesn't accept messages", Outbox(unpublished=3, oldest_s=1), Health.FAIL),
     ],
 )
 def test_how_the_way_to_the_broker_is(problem: str, outbox: Outbox, status: Health) -> None:

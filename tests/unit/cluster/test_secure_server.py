@@ -191,9 +191,9 @@ def test_certificate_is_taken_anew_when_its_files_change(tmp_path: Path) -> None
 
 
 def test_files_that_cannot_be_used_are_told_at_the_start(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be used for TLS"):
+    with pytest.raises(ConfigError, match="can't be used for TLS"):
         CertificateFiles(tmp_path / "none", tmp_path / "none")
-    with pytest.raises(ConfigError, match="cannot be used for TLS"):
+    with pytest.raises(ConfigError, match="can't be used for TLS"):
         CertificateFiles(TLS / "gateway.pem", TLS / "host.key")
 
 

@@ -34,7 +34,7 @@ class SlowDaemon:
         if ask.method == "POST":
             self.late -= 1
             if self.late >= 0:
-                raise NotFound("attempt.unknown", "there is no such attempt")
+                raise NotFound("attempt.unknown", "the attempt doesn't exist")
             return b"{}"
         self.submitted.set()
         await asyncio.Event().wait()

@@ -27,7 +27,7 @@ class GatewaysExecutor(ScriptedExecutor):
         if not self.answers:
             raise DaemonUnreachable("daemon.unreachable", "no gateway answers", retryable=True)
         if self.caller != "good":
-            raise Refused("token.refused", "the token is not known", status=401)
+            raise Refused("token.refused", "unknown token", status=401)
 
 
 @pytest.fixture

@@ -37,9 +37,9 @@ def test_items_are_told_by_rule_and_cause_the_most_frequent_first() -> None:
         [item(1, "a"), item(2, "b", cause="timeout"), item(3, "a"), item(4, verdict="validated"), item(5)]
     )
     assert [(each.rules, each.cause, len(each.items)) for each in found] == [
-        (("a",), "was not run", 2),
+        (("a",), "wasn't run", 2),
         (("b",), "timeout", 1),
-        ((), "was not run", 1),
+        ((), "wasn't run", 1),
     ]
 
 

@@ -18,7 +18,7 @@ class Daemon:
 
     async def fetch(self, _: Any) -> bytes:
         if not self.up:
-            raise DaemonUnreachable("daemon.unreachable", "the daemon is away")
+            raise DaemonUnreachable("daemon.unreachable", "the daemon is unreachable")
         return b"assayd_ready 1\n"
 
     async def ask(self, _: Any) -> Any:

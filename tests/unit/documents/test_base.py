@@ -61,7 +61,7 @@ def test_lone_surrogate_of_a_guest_is_written_as_a_question_mark() -> None:
 
 
 def test_what_is_no_document_is_not_written() -> None:
-    with pytest.raises(TypeError, match="Value is not JSON"):
+    with pytest.raises(TypeError, match="Value isn't JSON"):
         compact(VALUE)
 
 

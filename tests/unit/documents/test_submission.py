@@ -194,10 +194,10 @@ def test_inputs_count_in_their_canonical_form_however_short_they_were_written() 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"overrides": {"resources": {"timeut_s": 5}}}, "there is no such field (did you mean timeout_s?)"),
-        ({"polcy": "x"}, "there is no such field (did you mean policy?)"),
-        ({"payload": {"code": "x", "inpts": {}}}, "there is no such field (did you mean inputs?)"),
-        ({"payload": {"code": "x", "zzz": 1}}, "there is no such field"),
+        ({"overrides": {"resources": {"timeut_s": 5}}}, "unknown field (did you mean timeout_s?)"),
+        ({"polcy": "x"}, "unknown field (did you mean policy?)"),
+        ({"payload": {"code": "x", "inpts": {}}}, "unknown field (did you mean inputs?)"),
+        ({"payload": {"code": "x", "zzz": 1}}, "unknown field"),
     ],
 )
 def test_field_that_does_not_exist_is_told_with_the_one_that_was_meant(

@@ -88,7 +88,7 @@ async def test_refusal_says_the_rule_in_its_reason_a_header_and_its_body() -> No
     head, _, body = stream.heard.decode().partition("\r\n\r\n")
     assert head.startswith("HTTP/1.1 403 network.not_listed\r\n")
     assert "X-Assayd-Rule: network.not_listed" in head
-    assert body.startswith("network.not_listed: the host is not on the allowlist\nRequest only hosts")
+    assert body.startswith("network.not_listed: the host isn't on the allowlist\nRequest only hosts")
 
 
 async def test_what_is_sent_to_a_refusal_is_taken_so_that_the_answer_is_read() -> None:

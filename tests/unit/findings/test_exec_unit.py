@@ -47,7 +47,7 @@ def test_program_that_ended_well_passes_with_its_output() -> None:
             ended(Cause.EXITED_NONZERO, 1 << 8, {"status": "no_function"}),
             CaseStatus.FAILED,
             "sandbox.protocol_violation",
-            "not the record of a program",
+            "not a program's record",
         ),
     ],
 )

@@ -38,7 +38,7 @@ LATE = cause_finding(Cause.TIMEOUT, "The code")
 @pytest.mark.parametrize(
     ("met", "words"),
     [
-        (event(finished=False), "api.example.com:443 had not answered to its end when the time was up."),
+        (event(finished=False), "api.example.com:443 hadn't completed its answer when the time was up."),
         (event("network.idle"), "api.example.com:443: the connection was idle for too long."),
         (event("network.timed_out"), "api.example.com:443: the host didn't answer in time."),
         (event("network.relay_full"), "the daemon's relay is full for this user"),

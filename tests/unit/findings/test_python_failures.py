@@ -90,7 +90,7 @@ def explain(error_type: str, message: str, **around: object) -> tuple[str, str, 
             "cannot access free variable 'n' where it is not associated with a value in enclosing scope",
             "name_unbound",
             "'n' of the enclosing function",
-            "before the inner function",
+            "before calling the inner function",
         ),
         (
             "UnboundLocalError",

@@ -1,4 +1,4 @@
-"""What attempts came to, as the database counts it."""
+"""Counts of attempts by result, as the database counts it."""
 
 from __future__ import annotations
 

@@ -73,8 +73,8 @@ class DockerApi(Protocol):
         """POST /containers/{id}/wait."""
         ...
 
-    def export(self, container: str) -> Iterator[bytes]:
-        """GET /containers/{id}/export."""
+    def get_archive(self, container: str, path: str) -> tuple[Iterator[bytes], Document]:
+        """GET /containers/{id}/archive."""
         ...
 
     def inspect_image(self, image: str) -> Document:

@@ -76,7 +76,7 @@ class Demultiplexer:
         if len(self._header) == _HEADER.size:
             self._stream, self._left = _HEADER.unpack(self._header)
             if self._stream not in _STREAMS:
-                raise EngineError("engine.stream_invalid", "the engine sent an attached stream out of form")
+                raise EngineError("engine.stream_invalid", "the engine sent a malformed attached stream")
             self._header = b""
         return view[missing:]
 
@@ -277,7 +277,7 @@ def translate(problem: Exception) -> EngineError:
         case OSError() if not isinstance(problem, RequestException):
             return _unreachable()
         case _:
-            return EngineError("engine.failed", "the container engine gave no usable answer", retryable=True)
+            return EngineError("engine.failed", "the container engine's answer is unusable", retryable=True)
 
 
 def _answered(problem: APIError) -> EngineError:
@@ -285,9 +285,11 @@ def _answered(problem: APIError) -> EngineError:
     if isinstance(problem, ImageNotFound):
         return EngineError("image.missing", "the engine lacks the image; run `assay images build`")
     if status == 404:
-        return EngineError("container.missing", "the engine does not know the container (any more)")
+        return EngineError("container.missing", "the container doesn't exist, or no longer exists")
     if status == 409:
-        return EngineError("engine.conflict", "the container is not in a state for that", retryable=True)
+        return EngineError(
+            "engine.conflict", "the container's state doesn't allow this operation", retryable=True
+        )
     if status < 500:
         return EngineError("engine.refused", f"the container engine refused the request (status {status})")
     message = f"the container engine failed (status {status}); its log says why"
@@ -295,12 +297,12 @@ def _answered(problem: APIError) -> EngineError:
 
 
 def _unreachable() -> EngineError:
-    message = "the container engine cannot be reached; is it running, and may this user open its socket?"
+    message = "can't reach the container engine; check that it runs and that this user may open its socket"
     return EngineError("engine.unreachable", message, retryable=True)
 
 
 def _timed_out() -> EngineError:
-    return EngineError("engine.timeout", "the container engine did not answer in time", retryable=True)
+    return EngineError("engine.timeout", "the container engine didn't answer in time", retryable=True)
 
 
 def _abandon(job: Future[T], discard: Callable[[T], None] | None) -> None:

@@ -60,7 +60,7 @@ def differences(
 ) -> list[str]:
     """List in which ways an inspected container, not yet started, is not what `creation` asked for.
 
-    A key that was asked for and is absent is a difference, and so is anything set that was not asked for.
+    A key that was asked for and is absent is a difference, and so is anything set that wasn't requested.
     """
     process = {**_process(spec), **_inherited(spec, image)}
     settings = _section(inspected, "NetworkSettings")
@@ -194,7 +194,7 @@ def _compare_section(path: str, got: object, want: Document) -> Iterator[str]:
         return
     for key, value in want.items():
         yield from _compare(f"{path}.{key}", got.get(key, _MISSING), value)
-    yield from (f"{path}.{key} was not asked for" for key in got if key not in want and not _empty(got[key]))
+    yield from (f"{path}.{key} wasn't requested" for key in got if key not in want and not _empty(got[key]))
 
 
 def _compare(path: str, got: object, want: object) -> Iterator[str]:
@@ -203,7 +203,7 @@ def _compare(path: str, got: object, want: object) -> Iterator[str]:
     elif got is None and want in ("", [], {}):
         return
     elif type(got) is not type(want) or got != want:
-        yield f"{path} is {_shown(got)}, asked for {_shown(want)}"
+        yield f"{path} is {_shown(got)}, expected {_shown(want)}"
 
 
 def _empty(value: object) -> bool:

@@ -122,7 +122,7 @@ class DockerEngine:
         inspected = await self._inspect(ref)
         found = document.differences(inspected, spec, await self._known_host(), image)
         if found:
-            message = "the engine did not make the container that was asked for: " + "; ".join(found)
+            message = "the engine created a container that differs from the request: " + "; ".join(found)
             raise EngineError("engine.mismatch", message)
 
     async def start(self, ref: ContainerRef) -> AttachedStream:
@@ -197,10 +197,10 @@ class DockerEngine:
         """Write any image that the engine has as `docker save` does. Raises: EngineError."""
         await self._calls(partial(images.save, name=name, target=target), timeout_s=_TRANSFER_TIMEOUT_S)
 
-    async def export_image(self, name: str, target: Path) -> None:
-        """Write the image's root filesystem as a tar file."""
-        export = partial(images.export, name=name, target=target)
-        await self._calls(export, timeout_s=_TRANSFER_TIMEOUT_S)
+    async def image_file(self, name: str, path: str, most_bytes: int) -> bytes:
+        """Return a regular file of an image."""
+        read = partial(images.file, name=name, path=path, most_bytes=most_bytes)
+        return await self._calls(read, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def close(self) -> None:
         """Close the streams that are still open, and release connections and threads."""

@@ -11,10 +11,10 @@ from assayd.ports.engine import EngineInfo
 from assayd.vulnerabilities import known_vulnerabilities
 
 _NEEDS = {
-    "MemoryLimit": "memory is not limited: the kernel lacks the memory controller",
-    "SwapLimit": "swap is not limited: boot the kernel with swapaccount=1",
-    "PidsLimit": "processes are not limited: the kernel lacks the pids controller",
-    "CpuCfsQuota": "CPU time is not limited: the kernel lacks CFS bandwidth control",
+    "MemoryLimit": "memory isn't limited: the kernel lacks the memory controller",
+    "SwapLimit": "swap isn't limited: boot the kernel with swapaccount=1",
+    "PidsLimit": "processes aren't limited: the kernel lacks the pids controller",
+    "CpuCfsQuota": "CPU time isn't limited: the kernel lacks CFS bandwidth control",
 }
 
 
@@ -59,7 +59,7 @@ def missing_limits(info: Document) -> tuple[str, ...]:
     if not any(
         str(option).startswith("name=seccomp") for option in (options if isinstance(options, list) else ())
     ):
-        missing.append("system calls are not filtered: the engine or the kernel lacks seccomp")
+        missing.append("system calls aren't filtered: the engine or the kernel lacks seccomp")
     return tuple(missing)
 
 

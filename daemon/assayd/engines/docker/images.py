@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import cast
+from typing import IO, cast
 
 from docker.errors import APIError, NotFound
 
 from assayd.engines.docker.api import DockerApi, Document
 from assayd.engines.docker.document import ImageSettings
 from assayd.errors import EngineError
-from assayd.ports.engine import ImageFacts, ListedImage
+from assayd.ports.engine import ImageFacts, ListedImage, file_missing
 
 _CONFLICT = 409
+_TAR_BYTES = 64 * 1024
+"""What a tar file with one file has in addition to it."""
 _LOADED = ("Loaded image: ", "Loaded image ID: ")
 
 
@@ -47,7 +51,7 @@ def load(client: DockerApi, *, archive: Path) -> str:
     """
     if not archive.is_file():
         raise EngineError(
-            "image.archive_missing", f"there is no image archive {archive.name}; build it first"
+            "image.archive_missing", f"image archive {archive.name} doesn't exist; build it first"
         )
     with archive.open("rb") as stream:
         names = list(_loaded(client.load_image(stream)))
@@ -95,13 +99,26 @@ def remove(client: DockerApi, *, name: str) -> None:
         raise EngineError("image.in_use", message) from problem
 
 
-def export(client: DockerApi, *, name: str, target: Path) -> None:
-    """Write an image's root filesystem, through a container that never runs."""
+def file(client: DockerApi, *, name: str, path: str, most_bytes: int) -> bytes:
+    """Return a regular file of an image, through a container that never runs.
+
+    Raises: EngineError ``image.file_missing``.
+    """
     wanted = {"Image": name, "HostConfig": {"NetworkMode": "none"}}
     container = str(client.create_container_from_config(wanted)["Id"])
+    packed = bytearray()
     try:
-        with target.open("wb") as stream:
-            stream.writelines(client.export(container))
+        for block in client.get_archive(container, f"/{path}")[0]:
+            packed += block
+            if len(packed) > most_bytes + _TAR_BYTES:
+                raise file_missing(name, path, most_bytes)
+        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as tar:
+            member = tar.next()
+            if member is None or not member.isreg() or member.size > most_bytes:
+                raise file_missing(name, path, most_bytes)
+            return cast("IO[bytes]", tar.extractfile(member)).read()
+    except (NotFound, tarfile.TarError) as problem:
+        raise file_missing(name, path, most_bytes) from problem
     finally:
         client.remove_container(container, force=True, v=True)
 

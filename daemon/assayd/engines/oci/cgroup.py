@@ -94,7 +94,7 @@ class ControlGroup:
             except OSError:
                 held = "unreadable"
             if held != wanted:
-                found.append(f"{Path(path).name} is {held!r}, asked for {wanted!r}")
+                found.append(f"{Path(path).name} is {held!r}, expected {wanted!r}")
         return found
 
     def entries(self) -> list[str]:
@@ -145,7 +145,7 @@ class ControlGroup:
         until = time.monotonic() + _KILL_FOR_S
         while pids := self.pids():
             if time.monotonic() > until:
-                message = f"processes {pids[:5]} of a container do not end within {_KILL_FOR_S:.0f} s"
+                message = f"processes {pids[:5]} of a container didn't end within {_KILL_FOR_S:.0f} s"
                 raise EngineError("engine.cgroup_busy", message, retryable=True)
             for pid in pids:
                 self._kill_member(pid)
@@ -165,7 +165,7 @@ class ControlGroup:
                 except OSError as problem:
                     # A process that was reaped just now may still be counted, and one may just have joined.
                     if time.monotonic() > until:
-                        message = f"control group {folder} cannot be removed: {problem.strerror}"
+                        message = f"control group {folder} can't be removed: {problem.strerror}"
                         raise EngineError("engine.cgroup_busy", message, retryable=True) from problem
                     for pid in self.pids():
                         self._kill_member(pid)
@@ -231,7 +231,7 @@ def find_hierarchy(own: str, root: Path = ROOT) -> Hierarchy:
     for name in CONTROLLERS:
         mounted = root / name
         if not (mounted / "cgroup.procs").exists():
-            message = f"the kernel's controller {name!r} is not mounted at {mounted}; mount it (cgroup v1)"
+            message = f"the kernel's controller {name!r} isn't mounted at {mounted}; mount it (cgroup v1)"
             raise EngineError("engine.cgroup", message)
         below = mounted / paths.get(name, "/").lstrip("/")
         # Inside a container of somebody else's, the path may be one of a host that is not seen.
@@ -299,7 +299,7 @@ def _told(what: str) -> Iterator[None]:
         yield
     except OSError as problem:
         name = problem.filename or "a control group"
-        raise EngineError("engine.cgroup", f"cannot {what}: {name}: {problem.strerror}") from problem
+        raise EngineError("engine.cgroup", f"can't {what}: {name}: {problem.strerror}") from problem
 
 
 def _write(path: str, content: str) -> None:

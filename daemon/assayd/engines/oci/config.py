@@ -209,9 +209,9 @@ def read_profile(text: str, machine: str) -> dict[str, Any]:
         rules = [{key: rule[key] for key in rule if key != "comment"} for rule in profile["syscalls"]]
         default, number = profile["defaultAction"], profile.get("defaultErrnoRet", 1)
     except (ValueError, KeyError, TypeError) as problem:
-        raise EngineError("engine.seccomp", "the filter of system calls is not a profile") from problem
+        raise EngineError("engine.seccomp", "the seccomp filter isn't a valid profile") from problem
     if machine not in _ARCHITECTURES:
-        message = f"the filter of system calls knows {sorted(_ARCHITECTURES)}, this machine is {machine}"
+        message = f"the seccomp filter supports {sorted(_ARCHITECTURES)}, but this machine is {machine}"
         raise EngineError("engine.seccomp", message)
     return {
         "defaultAction": default,

@@ -68,7 +68,7 @@ def differences_made(container: OciContainer) -> list[str]:
     found = container.group.differences(while_starting(resources(container.spec)))
     bundle = json.loads((container.folder / "config.json").read_text(encoding="utf-8"))
     if bundle != document(container.spec, container.place):
-        found.append("the runtime's configuration is another one")
+        found.append("the runtime's configuration differs from the request")
     return found
 
 

@@ -126,10 +126,10 @@ class OciEngine:
             image = await self._threads.run(self._images.get, spec.image_digest)
         name = spec.labels[LABEL_CONTAINER]
         if name in self._containers:
-            raise EngineError("engine.name_taken", f"there is a container {name} already")
+            raise EngineError("engine.name_taken", f"container {name} already exists")
         claimed = await self._templates.claim(spec, image)
         if name in self._containers:
-            raise EngineError("engine.name_taken", f"there is a container {name} already")
+            raise EngineError("engine.name_taken", f"container {name} already exists")
         ids = claimed[1] if claimed is not None else Ids(first_uid=self._maker.ranges.take())
         container = self._maker.plan(spec, image, host, ids)
         self._containers[name] = container
@@ -145,7 +145,7 @@ class OciEngine:
     async def verify(self, ref: ContainerRef, spec: ContainerSpec) -> None:
         """Compare what was made with what was asked; what runs is compared before its first word counts."""
         container = self._container(ref)
-        found = [] if container.spec == spec else ["it was made for another one"]
+        found = [] if container.spec == spec else ["it belongs to another container"]
         if not container.cloned:  # of those there is nothing yet that is not compared once they run
             found += await self._threads.run(differences_made, container)
         if found:
@@ -225,9 +225,10 @@ class OciEngine:
         """Let a name stand for no image; what no engine uses is removed."""
         await self._threads.run(self._images.forget, name, timeout_s=_TRANSFER_TIMEOUT_S)
 
-    async def export_image(self, name: str, target: Path) -> None:
-        """Write the image's root filesystem as a tar file."""
-        await self._threads.run(self._images.export, name, target, timeout_s=_TRANSFER_TIMEOUT_S)
+    async def image_file(self, name: str, path: str, most_bytes: int) -> bytes:
+        """Return a regular file of an image."""
+        read = partial(self._images.file, name, path, most_bytes)
+        return await self._threads.run(read, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def close(self) -> None:
         """End the launcher with every container that is left, and release threads and locks."""
@@ -261,7 +262,7 @@ class OciEngine:
         """
         process = container.process
         if process is None:
-            raise _mismatch(["it spoke before it was started"])
+            raise _mismatch(["it sent data before it was started"])
         template = self._templates.of(container.record.name)
         beside = partial(template.beside, container) if template is not None else dict
         found = await self._threads.run(differences_running, process, container, beside)
@@ -280,9 +281,9 @@ class OciEngine:
         try:
             return self._containers[ref.engine_id]
         except KeyError:
-            raise EngineError("container.missing", "the container does not exist any more") from None
+            raise EngineError("container.missing", "the container no longer exists") from None
 
 
 def _mismatch(found: Sequence[str]) -> EngineError:
-    message = "the container is not the one that was asked for: " + "; ".join(found)
+    message = "the container differs from the request: " + "; ".join(found)
     return EngineError("engine.mismatch", message)

@@ -108,7 +108,7 @@ def _library() -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(_LIBRARY, use_errno=True)
     except OSError as problem:
-        message = f"there is no {_LIBRARY}; install it (Debian: apt-get install libseccomp2)"
+        message = f"{_LIBRARY} isn't installed; install it (Debian: apt-get install libseccomp2)"
         raise EngineError("engine.seccomp", message) from problem
     library.seccomp_init.restype = ctypes.c_void_p
     library.seccomp_init.argtypes = [ctypes.c_uint32]
@@ -126,4 +126,4 @@ def _library() -> ctypes.CDLL:
 
 def _failed(what: str, result: int) -> EngineError:
     reason = os.strerror(-result)
-    return EngineError("engine.seccomp", f"libseccomp could not {what} the filter of system calls: {reason}")
+    return EngineError("engine.seccomp", f"libseccomp could not {what} the seccomp filter: {reason}")

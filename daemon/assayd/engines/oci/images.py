@@ -29,7 +29,7 @@ from urllib.parse import quote, unquote
 from assayd.engines.oci.shared_files import SharedFiles
 from assayd.errors import EngineError
 from assayd.imaging.tree import LABEL_FILES, entries_of_folder, tree_digest
-from assayd.ports.engine import ImageFacts, ListedImage
+from assayd.ports.engine import ImageFacts, ListedImage, file_missing
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
 _CONFIG_BYTES = 1 << 20
@@ -82,7 +82,7 @@ class ImageStore:
             ):
                 _make_folder(folder)
         except OSError as problem:
-            message = f"cannot use {self._folder} for images: {problem.strerror}; see engine.images_dir"
+            message = f"can't use {self._folder} for images: {problem.strerror}; see engine.images_dir"
             raise EngineError("image.store", message) from problem
 
     def find(self, name: str) -> ImageFacts:
@@ -135,26 +135,31 @@ class ImageStore:
         Raises: EngineError ``image.archive_missing``, ``image.archive_refused``.
         """
         if not archive.is_file():
-            message = f"there is no image archive {archive.name}; build it first"
+            message = f"image archive {archive.name} doesn't exist; build it first"
             raise EngineError("image.archive_missing", message)
         self.prepare()
         try:
             with tarfile.open(archive, "r:") as tar:
                 name, digest = self._unpack(tar)
         except (OSError, tarfile.TarError, ValueError, KeyError, IndexError, TypeError) as problem:
-            message = f"{archive.name} could not be unpacked; build it again"
+            message = f"{archive.name} can't be unpacked; build it again"
             raise EngineError("image.archive_refused", message) from problem
         self.get(digest)
         self._name(name, digest)
         self.collect()
         return self.find(name)
 
-    def export(self, name: str, target: Path) -> None:
-        """Write an image's root filesystem as a tar file."""
-        image = self.get(self._digest_of(name))
-        with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as tar:
-            for path in sorted(image.root.iterdir()):
-                tar.add(path, path.name)
+    def file(self, name: str, path: str, most_bytes: int) -> bytes:
+        """Return a regular file of an image; no link is followed.
+
+        Raises: EngineError ``image.file_missing``.
+        """
+        root = self.get(self._digest_of(name)).root
+        place = root / path
+        leads_away = any(each.is_symlink() for each in (place, *place.relative_to(root).parents))
+        if leads_away or not place.is_file() or place.stat().st_size > most_bytes:
+            raise file_missing(name, path, most_bytes)
+        return place.read_bytes()
 
     def forget(self, name: str) -> None:
         """Let a name stand for no image, and remove those that nobody uses; a missing name is fine.
@@ -176,7 +181,7 @@ class ImageStore:
                 named.unlink(missing_ok=True)
         except BlockingIOError:
             message = (
-                f"image {name} is used by a daemon; stop that, or take the image out of its profiles first"
+                f"image {name} is used by a daemon; stop the daemon, or remove the image from its profiles"
             )
             raise EngineError("image.in_use", message) from None
         self.collect()
@@ -264,9 +269,7 @@ def _verify(digest: str, folder: Path) -> StoredImage:
     except OSError:
         held = ""
     if not held or labels.get(LABEL_FILES) != held:
-        message = (
-            f"image {digest[:19]} in {folder} is not what its digest says; remove that folder, then run: "
-        )
+        message = f"image {digest[:19]} in {folder} doesn't match its digest; remove that folder, then run: "
         raise EngineError("image.damaged", message + "assay images build")
     return StoredImage(
         digest=digest,
@@ -284,7 +287,7 @@ def _unpack_layer(tar: tarfile.TarFile, name: str, expected: str, root: Path, sh
         while block := stream.read(1 << 20):
             total.update(block)
         if f"sha256:{total.hexdigest()}" != expected:
-            raise ValueError(f"layer {name} is not what the image says")
+            raise ValueError(f"layer {name} doesn't match the image's digest")
         stream.seek(0)
         with tarfile.open(fileobj=stream, mode="r:") as layer:
             for member in layer:
@@ -295,10 +298,10 @@ def _place(layer: tarfile.TarFile, member: tarfile.TarInfo, root: Path, shared: 
     """Write one member as root's own file that nobody can change; never through a link."""
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts:
-        raise ValueError(f"{member.name} leads out of the image")
+        raise ValueError(f"{member.name} points outside the image")
     target = root / path
     if any(parent.is_symlink() for parent in target.parents if parent != root and root in parent.parents):
-        raise ValueError(f"{member.name} leads through a link")
+        raise ValueError(f"{member.name} passes through a link")
     if member.isdir():
         _make_folder(target)
     elif member.issym():
@@ -313,7 +316,7 @@ def _place(layer: tarfile.TarFile, member: tarfile.TarInfo, root: Path, shared: 
         target.chmod(0o555 if program else 0o444)
         shared.share(target, total.hexdigest(), program=program)
     else:
-        raise ValueError(f"{member.name} is neither file, folder nor link")
+        raise ValueError(f"{member.name} isn't a file, folder or link")
 
 
 def _make_folder(path: Path) -> None:
@@ -331,7 +334,7 @@ def _member(tar: tarfile.TarFile, name: str) -> bytes:
 def _open(tar: tarfile.TarFile, member: str | tarfile.TarInfo) -> IO[bytes]:
     stream = tar.extractfile(member)
     if stream is None:
-        raise ValueError(f"{member} is not a file")
+        raise ValueError(f"{member} isn't a file")
     return stream
 
 
@@ -363,4 +366,4 @@ def _old(folder: Path) -> bool:
 
 def _missing(name: str) -> EngineError:
     short = name.removeprefix("assayd/").removesuffix(":latest")
-    return EngineError("image.missing", f"there is no image {name}; run: assay images build {short}")
+    return EngineError("image.missing", f"image {name} doesn't exist; run: assay images build {short}")

@@ -101,7 +101,7 @@ def differences(seen: Seen, spec: ContainerSpec, place: HostShare) -> list[str]:
     """List in which ways a process is not what was asked for; empty when it is."""
     return [
         *(f"namespace {name} is the daemon's" for name in seen.shared_namespaces),
-        *(f"control group {path} does not hold the process" for path in seen.outside),
+        *(f"control group {path} doesn't contain the process" for path in seen.outside),
         *([] if seen.root_is_image else ["the root is not the image's"]),
         *([] if len(seen.routes.splitlines()) <= 1 else ["the network has routes"]),
         *_identity(seen, place),
@@ -139,14 +139,14 @@ def _identity(seen: Seen, place: HostShare) -> Iterator[str]:
     for name, value in wanted.items():
         held = status.get(name, "missing").split()
         if held != value:
-            yield f"{name} is {' '.join(held) or 'empty'}, asked for {' '.join(value) or 'none'}"
+            yield f"{name} is {' '.join(held) or 'empty'}, expected {' '.join(value) or 'none'}"
     if status.get("NSpid", "").split()[-1:] != ["1"]:
-        yield "it is not the first process of its namespace"
+        yield "it isn't the first process of its namespace"
     yield from _filters(status, _fields(seen.own_status), place)
     mapping = [[str(number) for number in line] for line in place.ids]
     for name, text in (("uid_map", seen.uid_map), ("gid_map", seen.gid_map)):
         if [line.split() for line in text.splitlines()] != mapping:
-            yield f"{name} maps other ids than were asked for"
+            yield f"{name} doesn't map the requested ids"
 
 
 def _filters(status: Mapping[str, str], own: Mapping[str, str], place: HostShare) -> Iterator[str]:
@@ -158,7 +158,7 @@ def _filters(status: Mapping[str, str], own: Mapping[str, str], place: HostShare
     if name in status and name in own:
         held = int(status[name]) - int(own[name])
         if held < wanted:
-            yield f"it has {held} filters of system calls, expected {wanted}"
+            yield f"it has {held} seccomp filters, expected {wanted}"
 
 
 def _fields(status: str) -> dict[str, str]:
@@ -171,7 +171,7 @@ def _limits(seen: Seen, limits: Mapping[str, int]) -> Iterator[str]:
         line = next((line for line in seen.limits.splitlines() if line.startswith(title)), title)
         held = line.removeprefix(title).split()[:2]
         if held != [str(wanted)] * 2:
-            yield f"limit {name} is {' '.join(held) or 'missing'}, asked for {wanted}"
+            yield f"limit {name} is {' '.join(held) or 'missing'}, expected {wanted}"
 
 
 def _mounts(seen: Seen, spec: ContainerSpec, place: HostShare) -> Iterator[str]:
@@ -179,15 +179,15 @@ def _mounts(seen: Seen, spec: ContainerSpec, place: HostShare) -> Iterator[str]:
     wanted = _wanted_mounts(spec, place)
     readonly = {"/", *READONLY_PATHS, *(f"{CGROUPS}/{name}".rstrip("/") for name in place.cgroups)}
     for path in sorted({*wanted, *seen.masked, *readonly} - held.keys()):
-        yield f"{path} is not mounted"
+        yield f"{path} isn't mounted"
     known = {*wanted, *MASKED_PATHS, *readonly, *(f"/dev/{name}" for name in DEVICES)}
     for path in sorted(held.keys() - known):
-        yield f"{path} is mounted and was not asked for"
+        yield f"{path} is mounted but wasn't requested"
     for path in sorted((readonly | set(seen.masked) | {"/sys"}) & held.keys()):
         # A file that is hidden behind the null device can be written, and keeps nothing.
         hidden = path in seen.masked and held[path].root == "/null"
         if "ro" not in held[path].options and not hidden:
-            yield f"{path} can be written"
+            yield f"{path} is writable"
     for path, (kind, options) in wanted.items():
         if path in held:
             yield from _unlike(path, held[path], kind, options, _hidden(path, spec))
@@ -207,9 +207,9 @@ def _mounts_of_template(seen: Seen) -> Iterator[str]:
     }
     for path in sorted(held.keys() - known):
         if not f"{path}/".startswith(f"{WORK_DIRECTORY}/"):
-            yield f"{path} is mounted and was not asked for"
+            yield f"{path} is mounted but wasn't requested"
     if "/" not in held or "ro" not in held["/"].options:
-        yield "/ can be written"
+        yield "/ is writable"
 
 
 def _wanted_mounts(spec: ContainerSpec, place: HostShare) -> dict[str, tuple[str, Mapping[str, str]]]:
@@ -237,14 +237,14 @@ def _unlike(
     path: str, mount: Mount, kind: str, options: Mapping[str, str], hidden: frozenset[str]
 ) -> Iterator[str]:
     if mount.kind != kind:
-        yield f"{path} is of kind {mount.kind}, asked for {kind}"
+        yield f"{path} is of kind {mount.kind}, expected {kind}"
     missing = sorted(hidden - mount.options)
     if missing:
         yield f"{path} lacks {', '.join(missing)}"
     for name, wanted in options.items():
         held = mount.of_file_system.get(name)
         if held != wanted:
-            yield f"{path}: {name} is {held}, asked for {wanted}"
+            yield f"{path}: {name} is {held}, expected {wanted}"
 
 
 def read_mounts(text: str) -> dict[str, Mount]:

@@ -252,7 +252,7 @@ def _become_root_of_a_namespace(libc: ctypes.CDLL, first: str, count: str) -> No
         os.close(waiting)
         _, status = os.waitpid(outside, 0)
     if status:
-        raise OSError(f"{' and '.join(_ID_PROGRAMS)} do not hand over the user ids {first}+{count}")
+        raise OSError(f"{' and '.join(_ID_PROGRAMS)} can't map the user ids {first}+{count}")
     os.setgroups([])
 
 

@@ -165,7 +165,7 @@ class ContainerMaker:
                 bundle = json.dumps(document(container.spec, container.place))
                 (folder / "config.json").write_text(bundle, encoding="utf-8")
         except OSError as problem:
-            message = f"cannot write what a container needs below {self._run}: {problem.strerror}"
+            message = f"can't write a container's files below {self._run}: {problem.strerror}"
             raise EngineError("engine.run_folder", message, retryable=True) from problem
 
     async def launch(self, container: OciContainer, streams: Sequence[int]) -> None:
@@ -287,5 +287,5 @@ def _refused(container: OciContainer, problem: StartFailed) -> EngineError:
     except OSError:
         said = ""
     log.error("runtime.failed", container=container.record.name, status=str(problem), said=said)
-    message = "the runtime could not start the container; what it said is in the daemon's log"
+    message = "the runtime couldn't start the container; its message is in the daemon's log"
     return EngineError("engine.start_failed", message, retryable=True)

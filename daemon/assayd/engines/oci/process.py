@@ -190,7 +190,7 @@ class LauncherProcess:
     """The launcher, as the daemon sees it. Started by `start`, ended by `close`."""
 
     def __init__(self, control: socket.socket, process: subprocess.Popen[bytes]) -> None:
-        self._control = Control(control, "the launcher of containers", lambda: None)
+        self._control = Control(control, "the container launcher", lambda: None)
         self._process = process
 
     @property
@@ -234,7 +234,7 @@ class LauncherProcess:
             raise
         except (EngineError, TimeoutError) as problem:
             made.close()
-            message = f"the launcher of containers did not start: {problem}"
+            message = f"the container launcher didn't start: {problem}"
             raise EngineError("engine.launcher", message, retryable=True) from problem
         return made
 

@@ -89,6 +89,4 @@ class Ranges:
                 continue
             self._lock, self._base = lock, self._first + number * self._per_block
             return
-        raise EngineError(
-            "engine.no_ids", f"all {self._blocks} blocks of user ids are taken by other daemons"
-        )
+        raise EngineError("engine.no_ids", f"all {self._blocks} blocks of user ids are used by other daemons")

@@ -52,7 +52,7 @@ class Records:
         Raises: ValueError for a name that is no plain word.
         """
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is not the name of a container")
+            raise ValueError(f"{name!r} isn't a container name")
         return self._folder / name
 
     def write(self, record: Record) -> Path:

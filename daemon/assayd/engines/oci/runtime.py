@@ -51,7 +51,7 @@ def find_runtime(candidates: Sequence[tuple[str, str]] = CANDIDATES) -> Runtime:
     for name, path in candidates:
         if Path(path).is_file():
             return Runtime(name=name, path=path, version=_version(path))
-    message = "there is no OCI runtime; install crun, or runc (Debian: apt-get install crun)"
+    message = "no OCI runtime found; install crun or runc (Debian: apt-get install crun)"
     raise EngineError("engine.runtime", message)
 
 
@@ -61,8 +61,8 @@ def _version(path: str) -> str:
             [path, "--version"], capture_output=True, text=True, timeout=_ASKED_WITHIN_S, check=True
         )
     except (OSError, subprocess.SubprocessError) as problem:
-        raise EngineError("engine.runtime", f"{path} does not say its version") from problem
+        raise EngineError("engine.runtime", f"{path} doesn't report its version") from problem
     found = _VERSION.search(said.stdout)
     if found is None:
-        raise EngineError("engine.runtime", f"{path} does not say its version")
+        raise EngineError("engine.runtime", f"{path} doesn't report its version")
     return found[1]

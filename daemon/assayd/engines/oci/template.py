@@ -144,7 +144,7 @@ class Template:
             _forget_template(self._plan["argv"])
             _filter(self._filter)
         except BaseException as problem:  # noqa: BLE001 - whatever it is, nothing may run
-            os.write(2, f"cannot be confined: {type(problem).__name__}: {problem}\n".encode())
+            os.write(2, f"can't be confined: {type(problem).__name__}: {problem}\n".encode())
             os._exit(126)
 
     def _reap(self) -> None:
@@ -173,7 +173,7 @@ def main(control: socket.socket) -> Callable[[], None]:
     gc.disable()
     gc.freeze()
     if len(os.listdir("/proc/self/task")) != 1:  # noqa: PTH208 - this program is to stay small
-        raise RuntimeError("a library that was loaded has started threads, which no clone would have")
+        raise RuntimeError("a preloaded library started threads, which clones wouldn't have")
     control.send(json.dumps({"id": ""}).encode())
     return Template(control, plan, program).serve()
 

@@ -119,7 +119,7 @@ def read_program(arguments: Sequence[str]) -> Program:
                 return Program(interpreter=kept, code=rest[0], rest=rest[1:])
             if argument.endswith(".pyc"):
                 return Program(interpreter=kept, file=argument, rest=rest)
-    message = "templates hold Python programs, and this image starts another"
+    message = "templates need a Python program, but this image starts another one"
     raise EngineError("engine.template", message)
 
 

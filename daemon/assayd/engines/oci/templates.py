@@ -181,7 +181,7 @@ class Templates:
             async with asyncio.timeout(self._threads.timeout_s):
                 child.process = await template.clone(child, streams)
         except StartFailed as problem:
-            message = f"a container could not be cloned: {os.strerror(int(str(problem)))}"
+            message = f"a container couldn't be cloned: {os.strerror(int(str(problem)))}"
             raise EngineError("engine.start_failed", message, retryable=True) from problem
         except TimeoutError as problem:
             template.control.lose()
@@ -266,7 +266,7 @@ class Templates:
         """Start a template, tell it all that it will ever know, and compare it with what was asked for."""
         host = await self._maker.known_host()
         if host.ids.count < FEWEST_IDS:
-            few = f"templates need {FEWEST_IDS} user ids for containers, and there are {host.ids.count}"
+            few = f"templates need {FEWEST_IDS} user ids for containers, but the range has {host.ids.count}"
             raise EngineError("engine.template", few)
         kept = {name: spec.labels[name] for name in (LABEL_DAEMON, LABEL_GENERATION) if name in spec.labels}
         labels = {**kept, LABEL_CONTAINER: f"template{secrets.token_hex(8)}", LABEL_POOL_KEY: "template"}
@@ -312,7 +312,7 @@ class Templates:
             said = container.stream.diagnostics if container.stream is not None else b""
             text = said.decode("utf-8", "replace")[-_DIAGNOSTICS:]
             log.error("template.ended_early", container=container.record.name, said=text)
-            reason = f"the template did not start: {problem or 'too late'}"
+            reason = f"the template didn't start: {problem or 'too late'}"
             raise EngineError("engine.launcher", reason, retryable=True) from problem
         folder = container.group.entries()[0].rpartition("/")[0]
         os.close(await self._maker.read_only_tree(container.record.name, folder))

@@ -42,4 +42,4 @@ class Threads:
 
 def timed_out() -> EngineError:
     """Return the error for a step that took too long."""
-    return EngineError("engine.timeout", "the engine did not do its step in time", retryable=True)
+    return EngineError("engine.timeout", "the engine didn't finish a step in time", retryable=True)

@@ -50,7 +50,7 @@ def user_ids(user: User, root: Path = Path("/")) -> IdRange:
     found = common_ids(*(_given(root / "etc" / name, user) for name in ("subuid", "subgid")))
     missing = list(_missing(user, found, root))
     if missing:
-        message = f"the OCI engine cannot run as the ordinary user {user.name} here: "
+        message = f"the OCI engine can't run as the unprivileged user {user.name} here: "
         raise EngineError("engine.rights", message + "; ".join(missing))
     return found
 
@@ -100,17 +100,17 @@ def _given(path: Path, user: User) -> list[IdRange]:
 def _missing(user: User, ids: IdRange, root: Path) -> Iterator[str]:
     if not (root / "sys/fs/cgroup/cgroup.controllers").exists():
         yield (
-            "control groups are of version 1, of which none can be delegated to a user "
+            "cgroup v1 can't be delegated to a user "
             "(start the kernel with systemd.unified_cgroup_hierarchy=1)"
         )
     absent = [f"/{path}" for path in _PROGRAMS if not (root / path).exists()]
     if absent:
-        yield f"there is no {' and no '.join(absent)} (Debian: apt-get install uidmap)"
+        yield f"missing: {', '.join(absent)} (Debian: apt-get install uidmap)"
     if ids.count < FEWEST_IDS:
         yield (
-            f"/etc/subuid and /etc/subgid give {ids.count} ids in common, at least {FEWEST_IDS} are needed, "
+            f"/etc/subuid and /etc/subgid share {ids.count} ids; at least {FEWEST_IDS} are needed, "
             f"65536 are usual (usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user.name}, "
-            "with numbers that nobody else has)"
+            "with a range that no other user has)"
         )
     for name, remedy in (("user/max_user_namespaces", "15000"), ("kernel/unprivileged_userns_clone", "1")):
         if _read(root / "proc/sys" / name) == "0":
@@ -118,8 +118,8 @@ def _missing(user: User, ids: IdRange, root: Path) -> Iterator[str]:
             yield f"user namespaces are switched off (sysctl {key}={remedy})"
     if "NoNewPrivs:\t1" in _read(root / "proc/self/status"):
         yield (
-            "newuidmap gets no rights from a process with no_new_privs (remove NoNewPrivileges= from the "
-            "unit, and what implies it)"
+            "newuidmap doesn't work under no_new_privs (remove NoNewPrivileges= from the "
+            "unit, with options that imply it)"
         )
 
 

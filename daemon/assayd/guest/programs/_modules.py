@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from . import Arguments
 
     Compile = Callable[["Submitted"], tuple[CodeType, Mapping[str, object]]]
-    """Gives the code of a file, and names that its module is to have beside its own."""
+    """Returns the code of a file, and names to add to its module."""
 else:
     from _frozen_importlib import ModuleSpec
 

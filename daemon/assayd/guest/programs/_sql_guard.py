@@ -21,7 +21,7 @@ _REFUSED = (
     "DROP_TEMP_VIEW", "DROP_TRIGGER", "DROP_TEMP_TRIGGER", "DROP_VTABLE", "CREATE_TRIGGER",
     "CREATE_TEMP_TRIGGER", "CREATE_VTABLE", "ANALYZE", "PRAGMA", "FUNCTION",
 )  # fmt: skip
-"""Only for words; what stands in no list is refused too."""
+"""Only for the wording; an action in no list is refused too."""
 _ADMITTED = {
     "sql.drop": (
         "DROP_TABLE", "DROP_TEMP_TABLE", "DROP_INDEX", "DROP_TEMP_INDEX", "DROP_VIEW", "DROP_TEMP_VIEW",
@@ -42,7 +42,7 @@ _HARMLESS = {
     # What full-text tables ask whenever they are opened.
     "data_version": frozenset({""}),
 }
-"""PRAGMAs with the arguments that they may have, beside those that only look."""
+"""Allowed PRAGMAs with their allowed arguments, in addition to the read-only ones."""
 
 _LIMITS = (
     ("LENGTH", 16 * 2**20),

@@ -41,7 +41,7 @@ _STEPS = "pytest_runtest_"
 _NEXT = {None: "setup", "setup": "call", "call": "teardown"}
 _GOOD = frozenset({"passed", "skipped", "xfailed", "xpassed"})
 _FINE = frozenset({0, 5})
-"""Exit codes of the framework: all is well; there were no tests."""
+"""Exit codes of the framework: success; no tests collected."""
 _INTERNAL_ERROR = 3
 
 
@@ -323,7 +323,7 @@ def _output(report: Any) -> dict[str, object]:
 def _cut(text: str) -> str:
     half = _MAX_OUTPUT // 2
     if len(text) > _MAX_OUTPUT:
-        text = f"{text[:half]}\n[… {len(text) - _MAX_OUTPUT} characters left out …]\n{text[-half:]}"
+        text = f"{text[:half]}\n[… {len(text) - _MAX_OUTPUT} characters omitted …]\n{text[-half:]}"
     return text.encode("utf-8", "backslashreplace").decode()
 
 

@@ -42,7 +42,7 @@ RULES = (
     Rule(
         id="inputs.type",
         title="An input has another type than declared",
-        help="Bad: data: list, given {}. Good: data: dict, or give [].",
+        help="Bad: data: list, and the input {}. Good: data: dict, or the input [].",
     ),
     Rule(
         id="inputs.overwritten",

@@ -110,7 +110,7 @@ def _value(unit: UnitResult) -> tuple[Value | None, tuple[JsonValue, ...]]:
     if not isinstance(record, Bound):
         raise GuestJsonError("not the record of a node")
     if RESULT not in record.values and record.missing != (RESULT,):
-        raise GuestJsonError("the record tells nothing of the result")
+        raise GuestJsonError("the record lacks the result")
     return record.values.get(RESULT), record.again
 
 

@@ -87,7 +87,7 @@ def judge_second(
     finding = Finding(
         rule="quality.varying",
         category="quality",
-        message="A second run with the same inputs returns another result.",
+        message="A second run with the same inputs returned a different result.",
         severity=Severity.WARNING,
         layer=Layer.RUNTIME,
         line=line,

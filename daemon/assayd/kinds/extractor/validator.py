@@ -323,7 +323,7 @@ def _judge_path(path: str, unit: UnitResult | None, text: str) -> Tried:
         layer=Layer.RUNTIME,
         suggestion=_NOT_RUN
         if tried.value.type_name in {"generator", "map", "filter", "zip"}
-        else "Return a plain dict on every code path; return {} if there are no fields.",
+        else "Return a plain dict on every code path; return {} for a path without fields.",
     )
     case = replace(tried.case, status=CaseStatus.FAILED, message=finding.message)
     return Tried(case=case, findings=(*tried.findings, finding))

@@ -347,7 +347,7 @@ def _names_and_values(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """``parametrize(("a", "b"), [(1,)])``."""
-    hint = f"Each case needs {found[1]} values, one for each name, and one has {found[2]}."
+    hint = f"Each case needs {found[1]} values, one per name, but one case has {found[2]}."
     for file, text in texts.items():
         lines = [n for n, line in enumerate(text.split("\n"), 1) if "parametrize(" in line]
         if len(lines) == 1 and file.rpartition("/")[2].startswith("test"):

@@ -64,5 +64,5 @@ def answered(base: Document, proposal: Proposal) -> Document:
     if text is not None and not manifest:
         manifest = json.loads(text)
         if not isinstance(manifest, dict):
-            raise ValueError(f"{MANIFEST_FILE} is not a JSON object")
+            raise ValueError(f"{MANIFEST_FILE} isn't a JSON object")
     return {**base, "manifest": manifest, "files": {**there, **given}}

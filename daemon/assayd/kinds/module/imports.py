@@ -93,7 +93,7 @@ def _is_listed(node: ast.Import, policy: ImportPolicy) -> bool:
 def _idle(node: ast.Import, modules: PolicyModules, text: str) -> Iterator[Finding]:
     """Refuse a module that is there for the names that the policy lists, where nothing uses any."""
     module = node.names[0].name
-    message = f"Import of {module!r} is not allowed except for some of its names, and none of them is used."
+    message = f"Import of {module!r} is allowed only for some of its names, and none of those is used."
     suggestion = f"Remove the line. {name_suggestion(module, modules)}"
     yield finding_at(node, text, "import.not_allowed", message, suggestion=suggestion)
 

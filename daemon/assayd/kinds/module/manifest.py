@@ -24,12 +24,12 @@ RULES = (
     Rule(id="manifest.unknown", title="An unknown field", help="Bad: colour. Good: description."),
     Rule(
         id="manifest.type",
-        title="A field of the wrong type",
+        title="A field has the wrong type",
         help='Bad: "capabilities": "current". Good: "capabilities": ["current"].',
     ),
     Rule(
         id="manifest.value",
-        title="A field value in a wrong form",
+        title="A field value has the wrong form",
         help='Bad: "version": "1.0". Good: "version": "1.0.0".',
     ),
     Rule(

@@ -111,7 +111,8 @@ def judge_outputs(submitted: ScriptPayload, result: RunResult) -> Iterator[Findi
             remedy = "Write a regular file with this name below the start directory."
             named = sorted(set(_named_alike(path, submitted.code or "")) - {path})
             instead = (
-                f" The code uses {', '.join(named[:_MOST_NAMED])}: write to {path}, or collect that file."
+                f" The code uses {', '.join(named[:_MOST_NAMED])}: write to {path}, or list that "
+                "file in collect."
                 if named
                 else ""
             )

@@ -17,7 +17,7 @@ _MOST_ARGUMENT_BYTES = 65_536
 
 def _argument(text: str) -> str:
     if "\0" in text:
-        raise ValueError("holds a NUL character")
+        raise ValueError("contains a NUL character")
     return text
 
 
@@ -55,9 +55,9 @@ class ScriptPayload(BaseModel):
     @model_validator(mode="after")
     def _one_program(self) -> ScriptPayload:
         if (self.code is None) == (not self.argv):
-            raise ValueError("give either code, or argv (with files), and not both")
+            raise ValueError("pass either code, or argv (with files), not both")
         if self.argv and not self.argv[0]:
-            raise ValueError("argv starts with the name of a program")
+            raise ValueError("argv must start with the name of a program")
         if sum(len(argument.encode()) for argument in self.argv) > _MOST_ARGUMENT_BYTES:
             raise ValueError(f"argv has more than {_MOST_ARGUMENT_BYTES} bytes; use stdin or a file")
         return self

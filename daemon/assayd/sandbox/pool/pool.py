@@ -259,7 +259,7 @@ class Pool:
         except Exception:
             # A bug of ours costs those who wait for this key their container, never the others the daemon.
             log.exception("container.create_broken", container=ulid)
-            self._failed(key, EngineError("pool.broken", "a container could not be made; see the log"))
+            self._failed(key, EngineError("pool.broken", "can't create a container; see the daemon's log"))
             return
         finally:
             self._opening.discard(ulid)

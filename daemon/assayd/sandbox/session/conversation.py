@@ -178,7 +178,7 @@ class Conversation:
             raise GuestFault(f"the runner gave up: {text(header, 'message')}")
         if header["type"] == "unconfined":
             log.error("child.unconfined", said=text(header, "message"))
-            raise EngineError("engine.unconfined", "a child could not be confined", retryable=True)
+            raise EngineError("engine.unconfined", "a child couldn't be confined", retryable=True)
         return header, body
 
     def _leave_out(self, current_s: float) -> None:

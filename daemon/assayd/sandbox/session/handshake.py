@@ -33,7 +33,7 @@ async def greet(channel: Channel, preload: Sequence[str]) -> Ready:
     await channel.send(encode({"type": "hello", "protocol": PROTOCOL, "preload": list(preload)}))
     header, _ = await channel.receive()
     if header["type"] == "fault":
-        raise GuestFault(f"the runner is not able to start: {text(header, 'message')}")
+        raise GuestFault(f"the runner can't start: {text(header, 'message')}")
     if header["type"] != "ready" or header.get("protocol") != PROTOCOL:
         raise GuestFault("the runner speaks another protocol; rebuild the image")
     return Ready(

@@ -112,14 +112,14 @@ def _wraps(_: View, call: ast.Call | None) -> _Words | None:
     plain = call is not None and len(call.args) == 1 and not call.keywords
     if plain and not isinstance(call.args[0], ast.Starred):  # type: ignore[union-attr]  # it is there when plain
         return None
-    message = "functools.wraps is used in another way than with the one function that is wrapped."
+    message = "functools.wraps is allowed only with one argument, the wrapped function."
     return "attribute.dynamic", message, "Write @functools.wraps(function)."
 
 
 def _configures(_: View, call: ast.Call | None) -> _Words | None:
     if call is not None and not call.args and all(k.arg not in {None, *_OPENING} for k in call.keywords):
         return None
-    message = "logging.basicConfig may be given plain settings only; it opens files."
+    message = "logging.basicConfig is allowed only with plain settings, because others open files."
     return "attribute.file_access", message, "Write logging.basicConfig(level=logging.INFO, format=…)."
 
 
@@ -127,7 +127,7 @@ def _in_with(view: View, call: ast.Call | None) -> _Words | None:
     """Its object holds the module of warnings; what ``with`` gives does not."""
     if call is not None and isinstance(view.tree.parent(call), ast.withitem):
         return None
-    message = "warnings.catch_warnings is used in another way than in a with statement."
+    message = "warnings.catch_warnings is allowed only in a with statement."
     return "attribute.internal", message, "Write: with warnings.catch_warnings(): …"
 
 

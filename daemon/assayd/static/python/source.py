@@ -29,7 +29,7 @@ from assayd.static.python.work import is_slow_to_compile, is_slow_to_parse
 FILENAME = "submission.py"
 
 RULES = (
-    Rule(id="source.too_large", title="The source is too large", help="One text may have 1 MiB."),
+    Rule(id="source.too_large", title="The source is too large", help="The limit is 1 MiB per text."),
     Rule(id="source.nul_byte", title="The source contains a NUL byte"),
     Rule(id="source.not_text", title="The source isn't Unicode text"),
     Rule(id="source.empty", title="The source has no code"),
@@ -119,7 +119,7 @@ def _refuse(text: str) -> Finding | None:
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError as error:
         line = line_of(text, error.start)
-        return _finding("source.not_text", "The source contains half a surrogate pair.", line)
+        return _finding("source.not_text", "The source contains a lone surrogate.", line)
     if size > SOURCE_BYTES:
         return _finding("source.too_large", f"The source has {size} bytes; {SOURCE_BYTES} are allowed.")
     if size > _QUICK_BYTES and is_slow_to_parse(text):

@@ -46,7 +46,7 @@ class ValidateArguments(SubmissionBody):
     """A submission, and how long to wait for its verdict."""
 
     wait_s: float = Field(
-        WAIT_S, gt=0, le=MOST_WAIT_S, description="Seconds to wait; then `show` tells how it goes on."
+        WAIT_S, gt=0, le=MOST_WAIT_S, description="Seconds to wait for the verdict; afterwards, use `show`."
     )
 
 
@@ -54,46 +54,44 @@ class ShowArguments(Arguments):
     """Which attempt, and which part of it."""
 
     attempt_id: Ulid = Field(description="The attempt.")
-    part: Part = Field("summary", description="`summary`, or all of one list or text of it, page by page.")
-    first: int = Field(
-        1, ge=1, le=1_000_000, description="Where the page begins: entry or character, from 1."
-    )
+    part: Part = Field("summary", description="`summary`, or one complete list or text, page by page.")
+    first: int = Field(1, ge=1, le=1_000_000, description="First entry or character of the page, from 1.")
 
 
 class LogsArguments(Arguments):
     """Which attempt, and which of its outputs."""
 
-    attempt_id: Ulid = Field(description="The attempt; it has to be finished.")
-    stream: Literal["stdout", "stderr"] = Field("stdout", description="Which output.")
-    first: int = Field(1, ge=1, le=100_000_000, description="Character to begin with, from 1.")
+    attempt_id: Ulid = Field(description="The finished attempt.")
+    stream: Literal["stdout", "stderr"] = Field("stdout", description="Output stream.")
+    first: int = Field(1, ge=1, le=100_000_000, description="First character of the page, from 1.")
 
 
 class RepairArguments(RepairBody):
     """Which failed attempt is to be repaired, and how."""
 
     attempt_id: Ulid = Field(description="The failed attempt.")
-    wait_s: float = Field(CHAIN_WAIT_S, gt=0, le=MOST_WAIT_S, description="Seconds to wait for its end.")
+    wait_s: float = Field(CHAIN_WAIT_S, gt=0, le=MOST_WAIT_S, description="Seconds to wait for the outcome.")
 
 
 class GenerateArguments(GenerationBody):
     """A request in words, and how long to wait."""
 
-    wait_s: float = Field(CHAIN_WAIT_S, gt=0, le=MOST_WAIT_S, description="Seconds to wait for its end.")
+    wait_s: float = Field(CHAIN_WAIT_S, gt=0, le=MOST_WAIT_S, description="Seconds to wait for the outcome.")
 
 
 class PolicyArguments(Arguments):
     """Which profile."""
 
-    name: Name | None = Field(None, description="The profile; without it all are listed.")
+    name: Name | None = Field(None, description="Name of the profile. Default: list all.")
     module: str | None = Field(
-        None, max_length=200, description="With `name`: list the names that may be used of this module."
+        None, max_length=200, description="With `name`: list the allowed names of this module."
     )
 
 
 class KindsArguments(Arguments):
     """Which kind, or which rule of it."""
 
-    kind: Name | None = Field(None, description="The kind; without it all are listed.")
+    kind: Name | None = Field(None, description="Name of the kind. Default: list all.")
     rule: str | None = Field(None, max_length=200, description="With `kind`: explain this rule.")
 
 
@@ -149,7 +147,7 @@ async def logs(call: Call, arguments: LogsArguments) -> PageAnswer:
     attempt = await call.daemon.ask(requests.attempt(arguments.attempt_id))
     if attempt["state"] != "finished":
         raise RequestError(
-            "logs.not_yet", f"{arguments.attempt_id} is {attempt['state']}; ask when it is finished"
+            "logs.not_yet", f"{arguments.attempt_id} is {attempt['state']}; try again when it is finished"
         )
     names = [each["name"] for each in attempt["artifacts"] if each["name"].startswith(arguments.stream)]
     parts = [await call.daemon.fetch(requests.artifact(attempt["id"], name)) for name in names]
@@ -184,14 +182,14 @@ async def policy(call: Call, arguments: PolicyArguments) -> PolicyAnswer:
             policies=[_policy_row(each) for each in found],
             policy=None,
             names=[],
-            more=["all of one profile: policy name=NAME"],
+            more=["one profile in full: policy name=NAME"],
         )
     profile = await call.daemon.ask(requests.policy(arguments.name))
     names: Mapping[str, Any] = profile["imports"].pop("names", {})
     more = []
     if names:
         profile["imports"]["modules_with_names"] = sorted(names)
-        more = [f"which names of such a module may be used: policy name={arguments.name} module=MODULE"]
+        more = [f"allowed names of one module: policy name={arguments.name} module=MODULE"]
     wanted = list(names.get(arguments.module or "") or ())
     return PolicyAnswer(policies=[], policy=profile, names=wanted, more=more)
 
@@ -201,7 +199,7 @@ async def kinds(call: Call, arguments: KindsArguments) -> KindsAnswer:
     if arguments.kind is None:
         found = (await call.daemon.ask(requests.kinds()))["kinds"]
         return _kinds_answer(
-            [_kind_row(each) for each in found], more=["the contract of one: kinds kind=KIND"]
+            [_kind_row(each) for each in found], more=["the contract of one kind: kinds kind=KIND"]
         )
     kind = await call.daemon.ask(requests.kind(arguments.kind))
     if arguments.rule is not None:
@@ -213,7 +211,7 @@ async def kinds(call: Call, arguments: KindsArguments) -> KindsAnswer:
         rules=[
             RuleRow(id=each["id"], severity=each["severity"], title=each["title"]) for each in kind["rules"]
         ],
-        more=[f"what a rule means: kinds kind={arguments.kind} rule=RULE"],
+        more=[f"explanation of a rule: kinds kind={arguments.kind} rule=RULE"],
     )
 
 
@@ -221,7 +219,7 @@ async def submitted(daemon: Daemon, attempt: Document) -> object:
     """Return the payload that an attempt was submitted with. Raises: RequestError ``bundle.none``."""
     name = next((each["name"] for each in attempt["artifacts"] if each["name"].startswith(SUBMISSION)), None)
     if name is None:
-        message = f"{attempt['id']} is {attempt['state']} and has no bundle; ask when it is finished"
+        message = f"{attempt['id']} is {attempt['state']} and has no bundle; try again when it is finished"
         raise RequestError("bundle.none", message)
     payload: object = json.loads(await daemon.fetch(requests.artifact(attempt["id"], name)))["payload"]
     return payload

@@ -49,18 +49,18 @@ class FoundAnswer(BaseModel):
     rule: str = Field(description="Id of the rule; `kinds` explains it.")
     severity: str = Field(description="Errors fail the submission.")
     message: str = Field(description="The fault.")
-    file: str | None = Field(description="Which submitted file.")
+    file: str | None = Field(description="Submitted file.")
     line: int | None = Field(description="Line, from 1, in the checked text.")
     column: int | None = Field(description="Column, from 1.")
-    snippet: str | None = Field(description="The source there.")
-    suggestion: str | None = Field(description="What to do about it.")
+    snippet: str | None = Field(description="Source code at this place.")
+    suggestion: str | None = Field(description="How to fix it.")
 
 
 class EditAnswer(BaseModel):
     """A change of whole lines that is certain to be right."""
 
-    rule: str = Field(description="Id of the rule whose finding it settles.")
-    file: str | None = Field(description="Which submitted file.")
+    rule: str = Field(description="Id of the rule whose finding this edit fixes.")
+    file: str | None = Field(description="Submitted file.")
     start_line: int = Field(description="First line to replace, from 1.")
     end_line: int = Field(description="Last line to replace; one less than the first inserts.")
     replacement: str = Field(description="The new lines.")
@@ -71,32 +71,32 @@ class CaseAnswer(BaseModel):
 
     name: str = Field(description="Name of the unit.")
     status: str = Field(description="passed, failed, error or skipped.")
-    cause: str | None = Field(description="Why it ended.")
-    result: str | None = Field(description="The value that it gave, as JSON text.")
-    expected: str | None = Field(description="The value that it should have given, as JSON text.")
-    message: str | None = Field(description="What went wrong.")
+    cause: str | None = Field(description="Cause of the end of its run.")
+    result: str | None = Field(description="Actual value, as JSON text.")
+    expected: str | None = Field(description="Expected value, as JSON text.")
+    message: str | None = Field(description="The fault.")
     line: int | None = Field(description="Line of the submitted code.")
 
 
 class AttemptAnswer(Answer):
     """An attempt: its verdict, and why."""
 
-    attempt_id: str = Field(description="Its id.")
-    kind: str = Field(description="Which validator.")
-    policy: str = Field(description="Which profile.")
-    state: str = Field(description="`finished` when there is a verdict.")
+    attempt_id: str = Field(description="Id of the attempt.")
+    kind: str = Field(description="Kind of the submission.")
+    policy: str = Field(description="Profile that applied.")
+    state: str = Field(description="`finished` once the verdict exists.")
     verdict: str | None = Field(description="validated, failed, error (ours, not the code's) or cancelled.")
     stage_reached: str | None = Field(description="The first failed stage; `complete` if validated.")
-    cause: str | None = Field(description="How its run ended.")
-    findings: list[FoundAnswer] = Field(description="The first findings, errors before all else.")
-    findings_total: int = Field(description="How many there are.")
-    edits: list[EditAnswer] = Field(description="Changes that are certain: apply them as they are.")
-    cases: list[CaseAnswer] = Field(description="The first cases, failed ones before all else.")
-    cases_total: int = Field(description="How many there are.")
-    cases_passed: int = Field(description="How many did as they should.")
-    score: float | None = Field(description="Share of hidden tests that passed; kind `solution` alone.")
-    integrity: str | None = Field(description="`separated`, or what the score had to trust.")
-    retry_context: str | None = Field(description="What to mind when trying again.")
+    cause: str | None = Field(description="Cause of the end of its run; null if it didn't run.")
+    findings: list[FoundAnswer] = Field(description="First findings, errors before warnings.")
+    findings_total: int = Field(description="Number of all findings.")
+    edits: list[EditAnswer] = Field(description="Certain edits: apply them unchanged.")
+    cases: list[CaseAnswer] = Field(description="First cases, failed ones before the others.")
+    cases_total: int = Field(description="Number of all cases.")
+    cases_passed: int = Field(description="Number of passed cases.")
+    score: float | None = Field(description="Share of hidden tests that passed (kind `solution` only).")
+    integrity: str | None = Field(description="`separated`, or the reason why the score relies on the code.")
+    retry_context: str | None = Field(description="Advice for the next try.")
     error: str | None = Field(description="The internal error, with verdict `error`.")
 
 
@@ -104,79 +104,81 @@ class PageAnswer(Answer):
     """A page of a list or of a text."""
 
     attempt_id: str = Field(description="The attempt.")
-    part: str = Field(description="Which part of it.")
+    part: str = Field(description="The requested part.")
     entries: list[str] = Field(description="Entries as JSON strings, or plain text as one entry.")
-    first: int = Field(description="Where this page begins, from 1.")
-    total: int = Field(description="How many entries, or characters, there are.")
-    next_first: int | None = Field(description="Where the next page begins; null on the last.")
+    first: int = Field(description="First entry or character of this page, from 1.")
+    total: int = Field(description="Number of all entries or characters.")
+    next_first: int | None = Field(description="First entry or character of the next page; null on the last.")
 
 
 class StepAnswer(BaseModel):
     """One answer of a provider, and what it came to."""
 
-    number: int = Field(description="Its place, from 1.")
+    number: int = Field(description="Number of the answer, from 1.")
     attempt_id: str | None = Field(description="The attempt that ran it.")
-    reason: str = Field(description="The reason that came with it.")
-    verdict: str | None = Field(description="What it came to.")
-    duplicate: bool = Field(description="It had been tried before, and was not run.")
+    reason: str = Field(description="Reason that the provider gave.")
+    verdict: str | None = Field(description="Verdict of its attempt.")
+    duplicate: bool = Field(description="True if an earlier answer had the same code, so that it wasn't run.")
 
 
 class ChainAnswer(Answer):
     """A repair or a generation: what was tried, and what it came to."""
 
-    id: str = Field(description="Its id.")
+    id: str = Field(description="Id of the repair or generation.")
     state: str = Field(description="running or finished.")
     outcome: str | None = Field(
         description="repaired or validated on success; otherwise the reason for stopping."
     )
-    detail: str | None = Field(description="More of the outcome.")
+    detail: str | None = Field(description="Details of the outcome.")
     steps: list[StepAnswer] = Field(description="Attempts in order.")
     attempt_id: str | None = Field(description="The last attempt that was run.")
-    verdict: str | None = Field(description="Its verdict.")
-    payload: str | None = Field(description="What it submitted, as JSON text: the code that it came to.")
+    verdict: str | None = Field(description="Verdict of that attempt.")
+    payload: str | None = Field(description="Payload of that attempt, as JSON text: the final code.")
 
 
 class PolicyRow(BaseModel):
     """One profile in a line."""
 
-    name: str = Field(description="Its name.")
-    description: str = Field(description="What it is for.")
-    network: str = Field(description="`blocked`, or that listed hosts can be reached.")
-    resources: dict[str, Any] = Field(description="Its limits.")
+    name: str = Field(description="Name of the profile.")
+    description: str = Field(description="Purpose of the profile.")
+    network: str = Field(description="Network mode: `blocked`, or access to listed hosts.")
+    resources: dict[str, Any] = Field(description="Limits.")
 
 
 class PolicyAnswer(Answer):
     """What is allowed now."""
 
     policies: list[PolicyRow] = Field(description="All profiles; empty if one was requested.")
-    policy: dict[str, Any] | None = Field(description="The one that was asked for, with effective values.")
-    names: list[str] = Field(description="Allowed names of `module`; empty: all, if the module is allowed.")
+    policy: dict[str, Any] | None = Field(description="The requested profile with its effective values.")
+    names: list[str] = Field(
+        description="Allowed names of `module`; empty if all names of an allowed module are allowed."
+    )
 
 
 class RuleRow(BaseModel):
     """A rule in a line."""
 
-    id: str = Field(description="Its name in findings.")
-    severity: str = Field(description="What a finding of it weighs.")
-    title: str = Field(description="What it is about.")
+    id: str = Field(description="Rule id, as in findings.")
+    severity: str = Field(description="Severity of its findings.")
+    title: str = Field(description="Title of the rule.")
 
 
 class KindRow(BaseModel):
     """A kind in a line."""
 
-    kind: str = Field(description="Its name.")
-    policy: str = Field(description="The profile that it takes unless told otherwise.")
-    stages: list[str] = Field(description="Its stages, in order.")
+    kind: str = Field(description="Name of the kind.")
+    policy: str = Field(description="Default profile.")
+    stages: list[str] = Field(description="Stages in order.")
 
 
 class KindsAnswer(Answer):
     """What can be submitted."""
 
-    kinds: list[KindRow] = Field(description="All kinds, or the one that was asked for.")
-    payload_schema: dict[str, Any] | None = Field(description="JSON Schema of its `payload`.")
-    example: dict[str, Any] | None = Field(description="A payload of it that is validated.")
-    rules: list[RuleRow] = Field(description="Its rules.")
-    help: str | None = Field(description="Of the rule that was asked for.")
+    kinds: list[KindRow] = Field(description="All kinds, or the requested one.")
+    payload_schema: dict[str, Any] | None = Field(description="JSON Schema of the `payload`.")
+    example: dict[str, Any] | None = Field(description="A valid payload.")
+    rules: list[RuleRow] = Field(description="Rules of the kind.")
+    help: str | None = Field(description="Explanation of the requested rule.")
 
 
 def shown(text: str, most: int) -> str:
@@ -237,13 +239,13 @@ def _attempt(attempt: Document, room: Room) -> AttemptAnswer:
 def _more(answer: AttemptAnswer) -> Iterator[str]:
     where = f"attempt_id={answer.attempt_id}"
     if answer.state != "finished":
-        yield f"it is not finished; ask again: show {where}"
+        yield f"the attempt isn't finished; ask again: show {where}"
     if len(answer.findings) < answer.findings_total:
         yield f"all findings: show {where} part=findings"
     if len(answer.cases) < answer.cases_total:
         yield f"all cases: show {where} part=cases"
     if answer.verdict == "failed":
-        yield f"what the code wrote: logs {where}"
+        yield f"output of the code: logs {where}"
 
 
 def _errors_first(found: Sequence[Document], is_error: Callable[[Document], bool]) -> list[Document]:
@@ -324,7 +326,7 @@ def _chain(chain: Document, last: Document | None, payload: str | None, room: Ro
         verdict=None if last is None else last["verdict"],
         payload=shown_or_none(payload, 20 * room.chars),
     )
-    more = [f"why: show attempt_id={answer.attempt_id}"] if answer.verdict == "failed" else []
+    more = [f"reasons: show attempt_id={answer.attempt_id}"] if answer.verdict == "failed" else []
     if payload is not None and answer.payload != payload:
-        more.append(f"the payload to its last character: show attempt_id={answer.attempt_id} part=code")
+        more.append(f"the whole payload: show attempt_id={answer.attempt_id} part=code")
     return answer.model_copy(update={"more": more})

@@ -64,7 +64,7 @@ def read_address(text: str) -> tuple[str, int]:
     except ValueError:
         loopback = False
     if not loopback:
-        message = f"--http is {text!r}: others could reach it; the host has to be a loopback address"
+        message = f"--http is {text!r}: other machines could connect; use a loopback address"
         raise RequestError("usage", f"{message} (127.0.0.1 or ::1)")
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 2**16):
         raise RequestError("usage", f"--http is {text!r}: write [HOST:]PORT, with a port from 1 to 65535")
@@ -91,10 +91,12 @@ def read_token(path: Path) -> str:
     if found.st_uid != os.geteuid():
         raise RequestError("usage", f"--token-file {path}: it belongs to another user; name another file")
     if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise RequestError("usage", f"--token-file {path}: others may use it; chmod 600 {path}")
+        raise RequestError(
+            "usage", f"--token-file {path}: other users can read or write it; chmod 600 {path}"
+        )
     if len(token) < LEAST_TOKEN_CHARS or not token.isprintable() or " " in token:
-        message = f"--token-file {path}: a token has {LEAST_TOKEN_CHARS} characters or more and no spaces"
-        raise RequestError("usage", f"{message}; remove the file to have one made")
+        message = f"--token-file {path}: a token has at least {LEAST_TOKEN_CHARS} characters and no spaces"
+        raise RequestError("usage", f"{message}; delete the file to get a new token")
     return token
 
 

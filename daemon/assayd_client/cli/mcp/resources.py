@@ -87,10 +87,10 @@ TEMPLATES = tuple(
     ResourceTemplate(uri_template=SCHEME + path, name=name, description=description, mime_type=media_type)
     for path, name, description, media_type in (
         ("attempts/{id}", "attempt", "An attempt with its report.", JSON),
-        ("attempts/{id}/files/{name}", "file", "A file of an attempt's bundle.", None),
+        ("attempts/{id}/files/{name}", "file", "A file in an attempt's bundle.", None),
         ("policies/{name}", "policy", "A profile with effective values.", JSON),
-        ("kinds/{kind}", "kind", "A kind: schema of its payload, rules, an example.", JSON),
-        ("kinds/{kind}/rules/{rule}", "rule", "What a rule means.", "text/plain"),
+        ("kinds/{kind}", "kind", "A kind: payload schema, rules, an example.", JSON),
+        ("kinds/{kind}/rules/{rule}", "rule", "Explanation of a rule.", "text/plain"),
     )
 )
 
@@ -131,7 +131,7 @@ async def read(daemon: Daemon, uri: str) -> TextResourceContents | BlobResourceC
     except NotFound as error:
         raise MCPError(INVALID_PARAMS, f"{error.code}: {error.message}") from error
     raise MCPError(
-        INVALID_PARAMS, f"there is no resource {uri[:200]!r}; resources/templates/list has their forms"
+        INVALID_PARAMS, f"resource {uri[:200]!r} doesn't exist; resources/templates/list shows valid URIs"
     )
 
 

@@ -39,9 +39,9 @@ from assayd_client.cli.mcp.tools import BY_NAME, TOOLS
 T = TypeVar("T")
 Context: TypeAlias = "ServerRequestContext[Any, Any]"
 INSTRUCTIONS = (
-    "assayd validates untrusted code in throwaway containers. Before you hand code over, call `validate` "
-    "with it; correct what it finds and call it again until the verdict is `validated`. `kinds` says what a "
-    "payload holds, `policy` what code may do. " + DATA_NOTE
+    "assayd validates untrusted code in throwaway containers. Before you deliver code, call `validate` with "
+    "it; fix the findings and call it again until the verdict is `validated`. `kinds` describes payloads, "
+    "`policy` describes what code is allowed to do. " + DATA_NOTE
 )
 
 
@@ -74,7 +74,7 @@ class AgentServer:
         tool = BY_NAME.get(params.name)
         if tool is None:
             raise MCPError(
-                INVALID_PARAMS, f"there is no tool {params.name[:64]!r}; there are {', '.join(BY_NAME)}"
+                INVALID_PARAMS, f"tool {params.name[:64]!r} doesn't exist; available: {', '.join(BY_NAME)}"
             )
 
         async def tell(number: float, said: str) -> None:
@@ -108,7 +108,7 @@ class AgentServer:
     async def _get_prompt(self, _: Context, params: GetPromptRequestParams) -> GetPromptResult:
         attempt_id = (params.arguments or {}).get("attempt_id")
         if params.name != resources.FIX.name or attempt_id is None:
-            raise MCPError(INVALID_PARAMS, "there is the prompt `fix`, which takes attempt_id")
+            raise MCPError(INVALID_PARAMS, "the only prompt is `fix`, with the argument attempt_id")
         return await _or_error(resources.fix(self._daemon, attempt_id))
 
 

@@ -28,9 +28,7 @@ def serve(
     ] = None,
     token_file: Annotated[
         Path | None,
-        typer.Option(
-            metavar="F", help="The token that requests must carry; created if the file doesn't exist."
-        ),
+        typer.Option(metavar="F", help="Require the token in this file; created if the file doesn't exist."),
     ] = None,
 ) -> None:
     """Run an MCP server for coding agents, over standard input and output or HTTP."""
@@ -95,6 +93,6 @@ class BoundedLines:
         from mcp.shared.message import SessionMessage
         from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError
 
-        said = f"a message is larger than {self._most} bytes and was not read; send less at once"
+        said = f"the message exceeds {self._most} bytes and was ignored; send less at once"
         error = ErrorData(code=INVALID_REQUEST, message=said)
         await self.answers.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=None, error=error)))

@@ -62,8 +62,9 @@ TOOLS = (
         title="Validate code",
         description=(
             "Run untrusted code through static checks and a throwaway container, and get a verdict with "
-            "findings, certain edits, cases and what to mind when trying again. Call `kinds` first for what "
-            "`payload` holds. Call it with every version of code that you wrote before you say that it works."
+            "findings, certain edits, cases and advice for the next try. Call `kinds` first "
+            "for the schema of "
+            "`payload`. Validate every version of your code before you say that it works."
         ),
         takes=acts.ValidateArguments,
         gives=(answers.AttemptAnswer, answers.ChainAnswer),
@@ -83,7 +84,7 @@ TOOLS = (
     ),
     AgentTool(
         name="logs",
-        title="Show what code wrote",
+        title="Show the output of code",
         description="Show standard output or standard error of a finished attempt, page by page.",
         takes=acts.LogsArguments,
         gives=(answers.PageAnswer,),
@@ -109,8 +110,8 @@ TOOLS = (
         name="generate",
         title="Generate code from words",
         description=(
-            "Have code written from words by a configured model, validated and repaired. Nothing is approved "
-            "by it: that is for a person to do."
+            "Let a configured model write code from words, then validate and repair it. A person approves "
+            "the result; this tool doesn't."
         ),
         takes=acts.GenerateArguments,
         gives=(answers.ChainAnswer,),
@@ -131,7 +132,7 @@ TOOLS = (
     ),
     AgentTool(
         name="kinds",
-        title="What can be submitted",
+        title="Kinds of submissions",
         description=(
             "List the kinds of submission, show the contract of one (schema of its payload, a good example, "
             "its rules), or explain a rule."

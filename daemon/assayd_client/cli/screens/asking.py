@@ -161,7 +161,7 @@ class Asking(Screen[Entered | None]):
             options=self._lines(OPTION),
         )
         if not intent:
-            raise RequestError("intent.empty", "say in words what it should do", field=INTENT)
+            raise RequestError("intent.empty", "describe what the code should do", field=INTENT)
         context = read_context(self._asked.kind, replace(given, sample_paths=expanded(given.sample_paths)))
         provider = self._chosen(PROVIDER)
         if provider is None and len(self._offered.writers) > 1:
@@ -211,6 +211,6 @@ def _provider(chosen: str | None, writers: tuple[str, ...]) -> Select[str]:
         [(plain(name), name) for name in names],
         id=PROVIDER,
         compact=True,
-        prompt="choose" if names else "none is configured: see repair.providers",
+        prompt="choose" if names else "no provider is configured: see the setting repair.providers",
         value=chosen if chosen is not None else only,
     )

@@ -134,7 +134,7 @@ class Result(Screen[Step]):
             with self.app.suspend():
                 after = edited(before)
         except SuspendNotSupported:
-            self.tell("this terminal cannot be left to an editor")
+            self.tell("this terminal can't start an editor")
         except RequestError as problem:
             self.tell(problem.message)
         else:

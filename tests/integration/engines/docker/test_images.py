@@ -1,6 +1,5 @@
 """Images in and out of the Docker engine."""
 
-import tarfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -41,20 +40,16 @@ def archive(tmp_path: Path) -> Path:
     return tmp_path / "image.tar"
 
 
-async def test_image_that_was_loaded_can_be_found_and_exported(
-    engine: DockerEngine, archive: Path, tmp_path: Path
+async def test_image_that_was_loaded_can_be_found_and_its_files_read(
+    engine: DockerEngine, archive: Path
 ) -> None:
     loaded = await engine.load_image(archive)
     try:
         assert (await engine.image(NAME)).digest == loaded.digest
         assert (loaded.name, loaded.labels) == (NAME, {"a": "b"})
-        await engine.export_image(NAME, tmp_path / "exported.tar")
+        assert await engine.image_file(NAME, "file", 7) == b"content"
     finally:
         engine_image.drop(NAME)
-    with tarfile.open(tmp_path / "exported.tar") as exported:
-        content = exported.extractfile("file")
-        assert content is not None
-        assert content.read() == b"content"
 
 
 async def test_file_that_is_no_archive_is_refused(engine: DockerEngine, tmp_path: Path) -> None:
@@ -70,7 +65,7 @@ async def test_archive_that_is_not_there_is_missing(engine: DockerEngine, tmp_pa
     assert caught.value.code == "image.archive_missing"
 
 
-async def test_image_that_is_not_there_cannot_be_exported(engine: DockerEngine, tmp_path: Path) -> None:
+async def test_image_that_is_not_there_has_no_files(engine: DockerEngine) -> None:
     with pytest.raises(EngineError) as caught:
-        await engine.export_image("assayd-test/absent", tmp_path / "root.tar")
+        await engine.image_file("assayd-test/absent", "file", 7)
     assert caught.value.code == "image.missing"

@@ -60,5 +60,5 @@ def test_text_of_a_stranger_stays_text() -> None:
     ],
 )
 def test_what_are_no_rules_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no extraction rules"):
+    with pytest.raises(ValueError, match="invalid extraction rules"):
         read(text)

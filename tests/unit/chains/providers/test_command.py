@@ -72,7 +72,7 @@ async def test_program_that_takes_too_long_is_ended_with_all_it_started() -> Non
 
 async def test_program_that_is_missing_is_named() -> None:
     provider = CommandProvider("mine", ["/nonexistent/model"])
-    with pytest.raises(ProviderError, match="/nonexistent/model cannot be started"):
+    with pytest.raises(ProviderError, match="/nonexistent/model can't be started"):
         await provider.fix(REQUEST, timeout_s=1)
 
 

@@ -55,4 +55,4 @@ async def test_certain_edits_of_all_passages_are_made_at_once() -> None:
     )
     reply = await RulesProvider().fix(request, timeout_s=1)
     assert reply.files == {"a.py": "def f():\n    pass\n", "b.py": "x = 1\n"}
-    assert reply.reason == "Made the edits offered in a.py, line 1; b.py, line 1."
+    assert reply.reason == "Applied the certain edits in a.py, line 1; b.py, line 1."

@@ -83,12 +83,12 @@ def test_events_of_all_attempts_name_theirs(assay, service, capsys) -> None:
 
 def test_cancel_of_a_finished_attempt_is_refused(assay, finished, capsys) -> None:
     assert assay("cancel", finished) == 2
-    assert capsys.readouterr().err == "assay: the attempt has its verdict\n"
+    assert capsys.readouterr().err == "assay: the attempt is finished\n"
 
 
 def test_an_attempt_that_is_not_there_is_refused(assay, capsys) -> None:
     assert assay("show", "nothing") == 2
-    assert capsys.readouterr().err == "assay: there is no attempt nothing\n"
+    assert capsys.readouterr().err == "assay: attempt nothing doesn't exist\n"
 
 
 def test_artifacts_are_extracted_and_checked(assay, service, finished, tmp_path, capsys) -> None:
@@ -106,7 +106,7 @@ def test_artifacts_are_extracted_and_checked(assay, service, finished, tmp_path,
 
 def test_a_damaged_artifact_is_trouble(assay, finished, tmp_path, capsys) -> None:
     assert assay("artifacts", finished, "--extract", str(tmp_path / "out")) == 3
-    assert "not what its digest says" in capsys.readouterr().err
+    assert "doesn't match its digest" in capsys.readouterr().err
 
 
 def redigest(service, attempt_id, digests) -> None:
@@ -155,9 +155,9 @@ def test_a_policy_file_may_build_on_the_operators_own(tmp_path, monkeypatch, cap
 def test_without_a_file_all_profiles_are_checked(tmp_path, monkeypatch, capsys) -> None:
     assert main(["policy", "check", "--local"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "all profiles: fine",
-        "integration_test: the allowlist is empty, every access to the network is refused",
-        "loopback: the allowlist is empty, every access to the network is refused",
+        "all profiles: valid",
+        "integration_test: the allowlist is empty, so all network access is refused",
+        "loopback: the allowlist is empty, so all network access is refused",
     ]
     (tmp_path / "bad.toml").write_text("[resources]\ntimeout_s = 'soon'\n")
     monkeypatch.setenv("ASSAYD_POLICY_FOLDERS", json.dumps([str(tmp_path)]))

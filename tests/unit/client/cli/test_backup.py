@@ -41,7 +41,7 @@ async def test_copy_has_the_bundles_that_its_verdicts_name_and_no_others(tmp_pat
 
 
 def test_state_directory_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="the state directory cannot be copied"):
+    with pytest.raises(RequestError, match="the state directory can't be copied"):
         back_up(tmp_path / "copy", tmp_path / "none")
 
 
@@ -89,7 +89,7 @@ def test_state_directory_is_that_of_the_settings_while_no_daemon_answers(
 
 def test_daemon_that_does_not_tell_is_not_guessed_at() -> None:
     with pytest.raises(ClientError, match="operators"):
-        find_state(Asked(ClientError("peer.not_operator", "this is for operators")))
+        find_state(Asked(ClientError("peer.not_operator", "only operators may do this")))
 
 
 def test_database_elsewhere_needs_its_own_tools() -> None:

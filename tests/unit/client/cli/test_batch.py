@@ -59,16 +59,16 @@ def test_summary_counts_by_verdict_rule_and_cause(assay, write, capsys) -> None:
     assert others == [
         "       2 validated",
         "       2 failed",
-        "       1 error (1 of them lines that cannot be submitted)",
+        "       1 error (1 of them can't be submitted)",
         "",
         "Rules",
         "       2 small.bad",
         "",
-        "Lines that cannot be submitted",
+        "Lines that can't be submitted",
         "       1 malformed: line 5",
         "           line 5: Expecting property name enclosed in double quotes at line 1, column 2",
         "",
-        "Lines that are not validated: assay batch results summed --failed",
+        "Lines that aren't validated: assay batch results summed --failed",
     ]
     assert shown.err == ""
 
@@ -152,7 +152,7 @@ def test_line_with_another_policy_is_remarked_on(assay, write, capsys) -> None:
     assay("run", write("one", "two"), "--name", "changed")
     other = json.dumps(submission("two", policy="default"))
     assert assay("resume", "changed", write("one", other)) == 0
-    assert "which they keep: lines 2\n" in capsys.readouterr().err
+    assert "which are kept: lines 2\n" in capsys.readouterr().err
 
 
 def test_dedupe_runs_the_same_once(assay, served: Served, write) -> None:
@@ -180,8 +180,14 @@ def test_status_and_list_and_json(assay, write, capsys) -> None:
     ("words", "said"),
     [
         (["run", "/nowhere.jsonl"], "/nowhere.jsonl: No such file or directory"),
-        (["status", "nothing"], "there is no batch nothing; one that has ended is kept as `retention` says"),
-        (["cancel", "nothing"], "there is no batch nothing; one that has ended is kept as `retention` says"),
+        (
+            ["status", "nothing"],
+            "batch nothing doesn't exist (finished batches are deleted after `retention`)",
+        ),
+        (
+            ["cancel", "nothing"],
+            "batch nothing doesn't exist (finished batches are deleted after `retention`)",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(assay, words: list[str], said: str, capsys) -> None:
@@ -236,7 +242,7 @@ class TestReplay:
         with PlainClient(served.path) as client:
             first = client.submit(submission("run"), wait_s=10)["id"]
         assert replay(first) == 0
-        assert f"replays {first}\n✓ The same: validated\n" in capsys.readouterr().out
+        assert f"replays {first}\n✓ Same result: validated\n" in capsys.readouterr().out
         assert replay(first, "--json") == 0
         assert json.loads(capsys.readouterr().out)["replay_diff"]["same"]
 
@@ -257,7 +263,7 @@ def test_gc_tells_what_it_did(served: Served, capsys) -> None:
     assert main(["--socket", str(served.path), "gc", "--dry-run"]) == 0
     assert (
         capsys.readouterr().out
-        == "0 attempts and 0 bundles of attempts that stay would be removed, 0.0 MiB\n"
+        == "0 attempts and 0 bundles of attempts that remain would be removed, 0.0 MiB\n"
     )
     assert main(["--socket", str(served.path), "gc", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["dry_run"] is False

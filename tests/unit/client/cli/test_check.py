@@ -52,7 +52,7 @@ def test_commit_that_changes_nothing_of_ours_passes_and_says_so(assay, root, cap
 
     assert assay("check", "readme.md", "--sarif", "-") == 0
     captured = capsys.readouterr()
-    assert "nothing to check: no table of .assay.toml fits" in captured.err
+    assert "nothing to check: no [[file]] table of .assay.toml matches" in captured.err
     assert json.loads(captured.out)["runs"] == []
 
 
@@ -60,7 +60,7 @@ def test_project_without_anything_to_check_is_an_error(assay, root, capsys) -> N
     (root / ".assay.toml").write_text('[[file]]\nmatch = "none/*"\nkind = "code"\n')
 
     assert assay("check") == 2
-    assert "no table of .assay.toml fits" in capsys.readouterr().err
+    assert "no [[file]] table of .assay.toml matches" in capsys.readouterr().err
 
 
 def test_folder_without_a_project_is_an_error(assay, tmp_path_factory, capsys) -> None:

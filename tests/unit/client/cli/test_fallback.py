@@ -2,7 +2,7 @@ from assayd_client.cli.repair import described
 
 FALLBACK = {
     "trigger": "timeout",
-    "reason": "The code runs out of its time.",
+    "reason": "The code exceeds its time limit.",
     "rules": "extract:\n  year:\n    from: segment(-2)\n",
     "notes": {},
     "applied": {
@@ -29,4 +29,4 @@ def test_offer_is_told_with_what_it_gives_and_how_it_is_taken() -> None:
 
 def test_offer_that_was_taken_says_when() -> None:
     taken = {**FALLBACK, "accepted_at": "2026-05-04T10:20:30.000000Z"}
-    assert list(described("01R", taken))[-1] == "Taken at 2026-05-04T10:20:30.000000Z"
+    assert list(described("01R", taken))[-1] == "Accepted at 2026-05-04T10:20:30.000000Z"

@@ -28,7 +28,7 @@ def test_verbs_take_the_beginning_of_an_id(assay, service, socket, words: list[s
     with PlainClient(socket) as client:
         made = client.submit(CODE, wait_s=5, attempt_id="01JTC8ZK5VABCDEFGHJKMNPQRS")["id"]
     assay(*words, made[:12])
-    assert "there is no attempt" not in capsys.readouterr().err
+    assert "doesn't exist" not in capsys.readouterr().err
 
 
 def test_beginning_of_several_ids_is_refused_with_them(assay, two: list[str], capsys) -> None:
@@ -39,12 +39,12 @@ def test_beginning_of_several_ids_is_refused_with_them(assay, two: list[str], ca
 
 def test_beginning_of_no_id_is_refused(assay, two: list[str], capsys) -> None:
     assert assay("show", "01ZZZZ") == 2
-    assert capsys.readouterr().err == "assay: there is no attempt 01ZZZZ\n"
+    assert capsys.readouterr().err == "assay: attempt 01ZZZZ doesn't exist\n"
 
 
 def test_last_of_none_is_refused(assay, service, capsys) -> None:
     assert assay("show", "last") == 2
-    assert capsys.readouterr().err == "assay: there is no attempt yet\n"
+    assert capsys.readouterr().err == "assay: no attempt exists yet\n"
 
 
 def test_cancel_takes_the_last(assay, service, socket) -> None:

@@ -37,7 +37,7 @@ def test_each_kind_is_described_with_an_example_that_it_takes(assay, capsys, kin
     assert all(f"  {rule.id} (" in shown for rule in validator.rules)
     assert all(f"  {name}: " in shown for name in validator.payload.model_fields)
     assert all(f"--option {option.name}=" in shown for option in registry.command_line(kind).options)
-    example = json.loads(shown.partition("a payload that is validated:\n")[2])
+    example = json.loads(shown.partition("a valid payload:\n")[2])
     assert validator.payload.model_validate_json(json.dumps(example))
 
 
@@ -53,7 +53,7 @@ def test_json_is_what_the_daemon_says(assay, capsys) -> None:
 
 def test_kind_that_the_daemon_has_not_is_told(assay, capsys) -> None:
     assert assay("kinds", "nothing") != 0
-    assert "there is no kind 'nothing'" in capsys.readouterr().err
+    assert "unknown kind 'nothing'" in capsys.readouterr().err
 
 
 def test_commands_of_kinds_stand_among_those_of_the_program(capsys) -> None:
@@ -64,7 +64,7 @@ def test_commands_of_kinds_stand_among_those_of_the_program(capsys) -> None:
 
 
 def test_form_that_a_kind_has_not_is_refused_with_those_it_has() -> None:
-    with pytest.raises(RequestError, match="it has yaml; take --json"):
+    with pytest.raises(RequestError, match="it has yaml; use --json"):
         form_of("fifth", "steps")
 
 
@@ -75,7 +75,7 @@ def test_steps_of_a_kind_without_steps_are_refused(assay, finished, capsys) -> N
 
 def test_kind_that_nobody_here_knows_is_shown_the_usual_way() -> None:
     assert command_line_of("of-another-machine").case == "case"
-    with pytest.raises(RequestError, match="there are code, extractor"):
+    with pytest.raises(RequestError, match="use one of code, extractor"):
         find_kind("of-another-machine")
 
 

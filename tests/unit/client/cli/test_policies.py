@@ -42,7 +42,7 @@ def reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_check_says_what_a_list_allows(reach: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["policy", "check", "--local", str(reach)]) == 0
     assert capsys.readouterr().out.splitlines()[1:] == [
-        "reach: every name below example.org, port 80, 443: TLS, and plain HTTP with any method and path",
+        "reach: all subdomains of example.org, port 80, 443: TLS, and plain HTTP with any method and path",
         "reach: api.example.com, port 80, 443: TLS, and plain HTTP with any method and path",
         "reach: status.example.net, port 80, 443: plain HTTP only, GET, /v1/",
     ]
@@ -108,7 +108,7 @@ def test_check_asks_the_daemon_unless_told_otherwise(assay, service, tmp_path: P
 
     assert assay("policy", "check", str(mine)) == 0
     assert capsys.readouterr().out.splitlines() == [
-        f"{mine}: fine",
+        f"{mine}: valid",
         "mine: resources.timeout_s = 600 is clamped to 60 by the bounds",
     ]
     mine.write_text("[resources]\ntimeout_s = 'soon'\n")

@@ -81,7 +81,7 @@ def test_file_that_no_table_fits_is_nothing_to_us(root: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "tables [[file]] and nothing else"),
+        ("", "only [[file]] tables are allowed"),
         ("[[file]]\nmatch = 'x'\n", "needs match and kind"),
         (
             "[[file]]\nmatch = 'x'\nkind = 'code'\nimage = 'mine'\n",
@@ -112,7 +112,7 @@ def test_without_a_file_there_is_no_project(tmp_path: Path) -> None:
 def test_file_that_others_can_write_is_not_believed(root: Path, name: str) -> None:
     (root / name).chmod(0o777)
 
-    with pytest.raises(RequestError, match="others may have written it"):
+    with pytest.raises(RequestError, match="another user could have written it"):
         find_project(root / "extractors/x.py")
 
 
@@ -120,5 +120,5 @@ def test_file_of_another_user_is_not_believed(root: Path, monkeypatch: pytest.Mo
     found = os.stat_result((0o100644, 0, 0, 1, os.geteuid() + 1, 0, 0, 0, 0, 0))
     monkeypatch.setattr(Path, "stat", lambda _path, **_options: found)
 
-    with pytest.raises(RequestError, match="has to be yours"):
+    with pytest.raises(RequestError, match="must belong to you"):
         read_project(root / ".assay.toml")

@@ -32,7 +32,9 @@ def test_a_report_is_shown_as_recorded(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["validated", "failed_at_run", "refused"])
-@pytest.mark.parametrize(("bundle", "why"), [(None, "removed to make room"), ("c/p/b", "missing or damaged")])
+@pytest.mark.parametrize(
+    ("bundle", "why"), [(None, "deleted to free disk space"), ("c/p/b", "missing or damaged")]
+)
 def test_verdict_is_shown_when_the_bundle_is_gone(name: str, bundle: str | None, why: str) -> None:
     """A validated attempt whose bundle had been removed ended in a traceback."""
     attempt = golden(name) | {"report": None, "execution": None, "bundle": bundle}

@@ -101,7 +101,7 @@ def test_junit_of_the_bundle_is_taken_where_there_is_one(validate, service, caps
 
 def test_two_reports_on_one_output_are_refused(validate, capsys) -> None:
     assert validate("--junit", "-", "--sarif", "-") == 2
-    assert "--sarif - and --junit - are two reports" in capsys.readouterr().err
+    assert "--sarif - and --junit - both write" in capsys.readouterr().err
 
 
 def test_report_that_cannot_be_written_is_said(validate, capsys, tmp_path) -> None:

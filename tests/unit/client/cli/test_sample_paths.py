@@ -122,7 +122,7 @@ def test_list_comes_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_standard_input_is_not_read_for_two_things() -> None:
-    with pytest.raises(RequestError, match="both read standard input"):
+    with pytest.raises(RequestError, match="read standard input"):
         sample_paths(None, Path("-"), None, [Path("-")])
 
 

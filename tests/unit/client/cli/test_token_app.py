@@ -62,7 +62,7 @@ def test_token_in_a_file_is_its_owners_and_works(assay, tmp_path: Path, capsys) 
     source.write_text("x = 1\n")
     capsys.readouterr()
     assert assay("validate", "extractor", str(source), "--sample-path", "/a", token_file=file) == 2
-    assert "may read and nothing else" in capsys.readouterr().err
+    assert "is read-only" in capsys.readouterr().err
 
 
 def test_file_that_is_there_is_not_overwritten_and_no_token_made(assay, tmp_path: Path, capsys) -> None:
@@ -94,7 +94,7 @@ def test_revoked_by_name_or_beginning_and_only_where_one_is_meant(assay, tmp_pat
     assert assay("list", token_file=file) == 2
     assert "was revoked" in capsys.readouterr().err
     assert assay("token", "revoke", "twice") == 2
-    assert "2 tokens" in capsys.readouterr().err
+    assert "2 active tokens" in capsys.readouterr().err
     assert assay("token", "revoke", "gone") == 2  # those that are not revoked
 
 
@@ -119,7 +119,7 @@ def test_nodes_are_listed_drained_and_resumed(assay, gateway: SecureGateway, cap
     assert "n1" in shown
     assert "0 of 4" in shown
     assert assay("node", "drain", "n1") == 0
-    assert capsys.readouterr().out == "n1: takes no further work, has 0 in hand\n"
+    assert capsys.readouterr().out == "n1: takes no new attempts; 0 in hand\n"
     assert assay("nodes", "--json") == 0
     assert json.loads(capsys.readouterr().out)[0]["state"] == "draining"
     assert assay("node", "resume", "n1") == 0
@@ -132,13 +132,13 @@ def test_who_is_no_operator_is_told(assay, gateway: SecureGateway, tmp_path: Pat
     file.touch(0o600)
     file.write_text(gateway.token)
     assert assay("token", "list", token_file=file) == 2
-    assert "this is for operators" in capsys.readouterr().err
+    assert "only operators may do this" in capsys.readouterr().err
     assert assay("nodes", token_file=file) == 2
-    assert "may not ask about nodes" in capsys.readouterr().err
+    assert "has no access to nodes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["token", "list"], ["nodes"], ["node", "drain", "x"]])
 def test_daemon_of_one_host_is_told_from_a_gateway(tmp_path: Path, capsys, words: list[str]) -> None:
     with serving_daemon(FakeService(), tmp_path / "s") as path:
         assert main(["--socket", str(path), *words]) == 2
-    assert "is a daemon of one host" in capsys.readouterr().err
+    assert "is a single-host daemon" in capsys.readouterr().err

@@ -34,7 +34,7 @@ def validate(assay, source):
         ("validated", 0, "Validation: ✓ Passed with warnings (2/2 paths, avg 2.3ms)"),
         ("failed_at_run", 1, "Validation: ✗ Failed at sandbox (1/2 paths, avg 1.2ms): 1 error"),
         ("refused", 1, "Validation: ✗ Failed at security: 1 error"),
-        ("broken", 3, "Validation: ! Error; nothing is known of the code"),
+        ("broken", 3, "Validation: ! Internal error; the code wasn't judged"),
     ],
 )
 def test_the_verdict_is_shown_and_is_the_exit_code(validate, service, capsys, outcome, code, line) -> None:
@@ -85,8 +85,8 @@ def test_what_the_line_says_is_what_is_submitted(validate, service) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--label", "novalue"], "--label is written key=value"),
-        (["--set", "resources.timeout_s"], "--set is written key=value"),
+        (["--label", "novalue"], "--label must be key=value"),
+        (["--set", "resources.timeout_s"], "--set must be key=value"),
         (["--label", "a=Not Allowed"], "labels.a"),
         (["--input", "/nowhere.json"], "/nowhere.json: No such file or directory"),
     ],
@@ -101,7 +101,7 @@ def test_a_request_that_cannot_be_is_refused_in_one_line(validate, service, caps
 
 def test_an_unknown_kind_names_the_known_ones(assay, source, capsys) -> None:
     assert assay("validate", "nothing", source) == 2
-    assert "there is no kind 'nothing'; there are " in capsys.readouterr().err
+    assert "unknown kind 'nothing'; use one of " in capsys.readouterr().err
 
 
 def test_a_folder_stands_for_its_files(tmp_path) -> None:

@@ -46,10 +46,10 @@ def url(database: str) -> Iterator[str]:
 async def test_gateway_without_a_node_takes_nothing_and_says_why(tmp_path: Path, url: str) -> None:
     async with one_gateway(tmp_path, url) as gateway:
         await gateway.cluster.readiness.prepare()
-        with pytest.raises(RequestError, match="no node lives") as caught:
+        with pytest.raises(RequestError, match="no node has sent a heartbeat") as caught:
             await gateway.submit()
         await gateway.beat("a", ready=False, reason="isolation check failed")
-        with pytest.raises(RequestError, match="none of 1 nodes takes work"):
+        with pytest.raises(RequestError, match="none of 1 nodes takes attempts"):
             await gateway.submit()
     assert caught.value.code == "not_ready"
 
@@ -167,7 +167,7 @@ async def test_attempt_whose_runs_are_both_lost_ends_as_error(tmp_path: Path, ur
         fresh = await gateway.messages.next()
         with pytest.raises(RequestError, match="ticket"):
             await gateway.claim("b", message)
-        with pytest.raises(RequestError, match="another node run it"):  # its daemon would answer the same
+        with pytest.raises(RequestError, match="another node runs it"):  # its daemon would answer the same
             await gateway.claim("a", fresh)
         assert (await gateway.claim("b", await gateway.messages.next())).run == 2
         await gateway.runs.lose("b", attempt.id, 2, lost)
@@ -182,7 +182,9 @@ async def test_run_that_never_started_counts_for_nothing(tmp_path: Path, url: st
         for _ in range(3):
             message = await gateway.messages.next()
             assert (await gateway.claim("a", message)).run == 1
-            await gateway.runs.lose("a", attempt.id, 1, RunLost(lost=True, reason="it drains", started=False))
+            await gateway.runs.lose(
+                "a", attempt.id, 1, RunLost(lost=True, reason="the node is draining", started=False)
+            )
         await gateway.finish_all("a", 1)
         assert (await gateway.service.wait(attempt.id, 30)).verdict is Verdict.VALIDATED
 
@@ -193,8 +195,8 @@ async def test_run_that_never_started_counts_for_nothing(tmp_path: Path, url: st
         ({"id": "01" + "0" * 24}, "id, kind, policy or input_digest"),
         ({"input_digest": "0" * 64}, "id, kind, policy or input_digest"),
         ({"verdict": "failed"}, "report: status"),
-        ({"state": "running"}, "it has no verdict"),
-        ({"error": {"code": "x", "message": "y"}}, "comes with its error"),
+        ({"state": "running"}, "verdict missing"),
+        ({"error": {"code": "x", "message": "y"}}, "must have an error"),
     ],
 )
 async def test_verdict_that_is_not_the_attempts_is_refused(
@@ -217,7 +219,7 @@ async def test_attempt_is_cancelled_before_and_while_a_node_has_it(tmp_path: Pat
         message = await gateway.messages.next()
         await gateway.service.cancel(waiting.id)
         assert (await gateway.service.wait(waiting.id, 30)).verdict is Verdict.CANCELLED
-        with pytest.raises(RequestError, match="no run"):
+        with pytest.raises(RequestError, match="no longer needs a run"):
             await gateway.claim("a", message)
         running = await gateway.submit()
         message = await gateway.messages.next()
@@ -265,7 +267,7 @@ async def test_attempts_of_a_dead_gateway_are_taken_over_and_those_of_a_live_one
         await second.bring("a", attempt.id, await second.claim("a", fresh))
         assert (await second.service.wait(attempt.id, 30)).verdict is Verdict.VALIDATED
         assert not await first.cluster.membership.beat()
-        with pytest.raises(StoreError, match="taken for dead"):
+        with pytest.raises(StoreError, match="declared dead"):
             await first.submit()
 
 

@@ -26,9 +26,9 @@ def test_node_that_is_as_the_gateway_takes_work() -> None:
         ({"profiles": {**PROFILES, "two": "c" * 64}}, "profiles differ from the gateway's: two;"),
         ({"profiles": {"one": "a" * 64}}, "profiles differ from the gateway's: two;"),
         ({"version": "9.1.0"}, "version 9.1.0 is more than one minor away"),
-        ({"draining": True}, "it drains"),
+        ({"draining": True}, "the node is draining"),
         ({"ready": False, "reason": "isolation check failed"}, "isolation check failed"),
-        ({"ready": False}, "its daemon is not ready"),
+        ({"ready": False}, "its daemon isn't ready"),
     ],
 )
 def test_node_that_differs_is_told_why_it_takes_no_work(changes: dict[str, object], why: str) -> None:
@@ -54,6 +54,6 @@ def test_versions_one_minor_apart_work_together(one: str, other: str, agree: boo
 def test_callers_are_not_told_what_nodes_say_of_themselves() -> None:
     node = LiveNode(name="secret-1", capacity=1, why="its disk is full", version="1", engine="", images={})
     told = _none_takes_work(Census(nodes=[node]))
-    assert told.startswith("none of 1 nodes takes work")
+    assert told.startswith("none of 1 nodes takes attempts")
     assert "secret" not in told
     assert "disk" not in told

@@ -49,7 +49,7 @@ def test_case_of_a_newer_node_is_read_without_what_is_not_known_here() -> None:
 @pytest.mark.parametrize("lacking", ["name", "status", "duration_ms"])
 def test_case_that_lacks_what_every_case_has_is_refused(lacking: str) -> None:
     case = {name: value for name, value in CASE.items() if name != lacking}
-    with pytest.raises(RequestError, match="a case is none"):
+    with pytest.raises(RequestError, match="invalid case"):
         _cases({"runtime_results": {"cases": [case]}})
 
 

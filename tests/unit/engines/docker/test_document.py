@@ -48,7 +48,7 @@ IMAGE = ImageSettings(
 INHERITED = ["Config.Env", "Config.Entrypoint", "Config.Cmd", "Config.WorkingDir"]
 SURROUNDINGS = ["Image", "State.Status", "Mounts", "ExecIDs", "NetworkSettings.Networks", "AppArmorProfile"]
 
-# What nobody asked for and somebody might sneak in.
+# What nobody expected and somebody might sneak in.
 UNASKED = {
     "HostConfig.Sysctls.kernel.shm_rmid_forced": "0",
     "HostConfig.Mounts": [{"Type": "bind", "Source": "/", "Target": "/host"}],
@@ -153,8 +153,8 @@ def test_every_difference_is_named() -> None:
     inspected = altered("HostConfig.Privileged", True)
     inspected["HostConfig"]["PidsLimit"] = 0
     assert differences(inspected) == [
-        "HostConfig.Privileged is True, asked for False",
-        "HostConfig.PidsLimit is 0, asked for 20",
+        "HostConfig.Privileged is True, expected False",
+        "HostConfig.PidsLimit is 0, expected 20",
     ]
 
 

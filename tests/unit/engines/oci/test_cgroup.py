@@ -80,7 +80,7 @@ def test_limit_that_cannot_be_read_is_a_difference(tmp_path: Path, version: int)
     group = made(tmp_path, version)
     write(group)
     (Path(group.folders["pids" if version == 1 else ""]) / "pids.max").unlink()
-    assert group.differences(LIMITS) == ["pids.max is 'unreadable', asked for '16'"]
+    assert group.differences(LIMITS) == ["pids.max is 'unreadable', expected '16'"]
 
 
 @pytest.mark.parametrize(("version", "name", "held"), [(1, "cpu.shares", "256"), (2, "cpu.weight", "25")])
@@ -167,7 +167,7 @@ def test_other_hierarchies_in_which_a_runtime_may_make_groups_are_known(tmp_path
 
 def test_controller_that_is_not_mounted_is_named(tmp_path: Path) -> None:
     controllers(tmp_path, "memory", "cpu")
-    with pytest.raises(EngineError, match="'pids' is not mounted"):
+    with pytest.raises(EngineError, match="'pids' isn't mounted"):
         find_hierarchy("9:memory:/\n", tmp_path)
 
 

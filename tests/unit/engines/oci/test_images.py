@@ -156,11 +156,20 @@ def test_layer_that_leads_out_of_the_image_is_refused(
     assert not list(tmp_path.rglob("hit"))
 
 
-def test_exported_image_is_a_tar_of_its_root(tmp_path: Path, store: ImageStore) -> None:
+def test_file_of_an_image_is_read(tmp_path: Path, store: ImageStore) -> None:
     store.load(archive(tmp_path))
-    store.export("assayd/test", tmp_path / "out.tar")
-    with tarfile.open(tmp_path / "out.tar") as tar:
-        assert "usr/data" in tar.getnames()
+    assert store.file("assayd/test", "usr/data", 100) == b"text"
+    store.close()
+
+
+@pytest.mark.parametrize(("path", "most_bytes"), [("absent", 100), ("usr", 100), ("usr/data", 3)])
+def test_file_that_an_image_lacks_is_refused(
+    tmp_path: Path, store: ImageStore, path: str, most_bytes: int
+) -> None:
+    store.load(archive(tmp_path))
+    with pytest.raises(EngineError) as caught:
+        store.file("assayd/test", path, most_bytes)
+    assert caught.value.code == "image.file_missing"
     store.close()
 
 

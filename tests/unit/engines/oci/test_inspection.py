@@ -76,10 +76,10 @@ def test_clone_that_was_asked_for_has_no_differences(spec: ContainerSpec, clones
 @pytest.mark.parametrize(
     ("seen", "said"),
     [
-        (replace(CLONE, uid_map=MAP), "uid_map maps other ids"),
-        (replace(CLONE, gid_map="10001 1879048192 1\n"), "gid_map maps other ids"),
-        (replace(CLONE, status=STATUS), "it has 1 filters of system calls, expected 2"),
-        (replace(CLONE, own_status="Seccomp_filters:\t1\n"), "it has 1 filters of system calls"),
+        (replace(CLONE, uid_map=MAP), "uid_map doesn't map the requested ids"),
+        (replace(CLONE, gid_map="10001 1879048192 1\n"), "gid_map doesn't map the requested ids"),
+        (replace(CLONE, status=STATUS), "it has 1 seccomp filters, expected 2"),
+        (replace(CLONE, own_status="Seccomp_filters:\t1\n"), "it has 1 seccomp filters"),
     ],
     ids=["user", "group", "filter", "filter beside the daemon's"],
 )
@@ -123,11 +123,14 @@ def test_container_that_was_asked_for_has_no_differences(spec: ContainerSpec, pl
     ("seen", "said"),
     [
         (replace(GOOD, shared_namespaces=("net",)), "namespace net is the daemon's"),
-        (replace(GOOD, outside=("/sys/fs/cgroup/pids/a",)), "control group /sys/fs/cgroup/pids/a does not"),
+        (
+            replace(GOOD, outside=("/sys/fs/cgroup/pids/a",)),
+            "control group /sys/fs/cgroup/pids/a doesn't contain",
+        ),
         (replace(GOOD, root_is_image=False), "the root is not the image's"),
         (replace(GOOD, routes=GOOD.routes + "eth0\t0\t0\n"), "the network has routes"),
-        (replace(GOOD, uid_map="0 0 4294967295\n"), "uid_map maps other ids"),
-        (replace(GOOD, gid_map=MAP + "10002 5 1\n"), "gid_map maps other ids"),
+        (replace(GOOD, uid_map="0 0 4294967295\n"), "uid_map doesn't map the requested ids"),
+        (replace(GOOD, gid_map=MAP + "10002 5 1\n"), "gid_map doesn't map the requested ids"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -143,12 +146,12 @@ def test_wall_that_is_not_the_containers_own_is_a_difference(
     [
         ("Uid:\t1879048193\t", "Uid:\t0\t", "Uid is 0"),
         ("Gid:\t1879048193\t", "Gid:\t0\t", "Gid is 0"),
-        ("Groups:\t ", "Groups:\t27 ", "Groups is 27, asked for none"),
+        ("Groups:\t ", "Groups:\t27 ", "Groups is 27, expected none"),
         (f"CapBnd:\t{'0' * 16}", "CapBnd:\t00000000a80425fb", "CapBnd is 00000000a80425fb"),
         (f"CapAmb:\t{'0' * 16}\n", "", "CapAmb is missing"),
         ("NoNewPrivs:\t1", "NoNewPrivs:\t0", "NoNewPrivs is 0"),
         ("Seccomp:\t2", "Seccomp:\t0", "Seccomp is 0"),
-        ("NSpid:\t4711\t1", "NSpid:\t4711", "it is not the first process"),
+        ("NSpid:\t4711\t1", "NSpid:\t4711", "it isn't the first process"),
     ],
 )
 def test_right_that_a_process_has_is_a_difference(
@@ -174,21 +177,21 @@ def test_limit_that_is_another_is_a_difference(spec: ContainerSpec, place: HostS
 @pytest.mark.parametrize(
     ("part", "instead", "said"),
     [
-        (" / ro,relatime - ext4", " / rw,relatime - ext4", "/ can be written"),
-        ("/sys ro,nosuid", "/sys rw,nosuid", "/sys can be written"),
-        ("/proc/sys ro", "/proc/sys rw", "/proc/sys can be written"),
-        ("0:6 /null /proc/interrupts ro", "0:6 / /proc/interrupts rw", "/proc/interrupts can be written"),
-        ("/sys/firmware ro", "/sys/firmware rw", "/sys/firmware can be written"),
-        ("/sys/fs/cgroup/pids ro", "/sys/fs/cgroup/pids rw", "/sys/fs/cgroup/pids can be written"),
+        (" / ro,relatime - ext4", " / rw,relatime - ext4", "/ is writable"),
+        ("/sys ro,nosuid", "/sys rw,nosuid", "/sys is writable"),
+        ("/proc/sys ro", "/proc/sys rw", "/proc/sys is writable"),
+        ("0:6 /null /proc/interrupts ro", "0:6 / /proc/interrupts rw", "/proc/interrupts is writable"),
+        ("/sys/firmware ro", "/sys/firmware rw", "/sys/firmware is writable"),
+        ("/sys/fs/cgroup/pids ro", "/sys/fs/cgroup/pids rw", "/sys/fs/cgroup/pids is writable"),
         ("/sandbox rw,nosuid,nodev,noexec", "/sandbox rw,nosuid,nodev", "/sandbox lacks noexec"),
         ("/dev/shm rw,nosuid,nodev", "/dev/shm rw,nodev", "/dev/shm lacks nosuid"),
-        ("size=4096k", "size=8192k", "/sandbox: size is 8192k, asked for 4096k"),
+        ("size=4096k", "size=8192k", "/sandbox: size is 8192k, expected 4096k"),
         ("nr_inodes=64,mode=700", "nr_inodes=65,mode=700", "/sandbox: nr_inodes is 65"),
         ("rw,size=64k,uid=", "rw,size=65536k,uid=", "/dev/shm: size is 65536k"),
-        (" /sandbox rw", " /data rw", "/sandbox is not mounted"),
-        (" /sandbox rw", " /data rw", "/data is mounted and was not asked for"),
-        (" /sys/firmware ro", " /sys/firm ro", "/sys/firmware is not mounted"),
-        ("- proc proc rw\n178", "- tmpfs proc rw\n178", "/proc is of kind tmpfs, asked for proc"),
+        (" /sandbox rw", " /data rw", "/sandbox isn't mounted"),
+        (" /sandbox rw", " /data rw", "/data is mounted but wasn't requested"),
+        (" /sys/firmware ro", " /sys/firm ro", "/sys/firmware isn't mounted"),
+        ("- proc proc rw\n178", "- tmpfs proc rw\n178", "/proc is of kind tmpfs, expected proc"),
     ],
 )
 def test_mount_that_is_another_is_a_difference(

@@ -222,7 +222,7 @@ async def test_launcher_that_dies_fails_what_waits_and_is_known_to_be_gone(
 
 
 async def test_launcher_that_cannot_mount_says_why(tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="did not start") as caught:
+    with pytest.raises(EngineError, match="didn't start") as caught:
         await LauncherProcess.start(
             images=str(tmp_path / "absent"), shown_at=str(tmp_path), hugetlb="", timeout_s=20
         )

@@ -30,7 +30,7 @@ def test_host_without_a_runtime_is_told_what_to_install(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("says", ["exit 1", "echo something else"])
 def test_program_that_is_no_runtime_is_refused(tmp_path: Path, says: str) -> None:
-    with pytest.raises(EngineError, match="does not say its version"):
+    with pytest.raises(EngineError, match="doesn't report its version"):
         find_runtime([("crun", program(tmp_path / "crun", says))])
 
 

@@ -1,4 +1,4 @@
-"""What an ordinary user needs for containers, and what is said where some of it is missing."""
+"""What an unprivileged user needs for containers, and what is said where some of it is missing."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def test_ids_may_be_given_to_a_number_and_odd_lines_are_passed_over(able: Path) 
 @pytest.mark.parametrize(
     ("file", "text", "said"),
     [
-        ("etc/subuid", "bob:165536:65536\n", "0 ids in common.*usermod --add-subuids.* alice"),
-        ("etc/subgid", "alice:100000:63\n", "63 ids in common, at least 64"),
-        ("usr/bin/newgidmap", None, "no /usr/bin/newgidmap .*apt-get install uidmap"),
-        ("sys/fs/cgroup/cgroup.controllers", None, "version 1.*unified_cgroup_hierarchy=1"),
+        ("etc/subuid", "bob:165536:65536\n", "share 0 ids.*usermod --add-subuids.* alice"),
+        ("etc/subgid", "alice:100000:63\n", "share 63 ids; at least 64"),
+        ("usr/bin/newgidmap", None, "missing: /usr/bin/newgidmap .*apt-get install uidmap"),
+        ("sys/fs/cgroup/cgroup.controllers", None, "cgroup v1 .*unified_cgroup_hierarchy=1"),
         ("proc/sys/user/max_user_namespaces", "0\n", "switched off .*user.max_user_namespaces=15000"),
         ("proc/sys/kernel/unprivileged_userns_clone", "0\n", "kernel.unprivileged_userns_clone=1"),
         ("proc/self/status", "NoNewPrivs:\t1\n", "no_new_privs.*NoNewPrivileges="),
@@ -61,7 +61,7 @@ def test_what_is_missing_is_named_with_what_to_do(able: Path, file: str, text: s
         (able / file).unlink()
     else:
         (able / file).write_text(text)
-    with pytest.raises(EngineError, match=f"ordinary user alice here: .*{said}") as caught:
+    with pytest.raises(EngineError, match=f"unprivileged user alice here: .*{said}") as caught:
         user_ids(ALICE, able)
     assert caught.value.code == "engine.rights"
 
@@ -69,7 +69,7 @@ def test_what_is_missing_is_named_with_what_to_do(able: Path, file: str, text: s
 def test_all_that_is_missing_is_named_at_once(tmp_path: Path) -> None:
     with pytest.raises(EngineError) as caught:
         user_ids(ALICE, tmp_path)
-    assert [word in caught.value.message for word in ("version 1", "newuidmap", "subuid")] == [True] * 3
+    assert [word in caught.value.message for word in ("cgroup v1", "newuidmap", "subuid")] == [True] * 3
 
 
 @pytest.mark.parametrize(

@@ -125,14 +125,14 @@ def test_the_retry_context_leaves_out_what_is_denied(extractor_policy: Execution
     line = next(line for line in text.splitlines() if line.startswith("- Import only: "))
     assert " re" in line
     assert "json" not in line
-    assert "There is no network." in text
+    assert "Network access is blocked." in text
 
 
 def test_the_retry_context_names_the_hosts_that_can_be_reached(extractor_policy: ExecutionPolicy) -> None:
     network = NetworkPolicy(mode=NetworkMode.ALLOWLIST, hosts=frozenset({"api.example.com"}))
     text = validator.retry_context([], "sandbox", replace(extractor_policy, network=network))
     assert "Only these hosts can be reached: api.example.com (port 443)" in text
-    assert "There is no network." not in text
+    assert "Network access is blocked." not in text
 
 
 @pytest.mark.parametrize("stage", ["syntax", "security", "signature", "sandbox", "quality", "new"])
@@ -191,7 +191,7 @@ def test_files_that_make_no_payload_are_refused(
 
 @pytest.mark.parametrize("more", [{"input": {}}, {"extra": {"strict": "no"}}])
 def test_options_that_would_do_nothing_are_refused(more: dict[str, Any]) -> None:
-    with pytest.raises(RequestError, match="neither --input nor --option"):
+    with pytest.raises(RequestError, match="doesn't accept --input or --option"):
         from_files({"x.py": b"x = 1"}, FileOptions(sample_paths=("/a",), **more))
 
 

@@ -37,7 +37,7 @@ def test_token_is_made_once_for_its_owner_alone(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("text", "mode", "said"),
     [
-        (TOKEN, 0o640, "others may use it"),
+        (TOKEN, 0o640, "other users can read or write it"),
         ("short", 0o600, "32 characters"),
         ("a b" * 20, 0o600, "no spaces"),
     ],

@@ -88,7 +88,7 @@ async def test_verdict_that_takes_too_long_is_asked_for_later(agent, service) ->
 
     assert (answer["verdict"], answer["more"]) == (
         None,
-        [f"it is not finished; ask again: show attempt_id={answer['attempt_id']}"],
+        [f"the attempt isn't finished; ask again: show attempt_id={answer['attempt_id']}"],
     )
 
 
@@ -117,7 +117,7 @@ def test_arguments_that_are_no_json_are_refused() -> None:
 
 
 async def test_tool_that_there_is_not_is_refused_by_the_protocol(agent) -> None:
-    with pytest.raises(MCPError, match="there is no tool 'gc'; there are validate, show"):
+    with pytest.raises(MCPError, match="tool 'gc' doesn't exist; available: validate, show"):
         await agent.call_tool("gc", {})
 
 

@@ -17,7 +17,7 @@ async def test_line_that_is_too_long_is_refused_and_the_next_one_read() -> None:
 
     assert [line async for line in lines] == ["one\n", "two\n", "\ufffd\n"]
     assert [(each.id, each.error.message[:37]) for each in lines.answers.messages] == [
-        (None, "a message is larger than 100 bytes an")
+        (None, "the message exceeds 100 bytes and was")
     ]
 
 

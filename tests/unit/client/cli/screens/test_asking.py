@@ -43,7 +43,7 @@ async def test_words_and_context_are_asked_for_with_what_is_known_filled_in() ->
     [
         ("pipeline", ("Files and folders", "Database"), ("Sample paths", "Examples", "Inputs", "More")),
         ("fifth", ("Files and folders", "libraries, task_type"), ("Sample paths", "Examples", "Database")),
-        ("gone", ("there is no kind 'gone'", "Provider"), ("Sample paths", "Files", "Database", "More")),
+        ("gone", ("unknown kind 'gone'", "Provider"), ("Sample paths", "Files", "Database", "More")),
     ],
 )
 async def test_a_kind_is_asked_for_what_it_takes_and_no_more(
@@ -76,7 +76,7 @@ async def test_what_cannot_be_read_is_said_and_stays() -> None:
         await shown(pilot, "Asking")
         await pilot.press("ctrl+g")
         await pilot.pause()
-        assert "say in words what it should do" in picture(pilot)
+        assert "describe what the code should do" in picture(pilot)
     assert session.done == []
 
 

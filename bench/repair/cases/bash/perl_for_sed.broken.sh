@@ -1,5 +1,5 @@
 set -euo pipefail
 head -n 1 data/sales.csv > tmp/north.csv
-grep -E '^(north|nordic),' data/sales.csv >> tmp/north.csv
+grep -E '^(north|nordic),' data/sales.csv | perl -pe 's/,/;/' >> tmp/north.csv
 wc -l < tmp/north.csv
 cp tmp/north.csv data/north.csv

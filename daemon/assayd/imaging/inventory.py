@@ -1,0 +1,166 @@
+"""Which packages an image consists of: those of the distribution, and Python distributions.
+
+Reads what a root filesystem says of itself. That of an adopted image is hostile text: every file, entry and
+list has a cap, and nothing but names and versions of a plain form is passed on.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from assayd.errors import ConfigError
+from assayd.imaging.paths import resolved
+
+MOST_PACKAGES = 4000
+"""Packages of one image; a complete desktop has about 3,000."""
+_MOST_BYTES = 32 * 2**20
+"""Of one list of packages."""
+_HEAD_BYTES = 64 * 1024
+"""Read of the metadata of a Python distribution, whose description is in the rest."""
+_MOST_LISTS = 2 * MOST_PACKAGES
+
+_STATUS = "var/lib/dpkg/status"
+_STATUS_FOLDER = "var/lib/dpkg/status.d"
+_RELEASE = "etc/os-release"
+_OF_DEBIAN = "usr/lib/python3/dist-packages"
+"""Where the distribution's packages place Python modules; they are listed as those packages."""
+_LIBRARIES = ("site-packages", "dist-packages")
+_METADATA = {".dist-info": "METADATA", ".egg-info": "PKG-INFO"}
+
+_DEBIAN_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{0,127}", re.ASCII)
+_DEBIAN_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+:~-]{0,127}", re.ASCII)
+_ARCHITECTURE = re.compile(r"[a-z0-9-]{1,32}", re.ASCII)
+_PYTHON_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
+_PYTHON_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+!_-]{0,127}", re.ASCII)
+_SYSTEM = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Package:
+    """A package. `kind`: ``deb`` or ``pypi``; the others are of a ``deb`` only.
+
+    `source` is the name of the source package, `system` the distribution as ``debian-12``.
+    """
+
+    kind: str
+    name: str
+    version: str
+    architecture: str = ""
+    source: str = ""
+    system: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """What was found, and the number of entries that can't be read."""
+
+    packages: tuple[Package, ...]
+    unreadable: int = 0
+
+
+def of_root(root: Path, debian: Iterable[Package] | None = None) -> Inventory:
+    """Return the packages in a root filesystem.
+
+    Args:
+        root: the folder; no link in it is followed outside.
+        debian: the distribution's packages; read from dpkg's own list by default.
+
+    Raises: ConfigError ``image.source_too_large``, when a list or their number exceeds its cap.
+    """
+    found = [*(_of_dpkg(root) if debian is None else debian), *_of_python(root)]
+    packages = {package for package in found if package is not None}
+    if len(packages) > MOST_PACKAGES:
+        raise _too_large(f"more than {MOST_PACKAGES} packages")
+    return Inventory(packages=tuple(sorted(packages)), unreadable=sum(each is None for each in found))
+
+
+def debian_package(fields: dict[str, str], system: str) -> Package | None:
+    """Return the package that the fields of a control file describe; None for fields of another form."""
+    name, version, architecture = (fields.get(key, "") for key in ("Package", "Version", "Architecture"))
+    source = fields.get("Source", "").partition(" ")[0] or name
+    wellformed = (
+        _DEBIAN_NAME.fullmatch(name)
+        and _DEBIAN_VERSION.fullmatch(version)
+        and _ARCHITECTURE.fullmatch(architecture)
+        and _DEBIAN_NAME.fullmatch(source)
+    )
+    if not wellformed:
+        return None
+    return Package(
+        kind="deb", name=name, version=version, architecture=architecture, source=source, system=system
+    )
+
+
+def python_package(name: str, version: str) -> Package | None:
+    """Return a Python distribution under its normalized name; None for names of another form."""
+    if not (_PYTHON_NAME.fullmatch(name) and _PYTHON_VERSION.fullmatch(version)):
+        return None
+    return Package(kind="pypi", name=re.sub(r"[-_.]+", "-", name).lower(), version=version)
+
+
+def system_of(root: Path) -> str:
+    """Return the distribution of a root filesystem as ``debian-12``; empty if it doesn't say."""
+    path = resolved(root, _RELEASE)
+    if not path.is_file():
+        return ""
+    lines = _head(path).splitlines()
+    said = {key: value.strip("\"' ") for key, _, value in (line.partition("=") for line in lines)}
+    named = "-".join(filter(None, (said.get("ID", ""), said.get("VERSION_ID", ""))))
+    return named if _SYSTEM.fullmatch(named) else ""
+
+
+def _of_dpkg(root: Path) -> Iterator[Package | None]:
+    system = system_of(root)
+    for path in _lists(root):
+        for paragraph in _text(path).split("\n\n"):
+            fields = _fields(paragraph)
+            if fields and fields.get("Status", "installed").endswith("installed"):
+                yield debian_package(fields, system)
+
+
+def _lists(root: Path) -> list[Path]:
+    """Return the files that list packages: dpkg's own, or one per package, in images without dpkg."""
+    folder = resolved(root, _STATUS_FOLDER)
+    each = sorted(folder.iterdir()) if folder.is_dir() else []
+    if len(each) > _MOST_LISTS:
+        raise _too_large(f"more than {_MOST_LISTS} files in /{_STATUS_FOLDER}")
+    paths = [resolved(root, _STATUS), *(path for path in each if path.suffix != ".md5sums")]
+    return [path for path in paths if path.is_file() and not path.is_symlink()]
+
+
+def _of_python(root: Path) -> Iterator[Package | None]:
+    skipped = root / _OF_DEBIAN
+    for folder, folders, files in os.walk(root):
+        if not folder.endswith(_LIBRARIES) or Path(folder) == skipped:
+            continue
+        for name in sorted((*folders, *files)):
+            metadata = _METADATA.get(Path(name).suffix)
+            path = Path(folder, name, metadata) if metadata and name in folders else Path(folder, name)
+            if metadata and path.is_file() and not path.is_symlink() and not path.parent.is_symlink():
+                fields = _fields(_head(path).partition("\n\n")[0])
+                yield python_package(fields.get("Name", ""), fields.get("Version", ""))
+
+
+def _fields(paragraph: str) -> dict[str, str]:
+    """Return the fields of one line; what continues them is passed over."""
+    pairs = (line.partition(":") for line in paragraph.splitlines() if line[:1] not in {"", " ", "\t"})
+    return {key: value.strip() for key, colon, value in pairs if colon}
+
+
+def _text(path: Path) -> str:
+    with path.open("rb") as stream:
+        content = stream.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise _too_large(f"a list of packages with more than {_MOST_BYTES >> 20} MiB")
+    return content.decode("utf-8", "replace")
+
+
+def _head(path: Path) -> str:
+    with path.open("rb") as stream:
+        return stream.read(_HEAD_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")
+
+
+def _too_large(what: str) -> ConfigError:
+    return ConfigError("image.source_too_large", f"the image has {what}; use a smaller one")

@@ -1,0 +1,77 @@
+"""Writes bills of materials: CycloneDX documents of an image's packages, and of this environment's.
+
+The same packages give the same bytes: there is no time in a document, and its serial number is a digest.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import uuid
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from assayd import __version__
+from assayd.imaging.inventory import Inventory, Package, python_package
+
+if TYPE_CHECKING:
+    from cyclonedx.model.component import Component
+
+SBOM_FILE = ".assayd/sbom.cdx.json"
+"""Where an image has its document."""
+MOST_BYTES = 8 * 2**20
+"""More than the document of the most packages."""
+
+_NAMESPACE = uuid.UUID("8a5b0c7e-3f6d-5e52-9d55-6f1c0d1f8a61")
+_UNREADABLE = "org.assayd:unreadable-packages"
+
+
+def of_image(name: str, found: Inventory) -> bytes:
+    """Return the document of an image."""
+    return _document("container", f"assayd/{name}", None, found)
+
+
+def of_environment() -> bytes:
+    """Return the document of the Python environment that this process runs in."""
+    named = ((one.metadata["Name"], one.version) for one in importlib.metadata.distributions())
+    found = [python_package(name, version) for name, version in named if name != "assayd"]
+    packages = sorted({package for package in found if package is not None})
+    return _document("application", "assayd", __version__, Inventory(packages=tuple(packages)))
+
+
+def _document(kind: str, name: str, version: str | None, found: Inventory) -> bytes:
+    # Only here: half a second, and memory that a daemon has no use for.
+    from cyclonedx.model import Property
+    from cyclonedx.model.bom import Bom, BomMetaData
+    from cyclonedx.model.component import Component, ComponentType
+    from cyclonedx.output.json import JsonV1Dot6
+
+    described = Component(name=name, version=version, type=ComponentType(kind), bom_ref="described")
+    components = list(_components(found.packages))
+    metadata = BomMetaData(component=described)
+    if found.unreadable:
+        metadata.properties.add(Property(name=_UNREADABLE, value=str(found.unreadable)))
+    bom = Bom(components=components, metadata=metadata)
+    bom.register_dependency(described, components)
+    document = json.loads(JsonV1Dot6(bom).output_as_string())
+    del document["serialNumber"], document["metadata"]["timestamp"]
+    digest = uuid.uuid5(_NAMESPACE, json.dumps(document, sort_keys=True))
+    return json.dumps(document | {"serialNumber": digest.urn}, sort_keys=True, indent=1).encode() + b"\n"
+
+
+def _components(packages: Iterable[Package]) -> Iterable[Component]:
+    from cyclonedx.model.component import Component, ComponentType
+    from packageurl import PackageURL
+
+    for package in packages:
+        namespace = (package.system.partition("-")[0] or "debian") if package.kind == "deb" else None
+        upstream = package.source if package.source != package.name else ""
+        qualifiers = {"arch": package.architecture, "distro": package.system, "upstream": upstream}
+        url = PackageURL(package.kind, namespace, package.name, package.version, qualifiers)
+        yield Component(
+            name=package.name,
+            version=package.version,
+            type=ComponentType.LIBRARY,
+            purl=url,
+            bom_ref=url.to_string(),
+        )
