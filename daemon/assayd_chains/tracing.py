@@ -77,7 +77,7 @@ class ChainSpans:
             span.end(error)
 
     def end(self, chain: Chain | None) -> None:
-        """End what has begun; `chain` is None if the next run of the daemon goes on with it."""
+        """End the open spans; `chain` is None if the next run of the daemon goes on with it."""
         error, outcome = (LEFT, None) if chain is None else (None, chain.outcome)
         facts = {
             "outcome": outcome.value if outcome is not None else None,

@@ -1,4 +1,4 @@
-"""Spans by the OpenTelemetry SDK. Decides names of attributes and kinds of spans, not what is traced."""
+"""Spans by the OpenTelemetry SDK. Decides names of attributes and kinds of spans."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class OtelTracing:
         ago_s: float = 0.0,
     ) -> Span:
         """Begin a span that continues `parent`, or a new trace; it began `ago_s` ago."""
-        context = Context()  # what is current elsewhere in this process is no parent of it
+        context = Context()  # a span that is current elsewhere in this process isn't its parent
         if parent is not None:
             context = set_span_in_context(NonRecordingSpan(_sdk_context(parent)), context)
         began_ns = time_ns() - int(ago_s * _SECOND_NS)

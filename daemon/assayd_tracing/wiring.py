@@ -1,4 +1,4 @@
-"""Builds what traces, from the settings."""
+"""Builds the tracing from the settings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def build_tracing(
     daemon_id: str,
     exporter: SpanExporter | None = None,
 ) -> OtelTracing:
-    """Return what traces; spans are delivered until the stack ends. `exporter` replaces OTLP in tests.
+    """Return the tracing; spans are delivered until the stack ends. `exporter` replaces OTLP in tests.
 
     Raises: ConfigError ``tracing.endpoint``, ``tracing.headers``.
     """
@@ -83,7 +83,7 @@ def _otlp(settings: TracingSettings) -> OTLPSpanExporter:
 
 
 def _is_confidential(endpoint: str) -> bool:
-    """Return whether what is sent to an address can't be read on the way."""
+    """Return whether an address is reached by TLS, or is on this host."""
     parts = urlsplit(endpoint)
     if parts.scheme == "https" or parts.hostname == "localhost":
         return True

@@ -221,7 +221,7 @@ class Scheduler:
         self._metrics.queue_bytes.set(self.budget.held)
 
     def _next(self) -> Order | None:
-        """Take what is started next. The last eighth of the room is for users with nothing under way."""
+        """Take the order to start next. The last eighth of the room is for users with nothing under way."""
         free = self._limits.active - len(self._active)
         if free <= 0:
             return None

@@ -55,7 +55,7 @@ def from_text(text: str | None) -> TraceContext | None:
 def from_headers(parents: Sequence[str], states: Sequence[str] = ()) -> TraceContext | None:
     """Return the context of the headers `traceparent` and `tracestate`; None without a valid one.
 
-    More than one `traceparent` is none. A `tracestate` that isn't valid is ignored.
+    More than one `traceparent` counts as invalid. A `tracestate` that isn't valid is ignored.
     """
     if len(parents) != 1 or len(parents[0]) > MOST_PARENT_CHARS:
         return None

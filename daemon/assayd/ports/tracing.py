@@ -68,7 +68,7 @@ class Tracing(Protocol):
 
 
 class NoSpan:
-    """Implements `Span` where nothing is traced."""
+    """Implements `Span` if tracing is off."""
 
     context: TraceContext | None = None
 
@@ -89,7 +89,7 @@ NO_SPAN = NoSpan()
 
 
 class NoTracing:
-    """Implements `Tracing` where nothing is traced."""
+    """Implements `Tracing` if tracing is off."""
 
     is_on = False
     reads_callers = False

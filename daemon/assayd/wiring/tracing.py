@@ -18,7 +18,7 @@ NEEDED = ("assayd_tracing", "opentelemetry", "opentelemetry.sdk", "opentelemetry
 def open_tracing(
     settings: TracingSettings, stack: AsyncExitStack, metrics: Metrics, *, daemon_id: str
 ) -> Tracing:
-    """Return what traces attempts, until the stack ends; nothing is imported if no collector is configured.
+    """Return the tracing, until the stack ends; it is imported only if a collector is configured.
 
     Raises: ConfigError ``tracing.missing``, ``tracing.endpoint``, ``tracing.headers``.
     """

@@ -1,11 +1,13 @@
-"""What a gateway and its node do together that neither does alone: one trace across the broker."""
+"""A gateway and its node together: traces across the broker, verdicts of nodes that sign."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from assayd_attestation import keys
 from support.cluster.broker import needs_broker
 from support.cluster.gateway_process import GatewayProcess, cluster_servers
 from support.collector import collecting
@@ -22,6 +24,20 @@ TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 def servers(postgres: PostgresServer) -> Iterator[None]:
     with cluster_servers(postgres):
         yield
+
+
+def test_attempt_of_a_node_that_signs_gets_its_verdict(tmp_path: Path) -> None:
+    keys.create(tmp_path / "key")
+    gateway = GatewayProcess("oci", settings={"POOL__DEFAULT_TARGET": "0"})
+    gateway.host.settings["ATTESTATION__KEY"] = str(tmp_path / "key")
+    try:
+        gateway.start()
+        with gateway.client() as client:
+            attempt = client.submit(extractor(GOOD), wait_s=60)
+    finally:
+        gateway.dispose()
+    assert attempt["verdict"] == "validated"
+    assert "attestation.json" not in [artifact["name"] for artifact in attempt["artifacts"]]
 
 
 def test_trace_goes_on_across_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
