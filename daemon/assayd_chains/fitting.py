@@ -1,4 +1,4 @@
-"""What an answer is asked for with, and the submission that it becomes.
+"""The request for an answer, and the submission built from the answer.
 
 What a model must know and how an answer becomes a payload is the kind's, and is asked of analysis workers:
 both read text of unknown origin. Decides nothing about the order of steps.
@@ -43,7 +43,7 @@ class Misfit(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What an answer is asked for with, and what it goes into: one passage of a payload, or all of it."""
+    """The request for an answer, and its target: one passage of a payload, or all of it."""
 
     request: FixRequest
     payload: dict[str, object]
@@ -70,15 +70,17 @@ class Fitter:
         kinds: Mapping[str, Kind],
         policies: Callable[[str], ExecutionPolicy],
         source_bytes: int = 2**20,
+        questions: bool = False,
     ) -> None:
         self._attempts = attempts
         self._analyst = analyst
         self._kinds = kinds
         self._policies = policies
         self._source_bytes = source_bytes
+        self._questions = questions
 
     async def target(self, chain: Chain, strategy: Strategy) -> Target:
-        """Return what the next answer is asked for with. Raises: Misfit; RequestError; WorkerDied."""
+        """Return the request for the next answer. Raises: Misfit; RequestError; WorkerDied."""
         if chain.words is not None and strategy is Strategy.WRITE:
             return await self._words(chain, chain.words)
         return await self._passage(chain, strategy)
@@ -140,6 +142,7 @@ class Fitter:
             words.intent,
             earlier=earlier_drafts(chain.drafts),
             revision=await self._revision(chain),
+            questions=self._questions,
         )
         request = FixRequest(
             system=prompt.system,
@@ -147,6 +150,7 @@ class Fitter:
             passage=_nothing_yet(self._kinds[chain.kind]),
             kind=chain.kind,
             intent=words.intent,
+            questions=self._questions,
         )
         return Target(request=request, payload=briefed.base, flow=_flow(chain))
 
@@ -161,7 +165,7 @@ class Fitter:
             subject = await self._attempts.finished(last)
             if subject.attempt.verdict is Verdict.FAILED:
                 failure = without_reminders(str(subject.report.get("retry_context") or ""))
-        return Revision(text=text, hints=chain.hints, failure=failure)
+        return Revision(text=text, hints=chain.hints, failure=failure, question=chain.question)
 
     async def _passage(self, chain: Chain, strategy: Strategy) -> Target:
         subject = await self._attempts.finished(str(chain.last_attempt_id))

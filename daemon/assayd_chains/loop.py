@@ -30,7 +30,16 @@ from assayd_chains.asking import HeardAnswer, ask
 from assayd_chains.attempts import Attempts
 from assayd_chains.decide import Stop, decide, fingerprint, late
 from assayd_chains.fitting import Fitter, Misfit, Target
-from assayd_chains.model import Answer, Chain, ChainView, Failure, Outcome, Strategy, text_of
+from assayd_chains.model import (
+    QUESTION_FORM,
+    Answer,
+    Chain,
+    ChainView,
+    Failure,
+    Outcome,
+    Strategy,
+    text_of,
+)
 from assayd_chains.provider import Provider, ProviderStep, Reply
 from assayd_chains.store import DatabaseChainStore
 from assayd_chains.tracing import ChainSpans
@@ -41,7 +50,7 @@ _NAMES_CHARS = 200
 
 
 class Course:
-    """A chain that is carried out in this process: where it stands, and what is heard of its next answer."""
+    """A chain driven by this process: its state, and the text so far of its next answer."""
 
     def __init__(self, chain: Chain) -> None:
         self.chain = chain
@@ -64,7 +73,7 @@ class Course:
 class ChainLoop:
     """Carries chains out. `timeout` is the time of a round, from its failure on."""
 
-    def __init__(  # noqa: PLR0913  (each is a part of its own)
+    def __init__(  # noqa: PLR0913  (each is a separate part)
         self,
         *,
         attempts: Attempts,
@@ -123,7 +132,7 @@ class ChainLoop:
         await self._add(course, Strategy.FIX, self._clock.now(), target, Reply(code=code, reason=reason))
 
     async def end(self, course: Course, outcome: Outcome, detail: str | None) -> Chain:
-        """Put the outcome on record, with the rules that are offered if there is no fix."""
+        """Record the outcome, with the rules to offer if no fix passed."""
         repair = course.chain.repair
         fallback = await self._fitter.offered(repair, outcome) if repair is not None else None
         return await self._close(course, outcome, detail, fallback)
@@ -245,6 +254,19 @@ class ChainLoop:
     ) -> None:
         """Put an answer on record, with the id that its attempt will have; one that isn't run has none."""
         chain, proposal, draft = course.chain, reply.proposal, strategy is Strategy.WRITE
+        if reply.question:
+            asked = Answer(
+                number=_next_number(chain, strategy),
+                strategy=strategy,
+                asked_at=asked_at,
+                reason="",
+                text=reply.question,
+                passage=QUESTION_FORM,
+                form=QUESTION_FORM,
+                usage=reply.usage,
+            )
+            await self._keep(course, chain.with_round(chain.round.with_answer(asked)))
+            return
         patched = await self._fitter.fitted(chain.kind, target, proposal)
         digest = patched.digest or hashlib.sha256(text_of(proposal).encode()).hexdigest()
         duplicate = not draft and digest in chain.round.digests

@@ -28,6 +28,9 @@ UNUSABLE = "fix.unusable"
 """The cause that a fix is shown and stored with if it doesn't fit into the submission."""
 
 
+QUESTION_FORM = "question"
+
+
 class Outcome(StrEnum):
     """How a chain ended."""
 
@@ -45,6 +48,8 @@ class Outcome(StrEnum):
     """New code can't help: a policy violation, or an internal error."""
     CANCELLED = "cancelled"
     """A user stopped it."""
+    QUESTION = "question"
+    """The provider asked a question about the request in words; a hint answers it."""
 
     @property
     def of_repair(self) -> str:
@@ -87,7 +92,8 @@ class Answer:
     `error` is the failure that a fix was asked for with. `problem` says why the answer doesn't fit into a
     submission, `duplicate` that it repeats an earlier one; neither is run. The id of an attempt is chosen
     before it is submitted. `fingerprint` identifies the failure that a fix ended with, and `digest` the
-    normal form of the patched submission. If `form` is ``files`` or ``steps``, `text` has these as JSON.
+    normal form of the patched submission. If `form` is ``files`` or ``steps``, `text` has these as JSON; if
+    it is ``question``, `text` is the provider's question.
     """
 
     number: int
@@ -111,6 +117,11 @@ class Answer:
     def is_draft(self) -> bool:
         """Return whether it answers the words themselves."""
         return self.strategy is Strategy.WRITE
+
+    @property
+    def is_question(self) -> bool:
+        """Return whether it asks something in place of an answer."""
+        return self.form == QUESTION_FORM
 
     @property
     def under_way(self) -> bool:
@@ -198,7 +209,7 @@ class Round:
 
     @property
     def last_attempt_id(self) -> str | None:
-        """Return the newest attempt that was run, else the one that the round begins with."""
+        """Return the newest attempt that was run, or the round's first one."""
         begun_with = self.failure.attempt_id if self.failure is not None else self.follows
         ran = (answer.attempt_id for answer in reversed(self.answers) if answer.attempt_id is not None)
         return next(ran, begun_with)
@@ -231,7 +242,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """One chain, as it is on record. Without `words`, it starts with a failed attempt.
+    """One recorded chain. Without `words`, it starts with a failed attempt.
 
     A round has at most `max_attempts` answers, and is over at `ends_at`, which counts from its failure.
     """
@@ -258,7 +269,7 @@ class Chain:
 
     @property
     def last_attempt_id(self) -> str | None:
-        """Return the attempt that is to be fixed next, or counts at the end."""
+        """Return the attempt to fix next, or the final one."""
         return self.round.last_attempt_id
 
     @property
@@ -280,6 +291,12 @@ class Chain:
     def hints(self) -> tuple[str, ...]:
         """Return the hints of all grants."""
         return tuple(grant.hint for grant in self.grants if grant.hint is not None)
+
+    @property
+    def question(self) -> str:
+        """Return the question that the newest hint answers; "" if there is none."""
+        before = self.rounds[-2].last if len(self.rounds) > 1 else None
+        return before.text if before is not None and before.is_question else ""
 
     @property
     def repairs(self) -> tuple[Repair, ...]:
@@ -323,7 +340,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """A failed attempt with its fixes, as `/v1/repairs` shows it and as it is stored: one round of a chain.
+    """A failed attempt with its fixes, as `/v1/repairs` and the store have it: one round of a chain.
 
     `granted_by` is the user who contributed something and so granted a full budget.
     """
@@ -360,7 +377,7 @@ class Repair:
         return self.generation_id or self.id
 
     def chain(self) -> Chain:
-        """Return the chain of a repair that is no part of a generation."""
+        """Return the chain of a repair outside a generation."""
         granted = self.granted_by is not None or self.hint is not None
         only = Round(
             grant=Grant(uid=self.granted_by, at=self.started_at, hint=self.hint) if granted else None,
@@ -386,7 +403,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainView:
-    """A chain as followers see it; `heard` is what has come of a streamed answer."""
+    """A chain for followers; `heard` is the text so far of a streamed answer."""
 
     chain: Chain
     heard: str = ""
@@ -438,6 +455,15 @@ def budget_left(earlier: Sequence[Repair], most: int) -> int:
     for repair in earlier:
         used = len(repair.fixes) if repair.granted_by is not None else used + len(repair.fixes)
     return max(most - used, 0)
+
+
+TOKENS = ("input_tokens", "output_tokens")
+
+
+def tokens_of(answers: Sequence[Answer], name: str) -> int | None:
+    """Return the tokens of several answers, one of `TOKENS`; None if no provider counted any."""
+    counted = [count for one in answers if (count := getattr(one.usage, name)) is not None]
+    return sum(counted) if counted else None
 
 
 def text_of(proposal: Proposal) -> str:

@@ -1,5 +1,7 @@
 """Reads a model's reply: JSON {code | files | steps, reason}, wherever in the text it is, or code alone.
 
+A reply without any of these may be a question: JSON {question}.
+
 A comma before a closing bracket is ignored. The older names `patched_code` and `fix_reason` are read as well.
 
 The reply is a stranger's text: it is sized, taken apart without running anything, and refused when it is not
@@ -34,12 +36,13 @@ _COMMA = re.compile(r'("(?:[^"\\]|\\.)*+"?)|,(?=\s*+[}\]])', re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
-    """What a model proposes: `code`, `files` by name, or `steps`."""
+    """What a model proposes: `code`, `files` by name, or `steps`; or the `question` that it asks."""
 
     code: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
     steps: tuple[Mapping[str, object], ...] = ()
     reason: str
+    question: str = ""
 
 
 def read_reply(text: str, language: str = "", beginning: str = "") -> Patch:
@@ -56,16 +59,20 @@ def read_reply(text: str, language: str = "", beginning: str = "") -> Patch:
     if len(text) > MAX_REPLY_CHARS:
         raise _refused("is too long")
     blocks = list(_fenced(text))
+    question = None
     for candidate in _candidates(text, [block for _, block in blocks]):
         if (patch := _patch(candidate)) is not None:
             return patch
+        question = question or _question(candidate)
+    if question is not None:
+        return question
     if (code := code_in(text, blocks, language, beginning)) and _can_be_written(code):
         return Patch(code=code, reason="")
     raise _refused(_wrong_form(text, blocks))
 
 
 def _wrong_form(text: str, blocks: Sequence[tuple[str, str]]) -> str:
-    """Say what is wrong with the form of a reply that holds no patch."""
+    """Return the form error of a reply without a patch."""
     if not text.strip():
         return "is empty"
     missing = 'has no JSON object with "code", "files" or "steps", and "reason"'
@@ -99,7 +106,7 @@ def _candidates(text: str, blocks: Sequence[str]) -> Iterator[object]:
 
 
 def _fenced(text: str) -> Iterator[tuple[str, str]]:
-    """Return closed fences, in one walk over the lines: the word behind the marks, and what is inside."""
+    """Return closed fences, in one walk over the lines: the word after the marks, and the content."""
     inside: list[str] | None = None
     word = ""
     for line in text.split("\n"):
@@ -115,7 +122,7 @@ def _fenced(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _patch(candidate: object) -> Patch | None:
-    """Return what an object proposes: code, else files, else steps; keys that are not known are ignored."""
+    """Return an object's proposal: code, files or steps, in this order; unknown keys are ignored."""
     if not isinstance(candidate, dict):
         return None
     reason = candidate.get("reason", candidate.get("fix_reason", ""))
@@ -127,6 +134,15 @@ def _patch(candidate: object) -> Patch | None:
         return None
     reason = "".join(c if c.isprintable() else " " for c in reason)
     return Patch(code=code, files=files, steps=tuple(steps), reason=reason[:MAX_REASON_CHARS])
+
+
+def _question(candidate: object) -> Patch | None:
+    """Return the question that an object asks."""
+    question = candidate.get("question") if isinstance(candidate, dict) else None
+    if not isinstance(question, str) or not question.strip() or not _can_be_written(question):
+        return None
+    text = "".join(c if c.isprintable() else " " for c in question.strip())
+    return Patch(reason="", question=text[:MAX_REASON_CHARS])
 
 
 def _are_files(files: object) -> bool:
@@ -178,7 +194,7 @@ def _is_program(text: str, language: str, beginning: str) -> bool:
 
 
 def _is_python(text: str) -> bool:
-    """Return whether a text is Python that does something: one word of prose is an expression, too."""
+    """Return whether a text is Python with an effect: a single word of prose is an expression, too."""
     try:
         tree = ast.parse(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):

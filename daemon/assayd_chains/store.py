@@ -54,7 +54,7 @@ class DatabaseChainStore:
         self._inserts = {table.name: access.insert_or_nothing(table) for table in _STEPS.values()}
 
     async def save(self, chain: Chain) -> None:
-        """Record a chain as it is now, durably, with the message to its webhook if it has ended."""
+        """Record a chain's current state durably, with the message to its webhook if it has ended."""
         message = generation_message(chain)
         known_end = select(generations.c.finished_at).where(generations.c.id == chain.id)
 
@@ -440,6 +440,7 @@ def _step_values(step: ProviderStep) -> Values:
             "files": dict(reply.files),
             "steps": [dict(one) for one in reply.steps],
             "reason": reply.reason,
+            "question": reply.question,
             **_cost_values(reply.usage),
         }),
     }  # fmt: skip
@@ -460,6 +461,7 @@ def _read_step(row: RowMapping) -> ProviderStep:
             reason=found["reason"],
             usage=_read_cost(found),
             text=row["answer"],
+            question=found.get("question", ""),
         ),
     )
 

@@ -78,7 +78,7 @@ class DocumentVerb(Verb[P, T]):
 
 
 class Content(Verb[P, bytes]):
-    """A verb whose answer is taken as it is."""
+    """A verb with an unprocessed answer."""
 
     _send = "send_for_content"
 
@@ -157,6 +157,7 @@ class Verbs:
     batch_results = Lines(requests.batch_results)
     batch_attestation = Content(requests.batch_attestation)
     batch_events = Events(requests.batch_events)
+    retry_batch_errors = DocumentVerb(requests.retry_batch_errors)
     cancel_batch = DocumentVerb(requests.cancel_batch)
     repair = DocumentVerb(requests.repair)
     repairs_of = DocumentVerb(requests.repairs_of)
@@ -183,6 +184,7 @@ class Verbs:
     policy = DocumentVerb(requests.policy)
     check_policy = DocumentVerb(requests.check_policy)
     try_policy = Events(requests.try_policy)
+    explain_policy = DocumentVerb(requests.explain_policy)
     suggest_policy = DocumentVerb(requests.suggest_policy)
     kinds = DocumentVerb(requests.kinds)
     kind = DocumentVerb(requests.kind)

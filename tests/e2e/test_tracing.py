@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.engine, needs_root]
 
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PARENT = f"00-{TRACE}-{CALLER}-01"
-STEPS = ["accept", "queued", "static", "lease", "run", "report", "record"]
+STEPS = ["accept", "queued", "static", "lease", "journal", "run", "report", "record"]
 SETTINGS = {"POOL__DEFAULT_TARGET": "0"}
 WRITER = """
 import json, sys

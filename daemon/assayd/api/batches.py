@@ -1,4 +1,4 @@
-"""What can be asked about batches. Each route: who may see it, one call of the service, one answer."""
+"""Routes of batches. Each checks the caller, calls the service once, and answers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def submit_batch(
         ),
     ] = None,
 ) -> Response:
-    """Send submissions, one per line; sending the same again under the same name adds what is missing."""
+    """Send submissions, one per line; sending the same batch again adds the missing lines."""
     if name is not None and re.fullmatch(ULID, name):
         raise RequestError("invalid", "a name must not look like an id", field="name")
     wanted = BatchRequest(name=name, concurrency=concurrency, dedupe=dedupe, webhook=webhook)
@@ -105,6 +105,14 @@ async def get_batch_attestation(call: CallDep, batch_id: Id) -> Response:
     """Return the signed statement of a finished batch: a DSSE envelope with every item's verdict."""
     batch = await call.batch(batch_id)
     return call.answer_large(lambda: call.batches.attestation(batch))
+
+
+@router.post("/{id}/retry-errors", status_code=202, responses=answers.BATCH_RETRIED)
+async def retry_batch_errors(call: CallDep, batch_id: Id) -> Response:
+    """Run the items with the verdict `error` again, as new attempts; malformed lines stay as they are."""
+    batch = await call.batch(batch_id)
+    await call.batches.run_errors_again(batch)
+    return json_response(batch_document(await call.batches.progress(batch.id)), status=202)
 
 
 @router.post("/{id}/cancel", status_code=202, responses=answers.BATCH_CANCELLED)

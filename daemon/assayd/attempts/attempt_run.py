@@ -1,4 +1,4 @@
-"""One attempt while it runs: what was decided before it starts, its times, and what it publishes."""
+"""One attempt while it runs: the decisions before its start, its times, and its events."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Abandoned(Exception):
 class Job:
     """One attempt with everything that was decided before it starts, and its submission once it is read.
 
-    `prepared` is the payload as it is checked and run. `abandoned` once the daemon stops and does not wait
+    `prepared` is the checked payload. `abandoned` once the daemon stops and does not wait
     for its verdict. `span` is the attempt in its trace.
     """
 
@@ -76,7 +76,7 @@ class Job:
 
     @property
     def submission(self) -> Submission:
-        """Return what was submitted. Raises: ValueError while it is not read."""
+        """Return the submission. Raises: ValueError before it is read."""
         if self.read is None:
             raise ValueError(f"the submission of {self.attempt.id} isn't read yet")
         return self.read
@@ -93,12 +93,12 @@ class Job:
         self.emit("stage", stage_body(stage))
 
     @contextmanager
-    def measured(self, clock: Clock, step: str) -> Iterator[Span]:
-        """Add the time that the body takes to the step's timing; yield the step's span."""
+    def measured(self, clock: Clock, step: str, *, span: str | None = None) -> Iterator[Span]:
+        """Add the time of the body to the step's timing; yield its span (default name: the step's)."""
         began = clock.monotonic()
         try:
-            with self.traced(step) as span:
-                yield span
+            with self.traced(span or step) as begun:
+                yield begun
         finally:
             self.timings_s[step] = self.timings_s.get(step, 0.0) + clock.monotonic() - began
 
@@ -123,7 +123,7 @@ def error_name(problem: BaseException) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What operators see of an attempt beside its row; None where nothing ran, or it was not seen.
+    """Facts for operators in addition to the row; None if nothing ran, or it wasn't observed.
 
     `would_fail` says of an attempt under report-only whether enforcement would fail it; None of others.
     `stages` are those that ran, with their time in seconds. `limit_shares` says of each limit how much of it
@@ -154,8 +154,8 @@ class Finished:
     """An attempt with its verdict, and its documents as the bundle has them: JSON, in bytes.
 
     Without a `report` they are those of the bundle that the attempt names. `static_misses` are the rules of
-    what the runtime policy refused in code that passed the static stages. `cases` are what was run, for kinds
-    that keep records of it.
+    runtime refusals in code that passed the static stages. `cases` of the run, and `refusals`, the errors
+    that prevented it, are for kinds that keep records.
     """
 
     attempt: Attempt
@@ -163,6 +163,7 @@ class Finished:
     execution: bytes | None
     static_misses: tuple[str, ...] = ()
     cases: tuple[Case, ...] = ()
+    refusals: tuple[str, ...] = ()
     facts: Facts = field(default_factory=Facts)
 
 

@@ -1,4 +1,4 @@
-"""What doctor says without a look at the engine: whose state, which policies, what was missed. Pure."""
+"""Doctor's rows that don't need the engine: identity, policies, static misses. Pure."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ Submitted code that fails is a value all the way down. An internal error is an e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -27,6 +27,7 @@ from assayd.findings.network_errors import with_network_words
 from assayd.kind import Kind
 from assayd.model.attempt import MAX_RUNS, Failure, State
 from assayd.model.enforcement import settle
+from assayd.model.finding import has_errors
 from assayd.model.levels import with_levels
 from assayd.model.merge import CANCELLED, Ran
 from assayd.model.policy import ExecutionPolicy, NetworkMode
@@ -93,7 +94,7 @@ class LocalExecution:
     async def run(self, job: Job) -> Finished:
         """Take an attempt from its submission to its bundle; the verdict is recorded by the caller.
 
-        Raises: Abandoned, when the daemon stops before it is decided what becomes of it.
+        Raises: Abandoned, if the daemon stops before the outcome is decided.
         """
         static: tuple[StageReport, ...] = ()
         ran: Ran | None = None
@@ -155,7 +156,7 @@ class LocalExecution:
     async def _execute(self, job: Job, spec: RunSpec, payload: BaseModel) -> Ran:
         """Run the plan in a container, and once more when the first run was lost through an internal error.
 
-        A lease that can't be had is no run. It is asked for again while the engine may come back.
+        A failed lease isn't a run. It is retried while the engine may recover.
         """
         failing_since: float | None = None
         while True:
@@ -170,7 +171,7 @@ class LocalExecution:
                 await self._wait_for_engine(job, problem, left_s)
                 continue
             if result.outcome.cause is not Cause.INFRASTRUCTURE or job.attempt.run_number >= self.max_runs:
-                return await self._judge(job, payload, result)
+                return await self._tried(job, payload, await self._judge(job, payload, result))
             log.warning("run.lost", evidence=dict(result.outcome.evidence))
             failing_since = None
             job.deadline.restart(WAITING_S)
@@ -186,20 +187,59 @@ class LocalExecution:
                 raise problem from None
 
     async def _run_once(self, job: Job, spec: RunSpec) -> RunResult:
-        """Lease a container, journal who has it, and talk the units through."""
+        """Lease a container, record its holder, and run the units."""
         if job.attempt.state is not State.LEASING:
             job.move(State.LEASING)
+        async with self._leased(job, spec) as lease:
+            with job.measured(self.clock, "lease", span="journal"):
+                await self._journal(job, lease)
+            job.move(State.RUNNING)
+            job.deadline.restart(spec.limits.timeout_s)
+            with job.measured(self.clock, "run") as span:
+                return await self.sandbox.run(lease, job.deadline, UnitPublisher(job, spec, span))
+
+    @asynccontextmanager
+    async def _leased(self, job: Job, spec: RunSpec) -> AsyncIterator[Lease]:
+        """Hold a slot and a container while the body runs. Raises: EngineError, TimeoutError."""
         async with AsyncExitStack() as held:
             with job.measured(self.clock, "lease"):
                 async with job.deadline.scope():
                     await self.require_image(job.validator, job.policy, spec)
                     await held.enter_async_context(self.slots.hold(*job.attempt.flow, job.attempt.id))
                     lease = await held.enter_async_context(self.sandbox.lease(spec, *job.attempt.flow))
-                await self._journal(job, lease)
-            job.move(State.RUNNING)
-            job.deadline.restart(spec.limits.timeout_s)
-            with job.measured(self.clock, "run") as span:
-                return await self.sandbox.run(lease, job.deadline, UnitPublisher(job, spec, span))
+            yield lease
+
+    async def _tried(self, job: Job, payload: BaseModel, ran: Ran) -> Ran:
+        """Add what a trial finds, if the kind and the profile want one of a submission that has passed."""
+        found = ran.judgement.stage_findings
+        if not ran.result.outcome.completed or any(map(has_errors, found.values())):
+            return ran
+        policy = job.policy.at_run_time()
+        spec = job.validator.plan_trial(payload, policy, job.limits, ran.result)
+        trial = await self._run_trial(job, spec) if spec is not None else None
+        if spec is not None and trial is None:
+            return ran
+        further = job.validator.judge_trial(payload, policy, ran.result, trial)
+        added = {stage: with_levels(findings, policy.quality) for stage, findings in further.items()}
+        united = {stage: (*found.get(stage, ()), *added.get(stage, ())) for stage in {**found, **added}}
+        return replace(ran, judgement=replace(ran.judgement, stage_findings=united))
+
+    async def _run_trial(self, job: Job, spec: RunSpec) -> RunResult | None:
+        """Run a trial in a further container; None if none can be had, or the trial was broken off.
+
+        It isn't journalled: a daemon that starts again runs the whole attempt, and removes the container.
+        """
+        job.deadline.restart(WAITING_S)
+        try:
+            async with self._leased(job, spec) as lease:
+                job.deadline.restart(spec.limits.timeout_s)
+                with job.measured(self.clock, "run"):
+                    result = await self.sandbox.run(lease, job.deadline)
+        except (EngineError, TimeoutError) as problem:
+            log.warning("trial.failed", problem=type(problem).__name__)
+            return None
+        broken_off = result.outcome.cause in {Cause.INFRASTRUCTURE, Cause.CANCELLED}
+        return None if broken_off else result
 
     async def _journal(self, job: Job, lease: Lease) -> None:
         """Record which container this run gets, before anything submitted is sent to it."""
@@ -235,7 +275,7 @@ class LocalExecution:
 
 
 def _leave_abandoned(job: Job, ran: Ran | None, failure: Failure | None) -> None:
-    """Leave an attempt that was broken off to the next run of the daemon; what came to its end stands."""
+    """Leave an interrupted attempt to the daemon's next start; a reached verdict is kept."""
     broken_off = ran is not None and ran.result.outcome.cause is Cause.CANCELLED
     if job.abandoned and (broken_off or failure is not None):
         raise Abandoned(job.attempt.run_number if broken_off else None)
@@ -256,7 +296,7 @@ def _add_stages(span: Span, stages: Sequence[StageReport]) -> None:
 
 
 def _plan(job: Job, checked: Checked) -> RunSpec | None:
-    """Decide what is to run; nothing when a static stage failed."""
+    """Return the run spec; None if a static stage failed."""
     policy = job.policy.at_run_time()
     return None if checked.failed else job.validator.plan(checked.payload, policy, job.limits)
 

@@ -1,6 +1,6 @@
 """Guards for attributes whose name is computed: what `getattr` and its like are to code with safe built-ins.
 
-Static rules see only names that stand in the text. These see all others, when the code runs: special names
+Static rules see only literal names. These guards see all others at run time: special names
 and what leads to frames and code are refused, of modules all that the policy does not list, of paths what
 touches files, of streams what leads to the file below.
 """
@@ -72,7 +72,7 @@ _ABSENT = object()
 
 
 class AttributeGuard:
-    """Holds which names each module may be asked for; none, until it is told."""
+    """Holds the allowed names of each module; none until they are set."""
 
     def __init__(self) -> None:
         self._names: Mapping[str, frozenset[str]] = {}
@@ -147,7 +147,7 @@ class AttributeGuard:
 
 
 def _fields(value: object, /) -> dict[str, object]:
-    """Stand in for ``vars(x)``: the fields of an object, and of nothing that code is made of."""
+    """Stand in for ``vars(x)``: the fields of an object, never those of modules, classes or functions."""
     if is_a(value, ModuleType) or is_a(value, type):
         raise PermissionError("vars() of a module or class isn't allowed")
     return _vars(value)

@@ -1,6 +1,6 @@
 """The database of an attempt: bytes in the runner, and a file only while a `sql` unit runs.
 
-So no other unit ever meets it, and a unit that fails leaves it as it was.
+So no other unit ever meets it, and a failing unit leaves it unchanged.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class AttemptDatabase:
             raise
 
     def take(self, work: WorkDirectory, *, keep: bool) -> str | None:
-        """Remove the file, and keep what it holds if so; tell what is wrong with it."""
+        """Remove the file, keep its content if asked, and return its fault."""
         try:
             content = work.read(FILE, self.most_bytes) if keep else None
         except OSError as problem:

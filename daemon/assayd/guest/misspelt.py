@@ -32,7 +32,7 @@ _MOST_CHARS = 80
 
 
 def meant_by(problem: BaseException, texts: Texts) -> tuple[str, bool] | None:
-    """Return the name that was most likely meant, and whether that is certain; None where nothing is near."""
+    """Return the most similar name, and whether it is certain; None if no name is similar."""
     try:
         if is_a(problem, AttributeError):
             name, value = problem.name, problem.obj

@@ -1,4 +1,4 @@
-"""The proxy in the container, as far as it is here: a listener on loopback, and its connections as frames.
+"""The container's end of the proxy: a listener on loopback, and its connections as frames.
 
 Nothing of what guest code says to the proxy is understood here; the daemon reads it and answers. This end
 counts and caps: connections at once (more wait in the listener's queue), connections in all, and bytes on

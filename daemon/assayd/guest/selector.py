@@ -1,4 +1,4 @@
-"""Which descriptors are ready, and who is to be told: what `selectors` does, without its import."""
+"""Ready descriptors and their callbacks: `selectors` without its import."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ READ, WRITE, HANG_UP = EPOLLIN, EPOLLOUT, EPOLLRDHUP
 
 
 class Selector:
-    """Descriptors, each with what is called when it can be read or written, or its other end is gone."""
+    """Descriptors with the callbacks for readable, writable and closed."""
 
     def __init__(self) -> None:
         self._poll = epoll()

@@ -32,7 +32,7 @@ __all__ = ["FLOATS", "TAG", "TAGS", "VALUE", "render_tagged", "restore"]
 
 
 def render_tagged(value: object) -> Rendered:
-    """Return the tagged form of a value. `notes` is empty when it comes back as it was."""
+    """Return the tagged form of a value. `notes` is empty if the value survives unchanged."""
     return _Tagging().rendered(value)
 
 

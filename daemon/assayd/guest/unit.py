@@ -67,7 +67,7 @@ def _nothing_to_do(_: bool) -> None:
 
 
 class UnitInput(Value):
-    """What a unit gets beside its request, a relay under an allowlist. `on_dead` may judge what it left."""
+    """The context of a request: a relay under an allowlist. `on_dead` can judge the leftovers."""
 
     arguments: bytes
     stdin: bytes
@@ -171,7 +171,7 @@ class RunningUnit:
         self._around.send({"type": "clock", "unit": self.request.index, **spent}, b"")
 
     def _clock_s(self) -> float:
-        """Return what went by since the start, less what was waited for a processor."""
+        """Return the time since the start, minus the wait for a processor."""
         return time.monotonic() - self._started - self._clock.starved_s
 
     def _linger_until(self) -> float:
@@ -195,7 +195,7 @@ class RunningUnit:
             self._starved_by_then_s = self._clock.starved_s
 
     def _finish(self) -> None:
-        """Kill what is left, read what is still in the pipes, and send the end."""
+        """Kill the remaining processes, drain the pipes, and send the end."""
         left_processes = self._left_processes()
         for ended in self._around.processes.kill_all():
             self._note(ended)

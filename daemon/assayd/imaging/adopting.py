@@ -1,4 +1,4 @@
-"""Somebody else's image made fit for runs: its files in one layer of their own, and the runner beside them.
+"""Prepares a foreign image for runs: its files in one layer, and the runner in another.
 
 Decides which Python the runner has: that of the image, where the guest code runs on it, else one of ours,
 which it brings. Nothing of the image is run on this machine: its Python works in a container.
@@ -77,7 +77,7 @@ class Machine(Protocol):
         ...
 
     def printed_by(self, archive: Path) -> bytes:
-        """Load an image, run its program in a container, remove both, and return what was printed."""
+        """Load an image, run its program in a container, remove both, and return the output."""
         ...
 
 
@@ -95,7 +95,7 @@ class Adopted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Facts:
-    """What is kept about the layer of an image that was unpacked once."""
+    """The cached facts about an unpacked layer of an image."""
 
     digest: str
     environment: Mapping[str, str]
@@ -119,8 +119,8 @@ def adopt(recipe: Recipe, guest: Path, place: Workplace, machine: Machine, syste
         recipe: of the operator's, with its source and its lock.
         guest: folder with the guest code.
         place: where the unpacked layer is kept, and found again.
-        machine: runs the image's Python where it has one.
-        system: the image whose interpreter the runner brings where it has none.
+        machine: runs the image's Python, if it has one.
+        system: the image whose interpreter the runner uses otherwise.
 
     Raises: ConfigError ``image.source_*``, ``image.lock_*``.
     """
@@ -205,7 +205,7 @@ def _unpack(source: Source, made: Path, place: Workplace) -> _Facts:
 
 
 def flatten(source: Source, root: Path, place: Workplace, caps: Caps = CAPS) -> None:
-    """Apply the layers of an image to an empty folder, and say what was left out.
+    """Apply the layers of an image to an empty folder, and report omitted entries.
 
     Raises: ConfigError ``image.source_refused``, ``image.source_too_large``; OSError, ValueError.
     """
@@ -302,7 +302,7 @@ def _compiled(
 
 
 def _stage(python: FoundPython, recipe: Recipe, guest: Path, below: tuple[str, Path], work: Path) -> Path:
-    """Write an image that compiles the guest code and prints what comes of it."""
+    """Write an image that compiles the guest code and prints the result."""
     root = Path(tempfile.mkdtemp(prefix="stage-", dir=work))
     place = root / HOME / "stage"
     place.mkdir(parents=True)
@@ -328,7 +328,7 @@ def _stage(python: FoundPython, recipe: Recipe, guest: Path, below: tuple[str, P
 
 
 def _read_printed(printed: bytes, python: FoundPython) -> _Compiled:
-    """Read what a stage printed; it comes from a stranger's interpreter."""
+    """Read a stage's output, which comes from an untrusted interpreter."""
     head, _, content = printed.partition(b"\n")
     try:
         said = json.loads(head)

@@ -24,7 +24,7 @@ _CREATED = "2020-01-01T00:00:00Z"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """What the engine is told about an image, beside its layers."""
+    """The engine's configuration of an image, in addition to its layers."""
 
     tag: str
     architecture: str

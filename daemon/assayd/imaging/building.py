@@ -39,7 +39,7 @@ _BRINGS = "python"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Facts:
-    """What is kept about a cached base layer."""
+    """The facts about a cached base layer."""
 
     digest: str
     architecture: str

@@ -1,4 +1,4 @@
-"""Applies the layers of somebody else's image to a folder: whiteouts, hard links, links that lead anywhere.
+"""Applies the layers of a foreign image to a folder: whiteouts, hard links, links to anywhere.
 
 Every path is resolved as after a chroot, so that nothing is written or read outside. Owners, special modes
 and extended attributes are not taken over; what is left out for good is told by `LayeredRoot.removed`.
@@ -42,9 +42,9 @@ CAPS = Caps()
 
 
 class LayeredRoot:
-    """A root filesystem in the making, in a folder that nobody else writes to.
+    """A partly built root filesystem, in a private folder.
 
-    `removed` has, by reason, what was not taken over.
+    `removed` has the omitted entries by reason.
     """
 
     def __init__(self, folder: Path, caps: Caps) -> None:
@@ -155,7 +155,7 @@ class LayeredRoot:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link or a folder with all in it; what is not there is fine."""
+    """Remove a file, a link or a folder with its content; a missing one is fine."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

@@ -1,4 +1,4 @@
-"""A recipe of the operator's: one TOML file that extends another recipe, with its lock and files beside it.
+"""An operator's recipe: one TOML file that extends another recipe, with its lock and files next to it.
 
 Decides what it may say and what that comes to. What it does not say is that of the recipe that it extends.
 """
@@ -178,7 +178,7 @@ def _modules(table: Table, modules: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _source(table: Table, place: str, file: str) -> Path:
-    """Return the file beside a recipe that goes to a place in the image."""
+    """Return the file next to a recipe that is copied into the image."""
     if not is_inside(place):
         raise table.error(
             "files", f"{place!r} must be a path below the root, without a leading slash or '..'"

@@ -52,7 +52,7 @@ class Extracted:
 
 
 def require_mmdebstrap(progress: Progress) -> None:
-    """Make sure that mmdebstrap is there; root on a Debian-like system gets it installed.
+    """Check for mmdebstrap; as root on a Debian-like system, install it.
 
     Raises:
         ConfigError: ``image.tool_missing``, with the remedy.

@@ -11,7 +11,7 @@ _MAX_LINKS = 40
 
 
 def resolved(root: Path, path: str | PurePath) -> Path:
-    """Return where a path of the image leads to below `root`; what does not exist is taken as it is named.
+    """Resolve a path of the image below `root`; missing parts are used literally.
 
     Raises: ConfigError ``image.link_loop``.
     """

@@ -42,7 +42,7 @@ class Table:
         return table
 
     def error(self, key: str, problem: str) -> ConfigError:
-        """Make the error that says what is wrong with `key`."""
+        """Return the error about `key`."""
         return ConfigError("image.recipe_invalid", f"{self.path}: {key}: {problem}", field=key)
 
     def text(self, key: str) -> str | None:
@@ -60,7 +60,7 @@ class Table:
         raise self.error(key, "must be true or false")
 
     def count(self, key: str) -> int | None:
-        """Return a whole number above 0, or None."""
+        """Return an integer above 0, or None."""
         value = self.values.get(key)
         if value is None or (type(value) is int and value > 0):
             return value
@@ -74,7 +74,7 @@ class Table:
         raise self.error(key, "must be a list of strings")
 
     def pairs(self, key: str) -> dict[str, str]:
-        """Return a table of strings, empty where it is missing. Raises: ConfigError."""
+        """Return a table of strings; empty if it is missing. Raises: ConfigError."""
         value = self.values.get(key, {})
         if isinstance(value, dict) and all(isinstance(item, str) for item in value.values()):
             return value
@@ -106,7 +106,7 @@ _KEYS = _BASE_KEYS | {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptedFrom:
-    """The image of somebody else's that one of the operator's is made from.
+    """The foreign image that an adopted image is made from.
 
     `where` is a path, or the name that a local engine has for it; `tag` says which of several is meant;
     `locked` is the digest of its configuration when it was adopted, None before.
@@ -168,7 +168,7 @@ class Recipe:
 
     @property
     def is_measured(self) -> bool:
-        """Return whether a build measures the baseline, where nobody has stated it."""
+        """Return whether a build measures the baseline, because the recipe doesn't state it."""
         return bool(self.extends or self.preload or self.source)
 
     @property

@@ -1,4 +1,4 @@
-"""Reads an image of somebody else's: an OCI layout (folder or archive), or what `docker save` writes.
+"""Reads a foreign image: an OCI layout (folder or archive), or the output of `docker save`.
 
 Decides which of several images is meant, and that every part has the digest that names it. What its layers
 come to is `layers`'. All of it is hostile: sizes are bounded before anything is read.
@@ -43,7 +43,7 @@ class Parts(Protocol):
     """The files that an image consists of."""
 
     def open(self, name: str) -> IO[bytes] | None:
-        """Open one of them by its path; None where there is none."""
+        """Open one by its path, or return None."""
         ...
 
 

@@ -20,7 +20,7 @@ Entries = Mapping[str, tuple[str, str]]
 
 
 def tree_digest(entries: Entries) -> str:
-    """Return ``sha256:…`` over all entries; owners and times are left out."""
+    """Return ``sha256:…`` over all entries; owners and times don't count."""
     return digest_of(
         (f"{kind} {path}", content.encode()) for path, (kind, content) in sorted(entries.items())
     )

@@ -67,7 +67,7 @@ class Finding:
     """One thing found, at one place.
 
     `subject` is the name that a rule of the profile refuses: a module, an attribute, a command, a host.
-    Lines and columns are 1-based and refer to the text as it was checked (and run). `file` is which of the
+    Lines and columns are 1-based and refer to the checked (and run) text. `file` is which of the
     submitted files they are in; None where there is but one text.
     """
 

@@ -58,7 +58,7 @@ class JsonError(ValueError):
 
 
 class JsonTooLargeError(JsonError):
-    """A text holds more than its limits allow. Raised before the text is parsed."""
+    """A text exceeds its limits. Raised before the text is parsed."""
 
 
 def read_strictly(text: bytes, limits: JsonLimits) -> JsonValue:
@@ -104,7 +104,7 @@ def _number_readers(text: bytes, limits: JsonLimits) -> tuple[Callable[[str], in
 
 
 def refuse_large(text: bytes, limits: JsonLimits) -> None:
-    """Count what a text holds before memory is taken for it; what is inside strings doesn't count.
+    """Count the values of a text before memory is allocated; the contents of strings don't count.
 
     Raises: JsonTooLargeError.
     """
@@ -130,7 +130,7 @@ def refuse_large(text: bytes, limits: JsonLimits) -> None:
 
 
 def count_containers(text: bytes) -> int:
-    """Return how many arrays and objects a text can hold at most."""
+    """Return the maximum number of arrays and objects in a text."""
     return text.count(b"[") + text.count(b"{")
 
 

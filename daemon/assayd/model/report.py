@@ -112,7 +112,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rating:
-    """What a kind that rates its submissions says of one, beside its findings."""
+    """A kind's rating of a submission, in addition to its findings."""
 
     confidence: float
     feedback: JsonValue

@@ -44,7 +44,7 @@ class WebhookUrl:
 
     @property
     def origin(self) -> str:
-        """Return who is called, without path and query, which may hold what is not for a log."""
+        """Return the receiver without path and query, which may contain secrets."""
         return f"{self.scheme}://{self.authority}"
 
     def covers(self, other: WebhookUrl) -> bool:

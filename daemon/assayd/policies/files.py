@@ -1,4 +1,4 @@
-"""The form of a profile file and of ``categories.toml``, and where they are found.
+"""The form of a profile file and of ``categories.toml``, and their folders.
 
 Decides which keys there are and which values each may have. What profiles come to when they extend one
 another is decided in `resolve`.
@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from assayd import tomlfile
 from assayd.model.hosts import fold_entry
-from assayd.model.policy import QUALITY_RULES, SQL_RULES, is_plain
+from assayd.model.policy import MOST_MUTANTS, QUALITY_RULES, SQL_RULES, is_plain
 from assayd.tomlfile import FileError, Problem, TomlFile
 
 CODE = "policy.file"
@@ -112,17 +112,17 @@ def _accepts(check: Callable[[str], str], text: str) -> bool:
 
 
 def is_dotted(text: str) -> bool:
-    """Return whether a profile may list a text as a module or as an attribute of one."""
+    """Return whether a text is a valid module or attribute name for a profile."""
     return _accepts(_dotted, text)
 
 
 def is_command(text: str) -> bool:
-    """Return whether a profile may list a text as a command."""
+    """Return whether a text is a valid command name for a profile."""
     return _accepts(_command, text)
 
 
 def is_host(text: str) -> bool:
-    """Return whether a profile may list a text as a host."""
+    """Return whether a text is a valid host for a profile."""
     return _accepts(_host, text)
 
 
@@ -213,6 +213,7 @@ class QualityTable(_Table):
     severity: Literal["off", "warning", "error"] | None = None
     rules: dict[QualityRule, Literal["off", "warning", "error"]] = Field(default_factory=dict)
     generalization: bool | None = None
+    mutants: Annotated[int, Field(ge=0, le=MOST_MUTANTS)] | None = None
 
 
 class ResourcesTable(_Table):

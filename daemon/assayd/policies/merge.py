@@ -39,7 +39,7 @@ def merge(first: ExecutionPolicy, second: ExecutionPolicy, *, name: str = "") ->
     Args:
         first: a policy.
         second: another; the order does not matter.
-        name: of the result; else both names joined by ``+``.
+        name: of the result. Default: both names joined by ``+``.
     """
     united = replace(
         first,
@@ -106,6 +106,7 @@ def _quality(a: QualityPolicy, b: QualityPolicy) -> QualityPolicy:
         severity=min(a.severity, b.severity, key=_MILD.index),
         rules=_levels(a.rules, b.rules),
         generalization=a.generalization or b.generalization,
+        mutants=max(a.mutants, b.mutants),
     )
 
 
@@ -158,7 +159,7 @@ def _imports(a: ImportPolicy, b: ImportPolicy) -> ImportPolicy:
 
 
 def _adapter(a: AdapterContract, b: AdapterContract) -> AdapterContract:
-    """Unite two contracts: either's decorators and names will do; both's methods are asked for."""
+    """Unite two contracts: decorators and names of either are accepted; methods of both are required."""
     return AdapterContract(
         decorators=_joined(a.decorators, b.decorators),
         methods=_joined(a.methods, b.methods),

@@ -211,14 +211,14 @@ def _imports(table: ImportsTable, base: ImportPolicy | None, categories: Categor
 
 
 def _narrowed(inherited: ImportPolicy, only: frozenset[str]) -> ImportPolicy:
-    """Return what is left of an inherited policy when it allows these modules alone."""
+    """Return an inherited policy reduced to these modules."""
     kept = replace(inherited, categories=(), allowed=only)
     names = {module: names for module, names in inherited.names.items() if kept.allows(module)}
     return replace(kept, names=names)
 
 
 def _adapter(table: AdapterTable, base: AdapterContract) -> AdapterContract:
-    """Return the contract; a list that is stated replaces what is inherited, what is forbidden adds up."""
+    """Return the contract; a given list replaces the inherited one, forbidden names accumulate."""
     return AdapterContract(
         decorators=_listed(table.decorators, base.decorators),
         methods=_listed(table.methods, base.methods),

@@ -1,4 +1,4 @@
-"""One container of ours from its creation to its verified removal."""
+"""One container from its creation to its verified removal."""
 
 from __future__ import annotations
 

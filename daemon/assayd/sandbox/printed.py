@@ -21,7 +21,7 @@ _SETTLE_TRIES, _SETTLE_S = 100, 0.05
 
 
 async def printed_by(engine: Engine, archive: Path) -> bytes:
-    """Load an image, run its program in a container with all walls, and remove both.
+    """Load an image, run its program in a fully isolated container, and remove both.
 
     Raises: EngineError; ``image.program_failed`` when it fails, prints too much or takes too long.
     """

@@ -1,4 +1,4 @@
-"""The isolation check's probes: guest code of ours that tries the container, and what must come of each.
+"""The isolation check's probes: trusted guest code that tests the container, and the required results.
 
 The texts are run like any submission's, in `observe` mode and with all builtins, so that what holds is the
 container and the child's own limits, not the Python rules.
@@ -229,7 +229,7 @@ def probe():
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """Guest code of ours, the cause that it must end with, and what its value must show.
+    """Trusted guest code, the required cause of its end, and the required value.
 
     `complaints` gives a sentence for each thing in the value that is not as it must be.
     """

@@ -273,7 +273,7 @@ class WidestReach(Reach):
 
 
 class AccessSettings(_Section):
-    """Who may connect, beyond root and the daemon's own user. Empty lists leave it to the socket's mode."""
+    """Users that can connect, besides root and the daemon's user. If empty, the socket's mode decides."""
 
     uids: tuple[Zero, ...] = Field((), description="User ids that can connect.")
     gids: tuple[Zero, ...] = Field((), description="Group ids whose members can connect.")
@@ -285,7 +285,7 @@ class AccessSettings(_Section):
 
 
 class RetentionSettings(_Section):
-    """How long what is finished is kept, and how much of it; of who holds the most, the oldest goes first."""
+    """Age and size limits of finished attempts; the largest holder's oldest are deleted first."""
 
     days: Count = Field(30, description="Delete attempts and bundles after this many days.")
     attempts: Count = Field(
@@ -356,9 +356,12 @@ class RepairSettings(_Section):
         3, description="Maximum fixes of a chain, unless a request sets fewer."
     )
     timeout_s: Seconds = Field(300.0, description="Time limit of one repair, in seconds from the failure.")
+    questions: bool = Field(
+        False, description="Let models answer an ambiguous request of a generation with a question."
+    )
     on_exhausted: tuple[str, ...] = Field(
         (),
-        description="Program to run if a repair ends without a fix; it reads repair and report on stdin.",
+        description="Program to run if a repair or generation ends without a pass; it reads JSON on stdin.",
     )
     providers: dict[str, RepairProvider] = Field({}, description="Providers in addition to `rules`, by name.")
 

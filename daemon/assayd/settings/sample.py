@@ -90,7 +90,7 @@ def _shown(field: FieldInfo, owner: type[BaseModel]) -> str:
 
 
 def _toml(field: FieldInfo, owner: type[BaseModel]) -> str:
-    """Write the default, else the example."""
+    """Write the default, or the example."""
     if not _has_default(field):
         return json.dumps((field.examples or [""])[0])
     name = next(name for name, each in owner.model_fields.items() if each is field)

@@ -69,6 +69,6 @@ def no_public_http(url: str | None) -> str | None:
 
 
 def parted(text: str) -> tuple[str, int]:
-    """Return address and port of a text; an empty address and 0 where it is none."""
+    """Return address and port of a text; an empty address and 0 if it is invalid."""
     found = re.fullmatch(r"(?:\[([0-9a-f:]+)\]|([0-9.]+)):([0-9]{1,5})", text, re.ASCII | re.IGNORECASE)
     return (found[1] or found[2], int(found[3])) if found else ("", 0)

@@ -52,7 +52,7 @@ class WebhookReceiver(BaseModel):
 
 
 class WebhookSettings(BaseModel):
-    """Messages to URLs about what has ended; none is sent unless a receiver is listed."""
+    """Messages to URLs about finished objects; sent only to listed receivers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,4 +1,4 @@
-"""`assay repair …`: have a failed attempt fixed, look at what was tried, stop it."""
+"""`assay repair …`: repair a failed attempt, show the tries, cancel a repair."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def failed_lines(context: str) -> Iterator[str]:
 
 
 def described(repair_id: str, fallback: Document) -> Iterator[str]:
-    """Return the lines that tell of an offer: why, the rules, what they give, and how to take them."""
+    """Return the lines about an offer: reason, rules, results, and the command that accepts them."""
     applied = fallback["applied"]
     yield ""
     yield f"Rules instead of code ({fallback['trigger']}): {fallback['reason']}"
@@ -389,6 +389,8 @@ def describe(repair: Document, file: str | None = None) -> Iterator[str]:
         diff = (fix.get("diff") or "").splitlines()
         yield from (f"   {printable(_with_file(line, file or fix['passage']))}" for line in diff)
     yield ""
+    if repair.get("input_tokens") is not None:
+        yield f"Tokens: {repair['input_tokens']} in, {repair['output_tokens']} out"
     detail = f" ({printable(repair['detail'])})" if repair["detail"] else ""
     yield f"Repair: {repair['outcome'] or repair['state']}{detail}"
     if repair["fallback"] is not None:

@@ -95,7 +95,7 @@ class Telling:
         }
 
     def pytest_sessionstart(self, session: Any) -> None:
-        """Send the framework's own report away; all that it has to say is told here."""
+        """Discard the framework's own report; this module reports its content."""
         session.config.pluginmanager.unregister(name="terminalreporter")
 
     def pytest_collection(self, session: Any) -> bool:

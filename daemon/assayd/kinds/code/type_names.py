@@ -60,7 +60,7 @@ class Declaration:
         return self.node.value is not None
 
     def shown(self, text: str) -> str:
-        """Return the annotation as it is written."""
+        """Return the written annotation."""
         node = self.node.annotation
         first = line_at(text, node.lineno) or ""
         start = column_of(first, node.col_offset) - 1
@@ -70,7 +70,7 @@ class Declaration:
 
 
 def check_names(tree: ast.Module, text: str) -> Iterator[Finding]:
-    """Look for names in the module's annotations that are no types, or not there."""
+    """Find names in the module's annotations that aren't types or aren't defined."""
     bound, top = bound_names(tree), insertion_line(tree)
     if bound is None:
         return

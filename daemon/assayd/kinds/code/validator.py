@@ -162,7 +162,7 @@ class Code(Kind[CodePayload, PreparedCode]):
         )
 
     def judge(self, payload: PreparedCode, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Judge how the code ended, and then what it gave."""
+        """Judge the end of the code, then its result."""
         return judge_runs(payload, result)
 
     def code_of(self, answer: str) -> str:
@@ -174,9 +174,8 @@ class Code(Kind[CodePayload, PreparedCode]):
         return Passage(name="code", language="python", text=self.code_of(payload.code))
 
     def surroundings(self, payload: CodePayload) -> Sequence[Surrounding]:
-        """Return the inputs that the code gets, and its cases."""
-        inputs = ", ".join(f"{name}: {type(value).__name__}" for name, value in _inputs(payload).items())
-        around = [Surrounding(title="inputs", text=inputs or "none")]
+        """Return the inputs that the code gets, with their values, and its cases."""
+        around = [generating.shown_inputs(_inputs(payload))]
         if payload.cases:
             told = cases_told((case, case.inputs, case.expected) for case in payload.cases)
             around.append(Surrounding(title="cases that must pass", text=told))

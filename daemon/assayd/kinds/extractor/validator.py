@@ -1,7 +1,7 @@
-"""Path extractors: a function that takes a file path as text and returns a dict of what it says.
+"""Path extractors: a function that turns a file path into a dict of its fields.
 
 Static: syntax, security, signature; each stops the ones after it. Then one call per sample path in one
-container, each in a process of its own; all must give a dict. Source: docs/kinds/extractor.md.
+container, each in a separate process; all must return a dict. Source: docs/kinds/extractor.md.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ _GIVEN_NAMES = {"os.path": "posixpath"}
 
 def _again(payload: ExtractorPayload, policy: ExecutionPolicy) -> Again | None:
     last = payload.cases[-1].path if payload.cases else payload.sample_paths[-1]
-    return again_for(payload.sample_paths, last, policy)
+    return again_for(payload.sample_paths, last, payload.code, policy)
 
 
 def _worth(payload: ExtractorPayload, policy: ExecutionPolicy, tries: Sequence[Tried]) -> Iterator[Finding]:
@@ -310,7 +310,7 @@ _NOT_RUN = "Convert it to a dict: return dict(…) with pairs, or a dict compreh
 
 
 def _judge_path(path: str, unit: UnitResult | None, text: str) -> Tried:
-    """Judge one call; what comes back must be a dict and nothing derived from it."""
+    """Judge one call; it must return a dict, not an instance of a subclass."""
     tried = judge_call(path, unit, text=text, function=EXPECTED.function)
     if unit is None or tried.value is None:
         return tried

@@ -27,7 +27,7 @@ RULES = (
     ),
     Rule(
         id="tests.duplicate",
-        title="Two tests have one name: only the last runs",
+        title="Two tests have the same name",
         severity=Severity.WARNING,
         help="Bad: test_a twice in one class. Good: unique names.",
     ),
@@ -191,7 +191,7 @@ def _imported(node: ast.ImportFrom, where: _Where) -> Iterator[_Found]:
 
 
 def _find_class(name: str, where: _Where) -> tuple[ast.ClassDef, _Where] | None:
-    """Find a class by its name: in the file, else where the file imports it from."""
+    """Find a class by its name: in the file, or in the file that it is imported from."""
     for node in where.trees[where.file].body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             return node, where
@@ -319,7 +319,7 @@ def _duplicates(text: str, body: Sequence[ast.stmt]) -> Iterator[Finding]:
 
 
 def _never_run(text: str, body: Sequence[ast.stmt], where: _Where) -> Iterator[Finding]:
-    """Return the tests that are called and give a coroutine or generator, which nobody runs."""
+    """Return the tests that return a coroutine or generator, which the framework never runs."""
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _yielding(text, node)

@@ -1,4 +1,4 @@
-"""Imports of a module that is several files: of its own files, of what the container offers, and of others.
+"""Imports of a module with several files: its own files, modules of the image, and others.
 
 The last are judged by the policy, as `python_imports` does. Here is decided what the module's own are.
 
@@ -32,7 +32,7 @@ _IMPORTING = "importorskip"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Own:
-    """What a module may import beside what the policy allows."""
+    """Modules that can be imported in addition to the policy's."""
 
     modules: frozenset[str]
     provided: frozenset[str]
@@ -207,7 +207,7 @@ class _Unused:
         return (alias.asname or alias.name.partition(".")[0]) in self._used
 
     def edit(self, node: ast.Import | ast.ImportFrom) -> Edit | None:
-        """Return the edit that takes out an import of a line of its own whose one name is never used."""
+        """Return the edit that removes an import on a separate line whose only name is never used."""
         [alias, *others] = node.names
         if others or alias.name == "*" or self.uses(node) or _is_only_child(node, self._tree):
             return None

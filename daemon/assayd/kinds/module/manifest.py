@@ -167,7 +167,7 @@ def _finding(error: ErrorDetails) -> Finding:
 
 
 def _words(error: ErrorDetails) -> tuple[str, str, str]:
-    """Word one error: rule, what is wrong, what to do."""
+    """Word one error: rule, fault, fix."""
     field, kind, limits = str(error["loc"][-1]), error["type"], error.get("ctx", {})
     match kind:
         case "missing":

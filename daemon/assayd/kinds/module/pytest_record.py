@@ -183,7 +183,7 @@ def _coverage(fields: Fields) -> Coverage | None:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """Read numbers with spaces between them; none if anything is no number."""
+    """Read numbers separated by spaces; none if one isn't a number."""
     parts = text.split()
     plain = all(part.isascii() and part.isdecimal() and len(part) <= _DIGITS for part in parts)
     return tuple(map(int, parts)) if plain else ()

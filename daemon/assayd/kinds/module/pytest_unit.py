@@ -79,7 +79,7 @@ Texts = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestedFile:
-    """One file of tests with what became of them."""
+    """One test file with the outcomes of its tests."""
 
     __test__ = False
 
@@ -186,7 +186,7 @@ def _strange_module(finding: Finding, module: str, file: str, texts: Texts) -> F
 
 
 def _findings(file: str, told: Told, texts: Texts) -> Iterator[Finding]:
-    """Return what is wrong by what was told."""
+    """Return the faults in the report."""
     if told.not_imported is not None:
         yield _not_imported(file, told.not_imported, texts)
     for raised in told.not_collected:

@@ -1,6 +1,6 @@
 """What a folder on a command line means as a module: its manifest, and its other files as text.
 
-The manifest may be YAML, as far as it is what JSON can hold. Caches and hidden files are left out.
+The manifest may be YAML, as far as it is what JSON can hold. Caches and hidden files are omitted.
 """
 
 from __future__ import annotations

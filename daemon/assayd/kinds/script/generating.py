@@ -28,7 +28,7 @@ EXAMPLE = code_example(
 
 
 class ScriptContext(BaseModel):
-    """Files beside it, what it reads, what has to be there at the end, and cases that it has to pass."""
+    """Its files, its standard input, the files that must exist at the end, and the cases to pass."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

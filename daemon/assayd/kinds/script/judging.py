@@ -102,7 +102,7 @@ _NO_FILE = re.compile(r"FileNotFoundError: .*No such file or directory")
 
 
 def judge_outputs(submitted: ScriptPayload, result: RunResult) -> Iterator[Finding]:
-    """Look for every declared output; what the runner left behind is told in its own words."""
+    """Check every declared output; the runner's reason for an omitted one is quoted."""
     there = {output.name: output for output in result.outputs}
     for path in submitted.collect:
         if path not in there:

@@ -29,10 +29,10 @@ class ScriptCase(ExpectedCase):
 
 
 class ScriptPayload(BaseModel):
-    """`code` is Python, or an answer that holds it; else `argv` is a program of the image with its arguments.
+    """`code` is Python, or an answer with it; otherwise `argv` is a program of the image with its arguments.
 
     `files` are laid out in the directory that it starts in; each path of `collect` must be there at the end.
-    Each of `cases` is a run of its own, before that with `stdin`; without `stdin`, only they are run.
+    Each of `cases` is a separate run after the one with `stdin`; without `stdin`, only the cases run.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, cache_strings="none")

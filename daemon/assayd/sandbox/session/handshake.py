@@ -53,7 +53,7 @@ def begin_frame(spec: RunSpec, relay: EgressLimits | None = None) -> bytes:
     """Return the frame that opens an attempt with its rules. No submitted code is in it, nothing runs by it.
 
     Args:
-        spec: what is to run.
+        spec: the run spec.
         relay: what the relay is held to; None where the policy has no allowlist. The list itself stays here.
     """
     limits, imports = spec.limits, spec.imports

@@ -1,4 +1,4 @@
-"""Warns of names that nothing defines, where what was meant is beyond doubt.
+"""Warns of undefined names whose meaning is certain.
 
     x = null                          name.other_language    edit: x = None   (true, false, null, nil, none)
     re.match(…), never imported       name.not_imported      edit: import re
@@ -141,7 +141,7 @@ def check_meant(
     given: Collection[str] = (),
     severity: Severity = Severity.ERROR,
 ) -> Iterator[Finding]:
-    """Look for such names in a text that parses, and for all others that nothing binds.
+    """Find such names in parsed source, and all other unbound names.
 
     Args:
         source: the text.
@@ -258,7 +258,7 @@ def _missing(uses: _Uses, source: PythonSource, allows: Allows) -> Iterator[Find
 
 
 def _import_of(name: str, asked: _Asked, allows: Allows) -> str | None:
-    """Return the statement that a name needs; None where it may be had in more ways than one."""
+    """Return the import that a name needs; None if several are possible."""
     if name in _HOMES:
         return f"from {_HOMES[name]} import {name}" if allows(_HOMES[name], name) else None
     if asked.attributes is None:
@@ -288,7 +288,7 @@ def _reaches(dotted: str, asked: _Asked, allows: Allows) -> bool:
 
 
 def _datetime(attributes: frozenset[str], allows: Allows) -> str | None:
-    """Distinguish the module from the class by what is asked of it."""
+    """Distinguish the module from the class by the used attribute."""
     of_module = all(hasattr(datetime, each) for each in attributes)
     of_class = all(hasattr(datetime.datetime, each) for each in attributes)
     if of_module == of_class or not allows("datetime", "datetime"):

@@ -1,4 +1,4 @@
-"""Scans Python for what submitted code has no business with. Explains; the container is the wall.
+"""Scans Python for forbidden operations. The scan explains; the container isolates.
 
 A module may be used only as the base of a name that the policy lists; it is no value. All violations are
 given at once, in source order. One bad line for each rule:
@@ -85,7 +85,7 @@ def check_careful(view: View, site: NodeSite) -> Iterator[Finding]:
 
 
 def _asks_names(form: str) -> Callable[[View, ast.Call | None], _Words | None]:
-    """Judge a call whose names must stand in plain text; `form` is how it is written."""
+    """Judge a call whose names must be literal; `form` is its spelling."""
 
     def judge(view: View, call: ast.Call | None) -> _Words | None:
         words = (
@@ -257,7 +257,7 @@ _WRITTEN = (
     ),
     Rule(
         id="attribute.environment",
-        title="A path function reads the current folder or home",
+        title="A path function reads the container's folders",
         severity=Severity.WARNING,
         help="Bad: os.path.abspath(path). Good: os.path.normpath(path).",
     ),
@@ -265,7 +265,7 @@ _WRITTEN = (
     Rule(id="format.attribute", title="A format string that follows special attributes"),
     Rule(
         id="format.dynamic_template",
-        title="A format string that is unknown before the run",
+        title="The format string is unknown before the run",
         severity=Severity.WARNING,
         help='Bad: template.format(x). Good: f"{x}".',
     ),
@@ -300,7 +300,7 @@ _NODES = frozenset(_NODE_NAMES.split())
 
 
 def scan(source: PythonSource, policy: ImportPolicy) -> tuple[Finding, ...]:
-    """Return all violations of a text that parses, in source order, up to the cap."""
+    """Return all violations in parsed source, in source order, up to the cap."""
     if source.tree is None:
         return ()
     view = View.of(source.text, source.tree, policy)

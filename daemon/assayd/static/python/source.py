@@ -49,7 +49,7 @@ RULES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonSource:
-    """A text and what parsing it gave: a tree, or findings that say why there is none.
+    """A source and the result of parsing it: a tree, or findings with the reason.
 
     With a tree, `findings` holds the compiler's warnings.
     """
@@ -61,7 +61,7 @@ class PythonSource:
 
 @lru_cache(maxsize=16)
 def parse(text: str) -> PythonSource:
-    """Parse and compile a text whose line ends are plain newlines; nothing of it is run."""
+    """Parse and compile a source with plain newlines, without running it."""
     refused = _refuse(text)
     if refused is not None:
         return PythonSource(text=text, tree=None, findings=(refused,))
@@ -78,7 +78,7 @@ def parse(text: str) -> PythonSource:
 
 
 def compiles(text: str) -> bool:
-    """Return whether a text is Python that could run, and nothing of why not, which takes longer."""
+    """Return whether a source is valid Python, without the reason, which takes longer."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -93,7 +93,7 @@ _COMPILER_WARNINGS = (SyntaxWarning, DeprecationWarning)
 
 
 def _compiled(text: str) -> ast.Module | Finding:
-    """Return the tree of a text that the compiler accepts, or say why it does not.
+    """Return the tree of a source that compiles, or the findings.
 
     Compiling finds what parsing lets pass, e.g. ``return`` at top level. Raises: SyntaxError.
     """

@@ -93,7 +93,7 @@ _WARNINGS = (
     ),
     (
         "curl.falls_back",
-        "curl without an allowed host, but with a fallback",
+        "curl always falls back: no allowed host",
         "Bad: curl https://a.example || cat data/x. Good: cat data/x.",
     ),
     ("argument.undecided", "Arguments may be options", 'Bad: sort $x. Good: sort "$x".'),
