@@ -154,7 +154,7 @@ LOCK := $(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --generate-hash
 requirements: setup ## lock the packages of pyproject.toml anew: those of a checkout, and those of an installation
 	@$(LOCK) --extra dev -o requirements/dev.txt pyproject.toml
 	@$(LOCK) --constraint requirements/dev.txt -o requirements/run.txt pyproject.toml
-	@for extra in anthropic cluster gemini lsp mcp openai; do \
+	@for extra in anthropic cluster gemini lsp mcp openai otel; do \
 		$(LOCK) --extra $$extra --constraint requirements/dev.txt -o requirements/$$extra.txt pyproject.toml; done
 	@$(LOCK) --constraint requirements/dev.txt -o requirements/build.txt requirements/build.in
 	@$(LOCK) -o requirements/generator.txt requirements/generator.in

@@ -77,7 +77,8 @@ class Attempt:
     words. `webhook` is a URL that receives the verdict. `enforcement` is the mode of the policy that it was
     judged under; a result that is not `approvable` can't be approved or committed. `max_runs` is the limit of
     runs that its sender set. `node` is the node of a cluster that judged it, None on a single host;
-    `distrusted_at` is the time at which an operator distrusted that node's verdicts.
+    `distrusted_at` is the time at which an operator distrusted that node's verdicts. `trace` is its span, as
+    `model.trace_context` reads it.
     """
 
     id: str
@@ -95,6 +96,7 @@ class Attempt:
     replay_of: str | None = None
     intent: str | None = None
     webhook: str | None = None
+    trace: str | None = None
     attempt_number: int = 1
     run_number: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)

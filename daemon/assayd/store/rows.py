@@ -53,6 +53,7 @@ def attempt_values(attempt: Attempt, submission: str, key: str | None) -> Values
         "intent": attempt.intent,
         "webhook": attempt.webhook,
         "max_runs": attempt.max_runs,
+        "trace": attempt.trace,
     }
 
 
@@ -138,6 +139,7 @@ def read_attempt(row: Mapping[Any, Any]) -> Attempt:
         parent_id=row["parent_id"],
         intent=row["intent"],
         webhook=row["webhook"],
+        trace=row["trace"],
         replay_of=row["replay_of"],
         attempt_number=row["attempt_number"],
         run_number=row["verdict_run"] if finished else row["runs"],

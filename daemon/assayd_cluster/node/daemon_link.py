@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from assayd.model.trace_context import TraceContext
 from assayd_client import requests
 from assayd_client.answers import StreamEvent
 from assayd_client.blocking import PlainClient
@@ -49,11 +50,15 @@ class DaemonLink:
         listed = self._client.policies()["policies"]
         return {str(policy["name"]): str(policy["digest"]) for policy in listed}
 
-    def submit(self, attempt_id: str, document: str, *, wait_s: float) -> Document:
+    def submit(
+        self, attempt_id: str, document: str, *, wait_s: float, trace: TraceContext | None = None
+    ) -> Document:
         """Submit what a gateway has accepted, under its own id; return it, as it is within `wait_s`."""
         asked = requests.submit(json.loads(document), attempt_id=attempt_id, wait_s=wait_s)
-        once = replace(asked, query=(*asked.query, ("max_runs", "1")))  # the gateway counts over all nodes
-        answer: Document = self._client.send(once)
+        headers = {} if trace is None else trace.headers
+        once = (*asked.query, ("max_runs", "1"))  # the gateway counts over all nodes
+        sent = replace(asked, query=once, headers={**asked.headers, **headers})
+        answer: Document = self._client.send(sent)
         return answer
 
     def attempt(self, attempt_id: str, *, wait_s: float) -> Document:

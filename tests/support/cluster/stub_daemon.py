@@ -21,6 +21,7 @@ class StubDaemon:
         self.readiness: dict[str, object] = {"status": "ready", "max_runs": 2}
         self.submitted: list[str] = []
         self.most_runs: dict[str, str | None] = {}
+        self.traces: dict[str, str | None] = {}
         self.cancelled: list[str] = []
         self._ends: dict[str, float] = {}
         self._wanted: dict[str, dict[str, object]] = {}
@@ -41,6 +42,7 @@ class StubDaemon:
                     if attempt_id not in self._ends:
                         self.submitted.append(attempt_id)
                         self.most_runs[attempt_id] = asked.query.get("max_runs")
+                        self.traces[attempt_id] = asked.trace
                         self._wanted[attempt_id] = wanted = json.loads(asked.body)
                         self._ends[attempt_id] = time.monotonic() + wanted.get("takes_s", 0)
                 return self._attempt(attempt_id, float(asked.query.get("wait_s", 0)))
