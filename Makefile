@@ -92,8 +92,9 @@ bench-hints: setup $(CHOSEN_IMAGES) images-oci ## measure hints by language, wor
 bench-repair: setup images ## have 60 broken submissions repaired, by `rules` or PROVIDERS="name …"; writes bench/results/repair.json
 	@$(WITH_DOCKER) $(BIN)/python -m bench.repair.run $(PROVIDERS)
 
-bench-generate: setup $(CHOSEN_IMAGES) ## have 62 requests in words answered by scripted providers, and by a model of your settings (PROVIDER=name); writes bench/results/generate.json
+bench-generate: setup $(CHOSEN_IMAGES) ## measure prompts with scripted providers, recorded answers, and a model of your settings (PROVIDER=name)
 	@$(WITH_ENGINE) $(IN_PLACE) $(BIN)/python -m bench.generate.run $(PROVIDER)
+	@$(WITH_ENGINE) $(IN_PLACE) $(BIN)/python -m bench.generate.replay
 
 cluster: setup ## run a cluster in the foreground: RabbitMQ, PostgreSQL, GATEWAYS=1 gateways, the first on .run/cluster/gateway.sock, NODES=2 nodes
 	@exec $(BIN)/python deploy/dev/cluster/run.py start --nodes $(or $(NODES),2) --gateways $(or $(GATEWAYS),1) --engine $(or $(ENGINE),auto)
@@ -153,7 +154,7 @@ LOCK := $(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --generate-hash
 requirements: setup ## lock the packages of pyproject.toml anew: those of a checkout, and those of an installation
 	@$(LOCK) --extra dev -o requirements/dev.txt pyproject.toml
 	@$(LOCK) --constraint requirements/dev.txt -o requirements/run.txt pyproject.toml
-	@for extra in anthropic cluster gemini lsp mcp openai; do \
+	@for extra in anthropic cluster gemini lsp mcp openai otel; do \
 		$(LOCK) --extra $$extra --constraint requirements/dev.txt -o requirements/$$extra.txt pyproject.toml; done
 	@$(LOCK) --constraint requirements/dev.txt -o requirements/build.txt requirements/build.in
 	@$(LOCK) -o requirements/generator.txt requirements/generator.in

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from typing_extensions import TypeVar
 
 from assayd.errors import ConfigError
-from assayd.findings.briefing import allowances, answer_schema
+from assayd.findings.briefing import allowances, answer_form
 from assayd.findings.retry_context import context_of, headline_of, retry_context, without_layout
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy
@@ -294,7 +294,7 @@ class Kind(ABC, Generic[P, Q]):
             task=self.task,
             rules=(*self.rules_for(policy), *self._compared(context)),
             example=self.example,
-            schema=answer_schema(self.example.answer.form),
+            form=answer_form(self.example.answer.form),
             surroundings=tuple(self.around(context)),
         )
 

@@ -35,6 +35,7 @@ from assayd_chains.documents import generation_document, repair_document
 from assayd_chains.fitting import Misfit
 from assayd_chains.loop import ChainLoop, Course
 from assayd_chains.model import (
+    TOKENS,
     Chain,
     ChainView,
     Failure,
@@ -46,6 +47,7 @@ from assayd_chains.model import (
     Round,
     Words,
     budget_left,
+    tokens_of,
 )
 from assayd_chains.provider import ProviderStep
 from assayd_chains.providers import rules
@@ -379,10 +381,12 @@ class Chains:
             log.exception(_BROKEN[_driven(course.chain)], **_named(course.chain), problem=str(problem))
             ended = await self._end_broken(course, problem)
         finally:
+            course.spans.end(ended)
             del self._courses[chain_id], self._carriers[chain_id]
             self._cancelled.discard(chain_id)
             course.changed.give()
         if ended is not None:
+            self._count_tokens(ended)
             if ended.repair is not None:
                 self._count(ended.repair)
             await self._alert(ended)
@@ -409,9 +413,17 @@ class Chains:
             took_s = (repair.finished_at - repair.started_at).total_seconds()
             metrics.repair_duration.labels(kind, provider).observe(took_s)
 
+    def _count_tokens(self, chain: Chain) -> None:
+        """Count the tokens of the round that has ended."""
+        for name in TOKENS:
+            count = tokens_of(chain.round.answers, name) or 0
+            self._metrics.provider_tokens.labels(chain.kind, chain.provider, name.partition("_")[0]).inc(
+                count
+            )
+
     async def _alert(self, chain: Chain) -> None:
         """Run the operator's command with what couldn't be repaired, or generated at all."""
-        if chain.outcome is Outcome.VALIDATED or not self._limits.on_exhausted:
+        if chain.outcome in {Outcome.VALIDATED, Outcome.QUESTION} or not self._limits.on_exhausted:
             return
         repair, last = chain.repair, chain.last_attempt_id
         alert = {

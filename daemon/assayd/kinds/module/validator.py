@@ -15,6 +15,7 @@ from itertools import islice
 from types import MappingProxyType
 
 from assayd.findings import runs as run_findings
+from assayd.findings.corrections import with_correction
 from assayd.findings.retry_context import context_of, errors_of
 from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.kinds.module import adapter_unit, generating, pytest_unit
@@ -30,6 +31,7 @@ from assayd.kinds.module import mistakes as module_mistakes
 from assayd.kinds.module import trial as module_trial
 from assayd.kinds.module.expected_tests import ExpectedTests
 from assayd.kinds.module.explained import with_near_file
+from assayd.kinds.module.explained_calls import with_data_keys
 from assayd.kinds.module.files import adapter_file, files_of_tests, is_python, module_name, own_modules
 from assayd.kinds.module.generating import ModuleContext
 from assayd.kinds.module.imports import Own, check_module_imports
@@ -212,7 +214,8 @@ class Module(Kind[ModulePayload, PreparedModule]):
             found += module_coverage.judge_coverage(
                 file, texts.get(file, ""), payload.methods, policy.adapter.methods, covered
             )
-        found = [with_near_file(one, payload.files) for one in found]
+        found = [with_data_keys(with_near_file(one, payload.files), payload.files) for one in found]
+        found = [with_correction(one, payload.files.get(one.file or "", "")) for one in found]
         disagreeing = tuple(f for f in found if f.rule == run_findings.NOT_COMPILED_RULE.id)
         others = tuple(f for f in found if f not in disagreeing)
         return Judgement(
@@ -392,6 +395,8 @@ def _check_contract(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator
         yield from module_mistakes.check_calls(name, texts[name], tree)
         yield from module_mistakes.check_secrets(name, texts[name], tree)
         yield from module_mistakes.check_dropped_results(name, texts[name], tree)
+        yield from module_mistakes.check_generators(name, texts[name], tree, contract)
+        yield from module_mistakes.check_raised(name, texts[name], tree)
         yield from module_mistakes.check_import_time(name, texts[name], tree)
         yield from check_module_imports(name, texts[name], walked, policy.imports, own)
         yield from module_forbidden.check_forbidden(
@@ -400,6 +405,7 @@ def _check_contract(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator
         if module_files.is_test(name):
             yield from module_tests.check_tests(name, texts[name], trees)
             yield from module_assertions.check_assertions(name, texts[name], tree, contract.methods)
+    yield from module_mistakes.check_transports(texts, trees)
     yield from _check_tests(payload, trees, contract)
 
 
