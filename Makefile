@@ -36,7 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 HERE := ASSAYD_SOCKET=.run/assayd.sock ASSAYD_STATE_DIR=.run/state
 
-.PHONY: help setup cluster cluster-stop test-cluster engine namespaces browser postgres broker object-storage runtime shellcheck images crun images-oci run serve test test-fast test-system soak day check docs bench bench-repair bench-slips bench-hints bench-generate requirements client deb man samples stop clean
+.PHONY: help setup cluster cluster-stop test-cluster engine namespaces browser postgres broker object-storage runtime shellcheck images crun images-oci run serve test test-fast test-system soak day check docs bench bench-repair bench-slips bench-hints bench-generate requirements client deb release man samples stop clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -165,6 +165,10 @@ client: setup ## the client's wheel below dist/: the library and `assay` without
 deb: setup ## a Debian package below dist/, with everything that the daemon needs but Python and an engine
 	@$(WHEEL)
 	@deploy/debian/build.sh dist/assayd-*.whl dist
+
+release: setup images ## all that a release consists of, below dist/release: built twice, compared, and each installed on a bare Debian; as root
+	@deploy/release.sh $(BIN)/python dist/release
+	@$(WITH_DOCKER) RELEASE="$(CURDIR)/dist/release" $(BIN)/pytest -m system tests/system/test_release.py
 
 man: setup ## the manual pages below dist/man
 	@$(BIN)/python deploy/pages.py man dist/man
