@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -70,12 +71,19 @@ async def submit(sandbox: Sandbox, kind: str, policy: str, payload: dict[str, ob
     return await run(sandbox, spec)
 
 
-def test_benchmark_of_images_runs(built: Path) -> None:
+async def test_benchmark_of_images_runs(built: Path) -> None:
     command = [sys.executable, "-m", "bench.images", "--count", "1"]
     environment = {**os.environ, "ASSAYD_ENGINE__IMAGES_DIR": str(built)}
 
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300
+    done = await asyncio.to_thread(
+        subprocess.run,
+        command,
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
 
     assert done.returncode == 0, done.stderr
