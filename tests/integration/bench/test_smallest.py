@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bench.repair.cases import load
 
 from support.cluster.broker import needs_broker
 from support.daemons.compat import compat_on
@@ -112,7 +111,12 @@ def run(place: Path, script: str, *words: object, **variables: str) -> str:
     return done.stdout
 
 
-def test_every_broken_submission_is_broken_today(daemon: DaemonProcess) -> None:
+def test_every_broken_submission_is_broken_today(
+    daemon: DaemonProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    from bench.repair.cases import load
+
     with daemon.client() as client:
         attempts = {
             f"{one.kind}/{one.name}": client.submit(one.submission(one.broken), wait_s=120) for one in load()
