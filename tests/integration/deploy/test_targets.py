@@ -1,6 +1,6 @@
 """Make targets that no other test needs, in a copy of the checkout, with as little work as possible.
 
-tests/unit/test_commands.py sees to it that each target is here, or run by another test.
+tests/unit/docs/test_commands.py sees to it that each target is here, or run by another test.
 """
 
 from __future__ import annotations

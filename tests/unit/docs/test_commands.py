@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 MAKEFILE = (ROOT / "Makefile").read_text()
 RULES = dict(re.findall(r"^([a-z][a-z0-9-]*):(?!=) *([^#\n]*)", MAKEFILE, re.MULTILINE))
 SMALLEST = "tests/integration/bench/test_smallest.py"
