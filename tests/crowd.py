@@ -19,7 +19,7 @@ import signal
 import socket
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -174,6 +174,8 @@ class Seen:
 
     validations: list[float] = field(default_factory=list)
     health: list[float] = field(default_factory=list)
+    stages: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """Milliseconds of each validation by stage, as the daemon reports them."""
     waited: list[float] = field(default_factory=list)
     """Of each answer about the daemon's health: how long this process and the daemon had no processor."""
     slowest: str = ""
@@ -188,6 +190,8 @@ class Seen:
         if took > max(self.validations, default=0):
             self.slowest = f"{took:.2f} s, of which {attempt.get('timings_ms')} ms"
         self.validations.append(took)
+        for stage, took_ms in (attempt.get("timings_ms") or {}).items():
+            self.stages[stage].append(took_ms)
         verdict = attempt.get("verdict")
         if verdict != "validated":
             self.wrong[f"{status} {verdict}"] += 1
@@ -316,6 +320,9 @@ def report(quiet: Seen, busy: Seen, memory: list[float]) -> int:
     for percent in (50, 95):
         alone, among = percentile(quiet.validations, percent), percentile(busy.validations, percent)
         print(f"validate p{percent}  quiet {alone * 1000:.0f} ms, crowded {among * 1000:.0f} ms")
+    for stage, took in busy.stages.items():
+        alone, among = percentile(quiet.stages[stage], 50), percentile(took, 50)
+        print(f"  {stage:12}quiet {alone:.0f} ms, crowded {among:.0f} ms, p95 {percentile(took, 95):.0f} ms")
     print(f"slowest       {busy.slowest}")
     calm = percentile(quiet.health, 95)
     own = percentile([took - waited for took, waited in zip(busy.health, busy.waited, strict=True)], 95)

@@ -1,10 +1,12 @@
 """Measures hints for bash, SQL, adapters and Fifth, and the findings about passes that are worth nothing.
 
-    python -m bench.slips.measure [--socket SOCKET] [--half seen|unseen] [--set NAME]… [--show] [--real]
+    python -m bench.slips.measure [--socket SOCKET] [--half HALF]… [--set NAME]…
+        [--show] [--show-unseen] [--real]
 
 Prints, by table and half: is a finding at the line of the slip, is the remedy named, does the edit make the
 submission pass; how many worthless passes are found; with --real, how many programs of strangers get a new
-error or a warning. --show prints each entry of the seen half that falls short.
+error or a warning. --show prints each entry of a seen half that falls short, and --show-unseen those of the
+unseen ones too: use it only once the figures are final.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from assayd_client import Document, PlainClient
 from assayd_client.errors import Refused
 from bench.daemon import daemon
 from bench.slips.sources import Source, real
-from bench.slips.tables import SLIPS, Entry, Worthless, slips, worthless
+from bench.slips.tables import HALVES, SLIPS, Entry, Worthless, slips, worthless
 
 AT_ONCE = 3
 WAIT_S = 120
@@ -93,13 +95,13 @@ def judge(client: PlainClient, one: Worthless) -> tuple[Worthless, bool, str]:
     return one, right and attempt["verdict"] == "validated", f"{attempt['verdict']}: {words}"
 
 
-def print_slips(client: PlainClient, table: str, half: str | None, *, show: bool) -> None:
+def print_slips(client: PlainClient, table: str, halves: Sequence[str], *, shown: Sequence[str]) -> None:
     """Measure one table, and print a line per half."""
-    chosen = [one for one in slips(table) if half in {None, "seen" if one.seen else "unseen"}]
+    chosen = [one for one in slips(table) if one.half in halves]
     with ThreadPoolExecutor(AT_ONCE) as workers:
         looked = list(workers.map(lambda one: look(client, one), chosen))
-    for name, seen in (("seen", True), ("unseen", False)):
-        rows = [one for one in looked if one.entry.seen is seen]
+    for half in halves:
+        rows = [one for one in looked if one.entry.half == half]
         if rows:
             shares = ", ".join(
                 f"{what} {sum(getattr(one, field) for one in rows)} ({_percent(rows, field)})"
@@ -109,9 +111,9 @@ def print_slips(client: PlainClient, table: str, half: str | None, *, show: bool
                     ("working edit", "edit_works"),
                 )
             )
-            print(f"{table:8} {name:6} {len(rows):3} slips: {shares}", flush=True)
+            print(f"{table:8} {half:13} {len(rows):3} slips: {shares}", flush=True)
     for one in looked:
-        if show and one.entry.seen and not (one.at_the_line and one.remedy_named and one.edit_works):
+        if one.entry.half in shown and not (one.at_the_line and one.remedy_named and one.edit_works):
             marks = "".join(
                 mark if good else "-"
                 for mark, good in (
@@ -120,16 +122,19 @@ def print_slips(client: PlainClient, table: str, half: str | None, *, show: bool
                     ("E", one.edit_works),
                 )
             )
-            print(f"  {marks} {one.entry.number} {one.entry.name} {sorted(one.entry.lines)}: {one.words}")
+            print(
+                f"  {marks} {one.entry.half} {one.entry.number} {one.entry.name} {sorted(one.entry.lines)}: "
+                f"{one.words}"
+            )
 
 
 def _percent(rows: Sequence[Looked], field: str) -> str:
     return f"{100 * sum(getattr(one, field) for one in rows) / len(rows):.0f} %"
 
 
-def print_worthless(client: PlainClient, half: str | None, *, show: bool) -> None:
+def print_worthless(client: PlainClient, halves: Sequence[str], *, show: bool) -> None:
     """Measure the worthless passes, and print a line per half."""
-    chosen = [one for one in worthless() if half in {None, "seen" if one.seen else "unseen"}]
+    chosen = [one for one in worthless() if ("seen" if one.seen else "unseen") in halves]
     with ThreadPoolExecutor(AT_ONCE) as workers:
         judged = list(workers.map(lambda one: judge(client, one), chosen))
     for name, seen in (("seen", True), ("unseen", False)):
@@ -191,20 +196,23 @@ def main(arguments: Sequence[str]) -> None:
     """Measure what is asked for, and print it."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--socket", type=Path)
-    parser.add_argument("--half", choices=("seen", "unseen"))
+    parser.add_argument("--half", action="append", choices=HALVES)
     parser.add_argument("--set", action="append", choices=(*SLIPS, "worthless", *(f"real-{n}" for n in REAL)))
     parser.add_argument("--show", action="store_true")
+    parser.add_argument("--show-unseen", action="store_true")
     parser.add_argument("--real", action="store_true")
     given = parser.parse_args(arguments)
     chosen = given.set or (*SLIPS, "worthless", *(f"real-{one}" for one in REAL if given.real))
+    halves = given.half or HALVES
+    shown = HALVES if given.show_unseen else ("seen", "second-seen") if given.show else ()
     with connected(given.socket) as client:
         for name in chosen:
             if name == "worthless":
-                print_worthless(client, given.half, show=given.show)
+                print_worthless(client, halves, show=given.show)
             elif name.startswith("real-"):
                 print_real(client, name.removeprefix("real-"), show=given.show)
             else:
-                print_slips(client, name, given.half, show=given.show)
+                print_slips(client, name, halves, shown=shown)
 
 
 if __name__ == "__main__":

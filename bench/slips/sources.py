@@ -51,10 +51,14 @@ def _options(given: Sequence[str]) -> dict[str, str]:
 
 
 def real(which: str) -> Iterator[Source]:
-    """Return the code of strangers of one set, where it is at hand."""
+    """Return the code of strangers of one set.
+
+    Raises:
+        SystemExit: the folder that BENCH_REAL names has no such set.
+    """
     file = REAL / f"{which}.jsonl.xz"
     if not file.exists():
-        return
+        raise SystemExit(f"error: {file} doesn't exist: set BENCH_REAL to the folder with the real programs")
     with lzma.open(REAL / "blobs.json.xz", "rt") as stream:
         blobs = json.load(stream)
     with lzma.open(file, "rt") as lines:

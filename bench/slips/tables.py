@@ -1,18 +1,21 @@
 """Reads the tables of slips and of worthless passes: text, line of the slip, and words that name its remedy.
 
-An entry with an odd number was seen while hints and rules were built; one with an even number was not.
+An entry with an odd number was seen while hints and rules were built; one with an even number was not. Each
+table has a second set, which was written later and without a look at the rules; its even numbers were judged
+once, at the end.
 """
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 TABLES = Path(__file__).parent / "tables"
 SLIPS = ("bash", "sql", "module", "fifth")
+HALVES = ("seen", "unseen", "second-seen", "second-unseen")
 Payload = Mapping[str, Any]
 
 
@@ -21,6 +24,7 @@ class Entry:
     """One submission with a slip; `put` makes the payload from another text."""
 
     table: str
+    second: bool
     number: int
     name: str
     kind: str
@@ -31,9 +35,9 @@ class Entry:
     put: Callable[[str], Payload]
 
     @property
-    def seen(self) -> bool:
-        """Return whether the entry was seen while hints were built."""
-        return self.number % 2 == 1
+    def half(self) -> str:
+        """Return which of HALVES the entry belongs to."""
+        return HALVES[2 * self.second + (self.number % 2 == 0)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +57,12 @@ class Worthless:
 
 
 def slips(table: str) -> Iterator[Entry]:
-    """Return the slips of a table, numbered from 1."""
+    """Return the slips of a table and of its second set, each numbered from 1."""
     read = _table(table)
     make = {"bash": _bash, "sql": _sql, "module": _module, "fifth": _fifth}[table]
-    for number, told in enumerate(read["slip"], 1):
-        yield make(read, number, told)
+    for second, entries in enumerate((read["slip"], _table(f"{table}_second")["slip"])):
+        for number, told in enumerate(entries, 1):
+            yield replace(make(read, number, told), second=bool(second))
 
 
 def worthless() -> Iterator[Worthless]:
@@ -102,6 +107,7 @@ def _whole(
 ) -> Entry:
     return Entry(
         table=table,
+        second=False,
         number=number,
         name=told["name"],
         kind=kind,
@@ -127,12 +133,13 @@ def _module(read: Payload, number: int, told: Payload) -> Entry:
 
     return Entry(
         table="module",
+        second=False,
         number=number,
         name=told["name"],
         kind="module",
         text=right.replace(told["old"], told["new"], 1),
         file=name,
-        lines=frozenset(range(first, last + 1)),
+        lines=frozenset(told.get("lines", range(first, last + 1))),
         remedies=tuple(told["remedy"]),
         put=put,
     )

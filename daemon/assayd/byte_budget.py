@@ -11,10 +11,12 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from itertools import count
+from time import perf_counter
 
 from assayd import memory
 from assayd.errors import RequestError
 from assayd.fair_queue import FairSemaphore
+from assayd.pace import Pace
 
 LARGE_BYTES = 2**20
 """A larger text is read alone: once read, it takes many times its size."""
@@ -37,6 +39,7 @@ class ByteBudget:
         self._held: Counter[int] = Counter()
         self._reading = asyncio.Semaphore(1)
         self._parsing = FairSemaphore(1)
+        self.pace = Pace()
         self._numbers = count()
 
     @property
@@ -94,13 +97,22 @@ class ByteBudget:
 
     @asynccontextmanager
     async def parsing(self, uid: int) -> AsyncIterator[None]:
-        """Wait until no other thread parses, users in turn.
+        """Wait until no other thread parses, users in turn, and until this user need not rest.
 
         Threads that parse compete with the event loop for the interpreter: with several at once, everything
         else waits for each of them whenever it wants to go on.
         """
-        async with self._parsing.hold(uid, "", str(next(self._numbers))):
-            yield
+        while True:
+            await asyncio.sleep(self.pace.rest_s(uid))
+            async with self._parsing.hold(uid, "", str(next(self._numbers))):
+                if self.pace.rest_s(uid):
+                    continue  # another of its texts was parsed meanwhile
+                began = perf_counter()
+                try:
+                    yield
+                finally:
+                    self.pace.used(uid, perf_counter() - began)
+                return
 
 
 class Growing:

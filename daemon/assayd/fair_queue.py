@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Container, Iterator
+from collections.abc import AsyncIterator, Container, Iterator, KeysView
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -47,6 +47,10 @@ class FairQueue(Generic[T]):
             if user not in users:
                 return self.serve(next(iter(next(iter(flows.values())))))
         return None
+
+    def users(self) -> KeysView[int]:
+        """Return whose items wait, in turn."""
+        return self._users.keys()
 
     def serve(self, key: str) -> T:
         """Take this item, as if it were its turn. Raises: KeyError when it does not wait."""

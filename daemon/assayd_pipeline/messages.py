@@ -23,6 +23,8 @@ _AT_LINE = re.compile(r"scripts/[^:]*: line (\d{1,6}): ")
 _PROGRAM = re.compile(r"([a-z][\w.-]{0,30}): ")
 _LAST_FORM = re.compile(r"(?:^| )(?:Write|Assign)\b[^`]*`[^`]*`\.$")
 """The example at the end of a hint, which the corrected line replaces."""
+_NAMELESS = {"parse error:": "jq", "(standard_in) ": "bc", "Runtime error (func=": "bc"}
+"""How messages begin that don't name their program."""
 _MOST_LINES = 2000
 _LINE_CHARS = 2000
 _SHOWN_CHARS = 110
@@ -120,7 +122,8 @@ def _place(said: str, lines: list[str]) -> int | None:
     if named is not None:
         return int(named[1]) if int(named[1]) <= len(lines) else None
     program = _PROGRAM.match(said)
-    name = program[1] if program is not None else "jq" if said.startswith("parse error:") else None
+    nameless = (name for begin, name in _NAMELESS.items() if said.startswith(begin))
+    name = program[1] if program is not None else next(nameless, None)
     if name is None:
         return None
     calls = list(_calls(name, lines))

@@ -48,9 +48,15 @@ class Refusal(BaseModel):
     complaint: str
     suggestion: str
     line: int
+    message: str = ""
     start_line: int | None = None
     end_line: int | None = None
     replacement: str = ""
+
+    def is_about(self, message: str) -> bool:
+        """Return whether SQLite says the same in the run; there, the statement ends with a semicolon."""
+        ends = self.complaint == "incomplete input" and 'near ";": syntax error' in message
+        return self.complaint in message or ends
 
     @property
     def edit(self) -> Edit | None:
@@ -144,6 +150,7 @@ def _refusal(
         step=number,
         complaint=complaint,
         suggestion=shorten(one.hint),
+        message=_message(one),
         line=line_of(content, start + _first(statement, one)),
         start_line=None if edit is None else edit.start_line,
         end_line=None if edit is None else edit.end_line,
@@ -162,8 +169,11 @@ def _statements(content: str) -> Iterator[tuple[int, str]]:
 def _explained(content: str, finding: Finding, policy: SqlPolicy, tables: Prepared | None) -> Finding:
     """Explain the statement of a finding; the finding itself where nothing better is known."""
     start, statement = _statement_at(content, finding)
+    for place, before in _statements(content):
+        if tables is not None and place < start:
+            tables.run(before)
     one = explain(statement, tables)
-    if one is None or (not one.written and finding.edit is not None):
+    if one is None or ((one.said or not one.written) and finding.edit is not None):
         return finding
     edit = _edit(content, start, statement, one)
     if edit is not None and examine(_applied(content, start, statement, one), policy).syntax:
@@ -212,8 +222,8 @@ def _edit(content: str, start: int, statement: str, one: Explained) -> Edit | No
 
 def _message(one: Explained) -> str:
     """Word what is written, and whose it is; empty where nothing was recognized."""
-    if not one.written:
-        return ""
+    if not one.written or one.said:
+        return one.written
     written = shorten(" ".join(one.written.split()), 60)
     if one.of.startswith("no database"):
         return f"SQLite doesn't read this: {written}."

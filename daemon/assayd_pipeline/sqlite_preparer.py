@@ -64,8 +64,11 @@ class SqliteTables:
 
     def names(self, what: str) -> list[str]:
         """Return the names of all columns, tables or functions."""
+        table = what.removeprefix("column of ")
+        query = _NAMES[what] if table == what else "SELECT name FROM pragma_table_info(?)"
+        values = () if table == what else (table,)
         try:
-            return [str(row[0]) for row in self._connection.execute(_NAMES[what]).fetchmany(_MOST_NAMES)]
+            return [str(row[0]) for row in self._connection.execute(query, values).fetchmany(_MOST_NAMES)]
         except sqlite3.Error:
             return []  # the budget of steps is spent: fewer names are suggested
 

@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 from assayd.findings import exec_unit
 from assayd.findings import runs as run_findings
+from assayd.findings.corrections import with_correction
 from assayd.findings.retry_context import context_of, headline_of, retry_context
 from assayd.findings.runs import cause_finding
 from assayd.kind import Cap, Kind, OnFail, Stage
@@ -185,8 +186,10 @@ class Pipeline(Kind[PipelinePayload]):
         judged = [judge_step(text, unit) for text, unit in ran]
         known = getattr(payload, "refusals", ())
         found += [
-            _with_refusal(_with_path(step.finding, payload, result), number, known)
-            for number, step in enumerate(judged, 1)
+            with_correction(
+                _with_refusal(_with_path(step.finding, payload, result), number, known), text.content
+            )
+            for number, (text, step) in enumerate(zip(steps, judged, strict=True), 1)
             if step.finding is not None
         ]
         cases = tuple(step.case for step in judged)
@@ -283,11 +286,19 @@ def _with_path(finding: Finding, payload: PipelinePayload, result: RunResult) ->
 
 def _with_refusal(finding: Finding, number: int, known: Sequence[Refusal]) -> Finding:
     """Return the finding of a step that failed as it was foreseen, with the form that SQLite has."""
-    one = next((one for one in known if one.step == number and one.complaint in finding.message), None)
+    one = next((one for one in known if one.step == number and one.is_about(finding.message)), None)
     if one is None:
         return finding
-    edit, at = one.edit, one.line
-    return replace(finding, suggestion=one.suggestion, edit=edit, line=at, column=None, snippet=None)
+    message = f"{finding.message.partition(': statement')[0]}: {one.message}"
+    return replace(
+        finding,
+        message=message if one.message else finding.message,
+        suggestion=one.suggestion,
+        edit=one.edit,
+        line=one.line,
+        column=None,
+        snippet=None,
+    )
 
 
 def _without_step(finding: Finding) -> Finding:
@@ -378,7 +389,7 @@ def _of_steps(
             context=finding.context or step.label,
         )
         for step in step_texts(submitted)
-        for finding in check(step)
+        for finding in (with_correction(each, step.content) for each in check(step))
     )
     return list(islice(found, FINDINGS))
 

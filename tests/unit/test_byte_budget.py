@@ -89,3 +89,19 @@ async def test_one_thread_parses_at_a_time_and_users_are_served_in_turn() -> Non
         for uid in (1, 1, 1, 1, 2):
             tasks.create_task(parse(uid))
     assert order.index(2) <= 2
+
+
+async def test_user_rests_before_its_next_large_text_while_another_user_is_there() -> None:
+    budget, order = ByteBudget(100), list[int]()
+    budget.pace.note(2)
+    budget.pace.note(1)
+    budget.pace.used(1, 0.02)
+
+    async def parse(uid: int) -> None:
+        async with budget.parsing(uid):
+            order.append(uid)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(parse(1))
+        tasks.create_task(parse(2))
+    assert order == [2, 1]

@@ -20,9 +20,9 @@ from assayd.api.auditing import Audited
 from assayd.api.call import ApiLimits, raw_json
 from assayd.api.errors import install_errors
 from assayd.api.fairness import Places
-from assayd.api.few_at_once import FewAtOnce
 from assayd.api.kept_answers import KeptAnswers
 from assayd.api.large_answers import LargeAnswers
+from assayd.api.paced import Paced
 from assayd.api.peer import PeerGate, SocketAccess, protocol_for
 from assayd.api.reference import name_operations, reference
 from assayd.api.requests import RequestIds
@@ -107,7 +107,7 @@ def create_app(  # noqa: PLR0913  (each is a part of its own)
     install_errors(app)
     if audit is not None:
         app.add_middleware(Audited, audit=audit)
-    app.add_middleware(FewAtOnce)
+    app.add_middleware(Paced, pace=app.state.budget.pace)
     app.add_middleware(PeerGate, access=access)
     # The last one added is the first to be asked.
     app.add_middleware(RequestIds, metrics=metrics or Metrics())

@@ -12,62 +12,58 @@ from collections.abc import Callable, Hashable
 from time import perf_counter
 
 from assayd.fair_queue import FairQueue
-
-PIECES = 8
-"""Pieces of work that are done in one turn of the event loop."""
-TURN_S = 0.001
-"""How long one turn may work before the rest waits for the next; a piece that was begun is finished."""
+from assayd.pace import Pace
 
 
 class Turns:
-    """The pieces of work that wait, of all connections of one server."""
+    """The pieces of work of all connections of one server: one is done in each turn of the event loop."""
 
-    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
-        self._waiting: FairQueue[Callable[[], None]] = FairQueue()
-        self._clock = clock
-        self._left = PIECES
-        self._left_s = TURN_S
+    def __init__(self, pace: Pace | None = None) -> None:
+        self._waiting: FairQueue[tuple[int, Callable[[], None]]] = FairQueue()
+        self._pace = pace or Pace()
         self._is_due = False
+        self._resting: asyncio.TimerHandle | None = None
 
     def take(self, user: int, key: str, work: Callable[[], None]) -> None:
         """Do this work now, or in a later turn. A key that waits already isn't queued twice."""
         if key in self._waiting:
             return
-        self._expect_next()
-        if self._has_time and not len(self._waiting):
-            self._do(work)
+        self._pace.note(user)
+        if self._is_due or user in self._waiting.users() or self._pace.rest_s(user):
+            self._waiting.put(user, "", key, (user, work))
+            self._expect_next()
         else:
-            self._waiting.put(user, "", key, work)
+            self._do(user, work)
 
     def forget(self, key: str) -> None:
         """Drop the work under this key, if it still waits."""
         if key in self._waiting:
             self._waiting.remove(key)
 
+    def _do(self, user: int, work: Callable[[], None]) -> None:
+        self._expect_next()  # before the work: an error in it must not leave the others waiting
+        began = perf_counter()
+        try:
+            work()
+        finally:
+            self._pace.used(user, perf_counter() - began)
+
     def _expect_next(self) -> None:
         if not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._begin)
 
-    @property
-    def _has_time(self) -> bool:
-        return self._left > 0 and self._left_s > 0
-
-    def _do(self, work: Callable[[], None]) -> None:
-        self._left -= 1
-        began = self._clock()
-        try:
-            work()
-        finally:
-            self._left_s -= self._clock() - began
-
     def _begin(self) -> None:
-        """Begin a turn of the event loop with what waits."""
+        """Begin a turn of the event loop with what waits, of users who need not rest."""
         self._is_due = False
-        self._left, self._left_s = PIECES, TURN_S
-        while self._has_time and len(self._waiting):
-            self._expect_next()  # before the work: an error in it must not leave the others waiting
-            self._do(self._waiting.pop())
+        if self._resting is not None:
+            self._resting.cancel()
+        rests = {user: rest_s for user in self._waiting.users() if (rest_s := self._pace.rest_s(user))}
+        item = self._waiting.pop_of_another(rests)
+        if item is not None:
+            self._do(*item)
+        elif rests:
+            self._resting = asyncio.get_running_loop().call_later(min(rests.values()), self._expect_next)
 
 
 OPERATORS_SHARE = 8

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from assayd_pipeline.sql.one_token import changed
 from assayd_pipeline.sql.preparer import Prepared
 
 MOST_CHARS = 10_000
@@ -64,6 +65,8 @@ class Explained:
     hint: str
     new: str | None = None
     certain: bool = False
+    said: bool = False
+    """Whether `written` is a whole sentence."""
 
 
 @cache
@@ -95,6 +98,11 @@ def explain(statement: str, tables: Prepared | None) -> Explained | None:
         )
     if tables is None:
         return None
+    change = changed(statement, tables)
+    if change is not None:
+        return Explained(
+            start=change.start, written=change.message, of="", hint=change.hint, new=change.new, said=True
+        )
     for name, new in _read(statement):
         if tables.complaint(new) is None:
             return Explained(start=0, written="", of=name, hint=f"In SQLite: `{new}`.", new=new)
@@ -178,17 +186,20 @@ def _match_call(slip: SqlSlip, text: str, masked: str) -> Match | None:
         arguments = _split(inside, masked[found.end() : end])
         if slip.count is not None and len(arguments) != slip.count:
             continue
-        new = None if slip.put is None and not slip.interval else _called(slip, arguments, inside)
+        new = None if slip.put is None and not slip.interval else _called(slip, arguments, inside, found[1])
         if new is None and (slip.interval or slip.pattern_of_date):
             continue
         return found.start(), end + 1, text[found.start() : end + 1], new, _values(slip, arguments, found[1])
     return None
 
 
-def _called(slip: SqlSlip, arguments: list[str], inside: str) -> str | None:
+def _called(slip: SqlSlip, arguments: list[str], inside: str, name: str) -> str | None:
     if slip.interval:
         found = _INTERVAL.fullmatch(arguments[1].strip()) if len(arguments) == 2 else None
-        return None if found is None else f"date({arguments[0]}, '{found[1]} {found[2].lower()}')"
+        if found is None:
+            return None
+        count = -int(found[1]) if name.upper() in {"DATE_SUB", "SUBDATE"} else int(found[1])
+        return f"date({arguments[0]}, '{count:+} {found[2].lower()}s')"
     if slip.pattern_of_date:
         pattern = arguments[1]
         for old, part in _DATE_PARTS:

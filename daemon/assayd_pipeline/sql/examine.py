@@ -147,7 +147,8 @@ def _unfit(text: SqlText, policy: SqlPolicy) -> Finding | None:
 def _not_understood(text: SqlText, statement: SqlStatement, problem: tree.NotUnderstood) -> Finding:
     rule = "sql.syntax" if problem.syntax else "sql.not_understood"
     message = f"Statement {statement.number}: {problem}."
-    suggestion = "Correct it, or write it more plainly: a statement that cannot be read is not run."
+    word = problem.at.text[:40]
+    suggestion = f"Look at and before `{word}` for a missing or extra comma, keyword, quote or parenthesis."
     finding = text.finding(rule, message, at=problem.at.start, suggestion=problem.suggestion or suggestion)
     if problem.instead is None:
         return finding

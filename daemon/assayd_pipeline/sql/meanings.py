@@ -40,7 +40,12 @@ def refused(statement: str, complaint: str, tables: Prepared) -> Explained | Non
     """Explain a statement that SQLite doesn't prepare."""
     if len(statement) > MOST_CHARS:
         return None
-    return _name(statement, complaint, tables) or explain(statement, tables)
+    return (
+        _name(statement, complaint, tables)
+        or _number(statement, complaint, tables)
+        or explain(statement, tables)
+        or _unknown(statement, complaint, tables)
+    )
 
 
 def misread(statement: str, tables: Callable[[], Prepared | None]) -> Iterator[Explained]:
@@ -119,6 +124,12 @@ def _name(statement: str, complaint: str, tables: Prepared) -> Explained | None:
     if missing is None:
         return None
     kind, name = missing.groups()
+    qualifier = re.search(r"no such column: (\w+)\.(\w+)$", complaint)
+    if (
+        qualifier is not None
+        and (one := _prefixed(statement, qualifier[1], qualifier[2], tables)) is not None
+    ):
+        return one
     masked = masked_text(statement)
     place = re.search(rf"(?<![\w\"`\[]){re.escape(name)}(?![\w\"`\]])", masked, re.IGNORECASE)
     known = tables.names(kind)
@@ -140,6 +151,146 @@ def _name(statement: str, complaint: str, tables: Prepared) -> Explained | None:
             hint = f"Put text in single quotes: `'{name}'`."
             return Explained(start=quoted.start(), written=quoted[0], of="names a column", hint=hint, new=new)
     return None
+
+
+def _prefixed(statement: str, table: str, name: str, tables: Prepared) -> Explained | None:
+    """Correct ``customers.id`` of a table that has another name in the statement."""
+    for found in _SOURCE.finditer(statement):
+        alias = found[2] or found[1]
+        new = re.sub(rf"(?<![\w.]){re.escape(table)}\.", f"{alias}.", statement)
+        if alias != table and tables.complaint(new) is None:
+            written = f"{table}.{name}"
+            known = found[1].lower() == table.lower()
+            of = f"has the alias `{alias}` here" if known else "isn't a table or an alias of the statement"
+            return Explained(
+                start=statement.find(f"{table}."),
+                written=f"`{written}`: `{table}` {of}.",
+                of="",
+                hint=f"Write `{alias}.{name}`.",
+                new=new,
+                said=True,
+            )
+    return None
+
+
+def _number(statement: str, complaint: str, tables: Prepared) -> Explained | None:
+    """Explain an INSERT with more or fewer values than columns."""
+    found = _COUNTS.search(complaint)
+    into = _INTO.search(statement)
+    if found is None or into is None:
+        return None
+    columns = tables.names(f"column of {into[1]}")
+    given = [one.strip() for one in (into[2] or "").split(",") if one.strip()] or columns
+    values = int(found[1] or found[2])
+    names = (
+        given[:values] if values <= len(given) else [*given, *(one for one in columns if one not in given)]
+    )
+    head = f"INSERT INTO {into[1]} ({', '.join(names[:values])})"
+    new = f"{statement[: into.start()]}{head} {statement[into.end() :].lstrip(' ')}"
+    good = tables.complaint(new) is None
+    return Explained(
+        start=into.start(),
+        written=f"The row has {values} values for {len(given)} columns ({', '.join(given[:8])}).",
+        of="",
+        hint=f"Name as many columns as values: `{head}`, or supply {len(given)} values.",
+        new=new if good else None,
+        said=True,
+    )
+
+
+_COUNTS = re.compile(r"has \d+ columns but (\d+) values|(\d+) values for \d+ columns")
+_INTO = re.compile(
+    r"\bINSERT\s+(?:OR\s+\w+\s+)?INTO\s+(\w+)\s*(?:\(([^()]*)\))?(?=\s*(?:VALUES|SELECT)\b)",
+    re.IGNORECASE,
+)
+
+
+def _unknown(statement: str, complaint: str, tables: Prepared) -> Explained | None:
+    """Explain a name that is near no other, or a function with other arguments."""
+    missing = _MISSING.search(complaint) or _NO_COLUMN.search(complaint)
+    arguments = _ARGUMENTS.search(complaint)
+    if arguments is not None:
+        usage = _USAGE.get(arguments[1].lower())
+        place = re.search(rf"\b{re.escape(arguments[1])}\s*\(", statement, re.IGNORECASE)
+        hint = f"Write `{usage}`." if usage else f"Check the arguments of `{arguments[1]}`."
+        return Explained(start=place.start() if place else 0, written="", of="", hint=hint)
+    if (window := _WINDOW.search(complaint)) is not None:
+        return _outside(statement, window[1], tables)
+    if missing is None:
+        return None
+    kind, name = missing.groups()
+    place = re.search(rf"(?<![\w\"`\[]){re.escape(name)}(?![\w\"`\]])", masked_text(statement), re.IGNORECASE)
+    start = place.start() if place is not None else 0
+    if kind == "function":
+        hint = f"SQLite has no `{name}`. Use `CASE`, `substr`, `instr`, `replace`, `strftime` or `printf`."
+        return Explained(start=start, written="", of="", hint=hint)
+    if kind == "table":
+        known = ", ".join(tables.names("table")[:10])
+        return Explained(start=start, written="", of="", hint=f"The tables are: {known}." if known else "")
+    sources = [found[1] for found in _SOURCE.finditer(statement)] or re.findall(
+        r"(?i)\b(?:INTO|UPDATE)\s+(\w+)", statement
+    )
+    owners = [
+        each
+        for each in tables.names("table")
+        if name.lower() in map(str.lower, tables.names(f"column of {each}"))
+    ]
+    if owners and owners[0] not in sources:
+        hint = f"`{name}` is a column of `{owners[0]}`. Join it: `JOIN {owners[0]} ON …`."
+    else:
+        shown = "; ".join(
+            f"{each} ({', '.join(tables.names(f'column of {each}')[:12])})" for each in sources[:3]
+        )
+        hint = f"Use a column of this statement's tables: {shown}." if shown else ""
+    return Explained(start=start, written="", of="", hint=hint) if hint else None
+
+
+_NO_COLUMN = re.compile(r"has no (column) named (\S+)")
+_ARGUMENTS = re.compile(r"wrong number of arguments to function (\w+)\(\)")
+_WINDOW = re.compile(r"misuse of aliased window function (\w+)")
+_USAGE = {
+    "round": "round(number, digits)",
+    "substr": "substr(text, start, count)",
+    "substring": "substring(text, start, count)",
+    "replace": "replace(text, old, new)",
+    "instr": "instr(text, part)",
+    "coalesce": "coalesce(value, default)",
+    "ifnull": "ifnull(value, default)",
+    "nullif": "nullif(value, other)",
+    "iif": "iif(condition, a, b)",
+    "strftime": "strftime('%Y-%m', day)",
+    "count": "count(*)` or `count(DISTINCT value)",
+    "sum": "sum(value)",
+    "avg": "avg(value)",
+    "length": "length(text)",
+    "upper": "upper(text)",
+    "lower": "lower(text)",
+    "julianday": "julianday(day)",
+    "group_concat": "group_concat(value, ', ')",
+    "lag": "lag(value, 1) OVER (ORDER BY …)",
+    "lead": "lead(value, 1) OVER (ORDER BY …)",
+}
+
+
+def _outside(statement: str, alias: str, tables: Prepared) -> Explained | None:
+    """Filter by a window function outside of the SELECT that computes it."""
+    found = _FILTERED.match(statement)
+    if found is None:
+        return None
+    rest = f"{found[2]}{found[3] or ''}"
+    new = f"SELECT * FROM ({found[1]}) WHERE {rest}"  # noqa: S608 - a proposal, never run
+    good = tables.complaint(new) is None
+    return Explained(
+        start=found.start(2),
+        written=f"`{alias}` is a window function: `WHERE` runs before it.",
+        of="",
+        hint=f"Filter outside of a subquery: `SELECT * FROM (…) WHERE {found[2].strip()}`.",  # noqa: S608
+        new=new if good else None,
+        said=True,
+    )
+
+
+_FILTERED = re.compile(r"(?is)^(SELECT\b.*?\bFROM\b.*?)\s+WHERE\s+(.*?)(\s+ORDER\s+BY\b.*)?$")
 
 
 def _qualified(statement: str, name: str, tables: Prepared) -> Explained | None:

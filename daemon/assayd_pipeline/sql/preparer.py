@@ -33,7 +33,7 @@ class Prepared(Protocol):
         ...
 
     def names(self, what: str) -> list[str]:
-        """Return the names of all ``column``s, ``table``s or ``function``s."""
+        """Return the names of all ``column``s, ``table``s or ``function``s, or of the ``column of TABLE``."""
         ...
 
 

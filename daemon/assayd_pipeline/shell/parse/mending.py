@@ -169,6 +169,8 @@ def with_quote(text: str, quote: str) -> Iterator[str]:
     for number in _quotes_open(text, quote)[:_MOST_QUOTES]:
         code = lines[number].rstrip()
         tail = code[len(code.rstrip(";")) :]
+        files = _FILES_AT_END.search(code, code.rfind(quote))
+        tail = code[files.start() :] if files is not None else tail
         changed = [*lines]
         changed[number] = f"{code.removesuffix(tail)}{quote}{tail}"
         whole = "\n".join(changed)
@@ -181,9 +183,16 @@ def with_quote(text: str, quote: str) -> Iterator[str]:
         yield good[0][2]
 
 
+_FILES_AT_END = re.compile(
+    r"(?<=\S)(?:(?:\s+(?:[<>]{1,2}\s*)?(?:data|tmp|logs)/[\w./*-]+)+(?:\s+\|\s.*)?|(?<=\})\s+\|\s.*);?$"
+)
+"""Files, redirections and pipes behind a string whose quote is open: they aren't part of it."""
+
+
 def _plain_end(line: str, quote: str) -> bool:
     """Return whether all behind the open quote of a line can be text: no pipe, no second command."""
-    return not re.search(r"[|&<>;]", line[line.rfind(quote) :].rstrip(";"))
+    text = line[line.rfind(quote) :]
+    return not re.search(r"[|&<>;]", _FILES_AT_END.sub("", text).rstrip(";"))
 
 
 def _quotes_open(text: str, quote: str) -> list[int]:

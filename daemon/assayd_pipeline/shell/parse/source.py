@@ -26,6 +26,7 @@ from assayd.model.text_limits import SOURCE_BYTES, SYNTAX_NODES, shorten
 from assayd_pipeline.shell.parse import reader
 from assayd_pipeline.shell.parse.mending import mended, misspelt, opened_by, place, unfenced
 from assayd_pipeline.shell.parse.nodes import Node, load, walk
+from assayd_pipeline.shell.parse.repairs import repaired
 
 RULES = (
     Rule(id="source.too_large", title="The source is too large", help="One text may have 1 MiB."),
@@ -206,7 +207,8 @@ def _complaint(reading: reader.Reading, text: str) -> Finding:
         snippet=shown,
         suggestion=_advice(reading.message),
     )
-    if not _depends(reading.message, line[0] if line else "") or _is_open(line[0]):
+    glued = line and _GLUED.search(line[0]) is not None
+    if glued or not _depends(reading.message, line[0] if line else "") or _is_open(line[0]):
         return _mended(found, text, message)
     words = "What bash makes of this cannot be decided before it runs"
     return replace(
@@ -222,6 +224,17 @@ def _complaint(reading: reader.Reading, text: str) -> Finding:
 def _mended(found: Finding, text: str, message: str) -> Finding:
     """Add the edit, and move the finding to where something is missing most likely."""
     line = found.line or 1
+    repair = repaired(text, message, line)
+    if repair is not None:
+        return replace(
+            found,
+            message=repair.message,
+            line=repair.line,
+            column=1,
+            snippet=snippet(text, repair.line),
+            suggestion=repair.hint,
+            edit=repair.edit,
+        )
     edit = mended(text, message, line)
     if edit is None and (spelt := misspelt(text, line)) is not None:
         word, edit = spelt
@@ -242,6 +255,14 @@ def _mended(found: Finding, text: str, message: str) -> Finding:
             edit=edit,
         )
     at = place(text, message, line)
+    if "without closing quote" in message:
+        quote = '"' if '"' in message else "'"
+        fits = edit is not None and "\n" not in edit.replacement and len(edit.replacement) <= _SHOWN_CHARS
+        shown = f": `{edit.replacement.strip()}`" if edit is not None and fits else " where the text ends"
+        kind = "double" if quote == '"' else "single"
+        hint = f"Close it with a {kind} quote{shown}."
+        said = f"The quote {quote} that opens on line {at} isn't closed."
+        found = replace(found, message=said, suggestion=hint)
     if at == line:
         return replace(found, edit=edit)
     return replace(found, line=at, column=None, snippet=snippet(text, at), edit=edit)
@@ -249,7 +270,10 @@ def _mended(found: Finding, text: str, message: str) -> Finding:
 
 _ARITHMETIC = re.compile(r"\(\(|\[|\$\{")
 _EXPRESSION = re.compile(r"\(\(([^()`\[\]'\"]*)\)\)")
+_SHOWN_CHARS = 110
 _LET = re.compile(r"\blet\b")
+_GLUED = re.compile(r"(?:^|[;&|]|\b(?:then|do|else)\b)\s*(?:if|elif|while|until)\[")
+"""A keyword without the space before a test: bash reads an element of an array."""
 _OPEN = re.compile(
     r"not a valid (?:arithmetic operator|parameter expansion operator)|arithmetic"
     r"|`expr` must be followed by `;`|`\[` must be followed by an expression|reached `?[.~$]"

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from assayd.findings.source_text import snippet
+from assayd.guest.near import nearest
 from assayd.model.finding import Finding, Severity
 from assayd_pipeline.shell.parse.nodes import Node
 from assayd_pipeline.shell.parse.options import ArgumentValue, Parsed, Syntax, parse
@@ -103,9 +104,13 @@ def _check_closed(script: ParsedScript, call: Invocation) -> None:
         message = "A command follows `]` on the same line, so it becomes part of the test."
         script.error(last, "builtin.test_open", message, "Put `&&` or `;` after the `]`.", edit=edit)
     elif script.source.written(last).strip("\"'") != "]":
-        edit = script.replacing(last, f"{script.source.written(last)} ]")
-        message = "[ has no ] at its end: bash reads nothing of it, and goes on as if it were not so."
-        script.error(last, "builtin.test_open", message, "Close it: [ … ].", edit=edit)
+        written = script.source.written(last)
+        edit = script.replacing(last, "]" if written == "]]" else f"{written} ]")
+        message = "The test that `[` opens has no `]` at its end: bash doesn't evaluate it."
+        hint = (
+            "Close `[` with `]`, and `[[` with `]]`." if written == "]]" else "Close it with ` ]`: `[ … ]`."
+        )
+        script.error(last, "builtin.test_open", message, hint, edit=edit)
 
 
 def _check_options(script: ParsedScript, name: str, parsed: Parsed) -> None:
@@ -133,15 +138,24 @@ def _check_set(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> None
 
 
 def _refuse_set(script: ParsedScript, node: Node, what: str) -> None:
-    message = f"set may not be used with {what}."
+    message = f"`set` doesn't accept `{what}` here."
+    meant = nearest(what.removeprefix("-o "), _SET_NAMES) if what.startswith("-o ") else None
+    if meant is not None and meant[1]:
+        edit = script.replacing(node, meant[0])
+        script.error(node, "builtin.option", message, f"Did you mean `{meant[0]}`?", edit=edit)
+        return
     script.error(node, "builtin.option", message, "Use set -euo pipefail, -x, -f, -C or --.")
 
 
 def _check_shopt(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> None:
     for argument in arguments:
         if not argument.value.startswith("-") and argument.value not in (*_SHOPT, *_SET_NAMES):
-            message = f"shopt may not change {script.written(argument.node)}."
-            script.error(argument.node, "builtin.option", message, f"Use only: {', '.join(_SHOPT)}.")
+            message = f"`shopt` can't change `{script.written(argument.node)}` here."
+            meant = nearest(argument.value, _SHOPT)
+            known = meant[0] if meant is not None and meant[1] else None
+            edit = script.replacing(argument.node, known) if known is not None else None
+            hint = f"Did you mean `{known}`?" if known else f"Use one of: {', '.join(_SHOPT)}."
+            script.error(argument.node, "builtin.option", message, hint, edit=edit)
 
 
 def names_set(call: Invocation) -> list[Node]:

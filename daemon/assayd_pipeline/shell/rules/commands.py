@@ -20,9 +20,11 @@ import re
 from assayd.did_you_mean import close_names
 from assayd.guest.near import nearest
 from assayd.model.finding import Edit
+from assayd.model.text_limits import shorten
 from assayd_pipeline.shell.parse.nodes import Node
 from assayd_pipeline.shell.parse.resolve import TOOLS, Invocation, WordForm
 from assayd_pipeline.shell.parse.script import ParsedScript
+from assayd_pipeline.shell.parse.words import literal
 from assayd_pipeline.shell.rules.builtins import check_builtin, takes_options
 from assayd_pipeline.shell.rules.operands import check_tool
 
@@ -92,11 +94,84 @@ _INSTEAD = {
     "sh": "Write the commands into this script, or a function.",
     "gawk": "Write awk.",
     "mawk": "Write awk.",
+    "nawk": "Write awk.",
+    "gsed": "Write sed.",
+    "ggrep": "Write grep.",
+    "gdate": "Write date.",
+    "rg": "Use grep -r.",
+    "ag": "Use grep -r.",
+    "fd": "Use find.",
+    "bat": "Use cat.",
+    "ll": "Use ls -l.",
+    "dir": "Use ls.",
+    "copy": "Use cp.",
+    "move": "Use mv.",
+    "rename": "Use mv in a loop: `for f in data/*.txt; do mv …; done`.",
+    "which": "Use `command -v NAME`.",
+    "shasum": "Use sha256sum or sha1sum.",
+    "md5": "Use md5sum.",
+    "xxd": "Use od.",
+    "hexdump": "Use od.",
+    "strings": "Use grep -a.",
+    "dos2unix": "Use `tr -d '\\r'`.",
+    "iconv": "Remove it: nothing converts encodings here. Submit the file in UTF-8.",
+    "zcat": "Remove it: nothing unpacks archives here. Submit the unpacked file.",
+    "gzip": "Remove it: nothing packs archives here. Write the file itself.",
+    "gunzip": "Remove it: nothing unpacks archives here. Submit the unpacked file.",
+    "zip": "Remove it: nothing packs archives here. Write the files themselves.",
+    "unzip": "Remove it: nothing unpacks archives here. Submit the unpacked files.",
+    "tar": "Remove it: nothing packs or unpacks archives here. Write the files themselves.",
+    "parallel": "Use xargs.",
+    "sponge": "Write to a file in tmp/, then move it with mv.",
+    "xmllint": "Use grep, sed or awk.",
+    "csvkit": "Use `awk -F,`, or a SQL step that reads the file as a table.",
+    "mlr": "Use `awk -F,`, or a SQL step that reads the file as a table.",
+    "psql": "Write a step of type sql.",
+    "mysql": "Write a step of type sql.",
+    "ruby": "Use awk; jq for JSON, a SQL step for tables.",
+    "php": "Use awk; jq for JSON, a SQL step for tables.",
+    "git": "Remove it: the sandbox has no repository.",
+    "docker": "Remove it: no container can be started here.",
+    "brew": "Nothing can be installed. Use an allowed command.",
+    "yum": "Nothing can be installed. Use an allowed command.",
+    "clear": "Remove it: a step has no terminal.",
+    "tput": "Remove it: a step has no terminal.",
+    "du": "Use `stat -c %s FILE`, or `wc -c < FILE`.",
+    "df": "Remove it: the disk's state isn't visible here.",
+    "file": "Use head to look at the content.",
+    "logger": "Use `echo … >&2`.",
+    "ln": "Use cp: artifacts can't be links.",
+    "man": "Remove it: the sandbox has no manual pages.",
+    "var": "Assign without a keyword: `name=value`.",
+    "def": "Write `name() {`.",
+    "func": "Write `name() {`.",
+    "goto": "bash has no goto. Use a function or a loop.",
+    "include": "Put what the file holds into this script.",
+    "require": "Put what the file holds into this script.",
+    "assert": "Test the condition: `[ … ] || exit 1`.",
+    "pass": "Write `:`.",
+    "null": "Write `:`.",
+    "console.log": "Write `echo`.",
+    "println": "Write `echo`.",
+    "puts": "Write `echo`.",
+    "write": "Write `echo`.",
+    "calc": "Use `$((…))` for integers, awk or bc for decimals.",
+    "len": "Write `${#name}`.",
 }
+_WELL_KNOWN = ("awk", "cut", "grep", "head", "jq", "sed", "sort", "tr", "uniq", "wc")
 
 
 def check_invocation(script: ParsedScript, call: Invocation) -> None:
     """Judge one command."""
+    bare = _test_without_brackets(script, call)
+    if bare is not None:
+        message, hint, edit = bare
+        script.error(call.word, "command.not_allowed", message, hint, edit=edit)
+    else:
+        _check_name(script, call)
+
+
+def _check_name(script: ParsedScript, call: Invocation) -> None:
     written = script.written(call.word)
     if call.form is WordForm.DYNAMIC:
         message = f"Which command runs here is known only then: {written}."
@@ -123,6 +198,41 @@ def check_invocation(script: ParsedScript, call: Invocation) -> None:
         check_tool(script, call)
     else:
         _refuse_unknown(script, call)
+
+
+def _test_without_brackets(script: ParsedScript, call: Invocation) -> tuple[str, str, Edit | None] | None:
+    """``if $n -gt 3`` and ``while (i < 3)``: what looks like a comparison is a command.
+
+    Returns:
+        message, hint and edit; None for a command that is one.
+    """
+    line, column = script.source.place(call.word.start)
+    text = script.source.text.split("\n")[line - 1]
+    written = script.written(call.word)
+    first = literal(call.arguments[0]) if call.arguments else None
+    in_parentheses = _SUBSHELL_SUM.search(text)
+    is_value = call.form is WordForm.DYNAMIC or call.name in script.assigned or call.name.isdigit()
+    if not is_value or call.name in script.functions:
+        return None
+    if in_parentheses is not None and in_parentheses.start(2) == column - 1:
+        shown = f"(({in_parentheses[2].strip()}))"
+        new = f"{text[: in_parentheses.start(1)]} {shown}{text[in_parentheses.end() :]}"
+        message = f"`({in_parentheses[2].strip()})` runs a command named `{written}` in a subshell."
+        return message, f"Write arithmetic in double parentheses: `{shown}`.", script.line_edit(line, new)
+    if first not in _TEST_OPERATORS:
+        return None
+    last = call.arguments[-1]
+    whole = script.source.raw[call.word.start : last.end].decode("utf-8", "replace")
+    shown = f"[ {f'${written}' if call.name in script.assigned else written}{whole[len(written) :]} ]"
+    message = f"`{shorten(whole, 60)}` is a test without brackets: bash runs `{written}` as a command."
+    edit = script.line_edit(line, text.replace(whole, shown, 1)) if text.count(whole) == 1 else None
+    return message, f"Write `{shown}`.", edit
+
+
+_SUBSHELL_SUM = re.compile(
+    r"\b(?:if|elif|while|until)(\s+)\((?!\()\s*(\$?\w+\s*(?:[<>]=?|[!=]=|-(?:lt|le|gt|ge|eq|ne)\b)[^()]*)\)"
+)
+_TEST_OPERATORS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "=", "==", "!=", "=~"})
 
 
 def _refuse_unknown(script: ParsedScript, call: Invocation) -> None:
@@ -217,7 +327,9 @@ def _advice(script: ParsedScript, name: str) -> str:
 
 
 def _allowed(script: ParsedScript) -> str:
-    return f"Allowed are {', '.join(sorted(script.commands.allowed))}, and functions of the script."
+    known = [name for name in _WELL_KNOWN if name in script.commands.allowed]
+    names = known or sorted(script.commands.allowed)[: len(_WELL_KNOWN)]
+    return f"Use one of the profile's allowed commands (such as {', '.join(names)}), or define a function."
 
 
 def check_function(script: ParsedScript, node: Node) -> None:

@@ -1,4 +1,4 @@
-"""Mistakes that bash accepts and that the tree shows: errors, if they can't work, otherwise warnings.
+r"""Mistakes that bash accepts and that the tree shows: errors, if they can't work, otherwise warnings.
 
 head –n 2 f                 shell.mistake       a long dash isn't a hyphen
 wc -l<U+200B> f             shell.mistake       an invisible character
@@ -8,14 +8,18 @@ total=5; echo "$totl"       shell.suspicious    a variable that is never assigne
 ages[oslo]=3                shell.suspicious    names as subscripts need declare -A
 set -eu pipefail            shell.suspicious    pipefail is an argument here
 [ "$x" -eq north ]          shell.suspicious    -eq compares integers
+grep '\d' f                 shell.suspicious    \d is a class of Perl's patterns alone
+jq 'select(.a = 1)' f       shell.suspicious    = assigns
+declare -A a=(x=1)          shell.suspicious    the elements have no keys
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from assayd.guest.near import nearest
+from assayd.model.text_limits import shorten
 from assayd_pipeline.shell.parse.nodes import Node
 from assayd_pipeline.shell.parse.resolve import Invocation
 from assayd_pipeline.shell.parse.script import ParsedScript
@@ -52,16 +56,11 @@ def check_mistakes(script: ParsedScript) -> None:
     """Leave a finding for each mistake of a script."""
     for call in script.calls:
         _check_characters(script, call)
-        match call.name:
-            case "date":
-                _check_date(script, call)
-            case "xargs":
-                _check_xargs(script, call)
-            case "set":
-                _check_set(script, call)
-            case "[" | "test":
-                _check_test(script, call)
+        check = _CHECKS.get(call.name)
+        if check is not None:
+            check(script, call)
     _check_subscripts(script)
+    _check_keys(script)
     _check_spelling(script)
     _check_sums(script)
     for node in script.source.nodes:
@@ -159,6 +158,52 @@ def _check_test(script: ParsedScript, call: Invocation) -> None:
             script.warn(operator, "shell.suspicious", message, hint, edit=edit)
 
 
+def _check_digits(script: ParsedScript, call: Invocation) -> None:
+    r"""``grep '\d+' f``: without -P, `\d` is the letter d."""
+    words = [script.source.written(word) for word in call.arguments]
+    if any(re.fullmatch(r"-\w*P\w*|--perl-regexp|-\w*F\w*|--fixed-strings", word) for word in words):
+        return
+    for word, node in zip(words, call.arguments, strict=True):
+        if word[:1] in "'\"" and re.search(r"(?<!\\)\\d", word):
+            new = re.sub(r"(?<!\\)\\d", "[0-9]", word)
+            message = f"`\\d` isn't a class of digits in {call.name}."
+            edit = script.replacing(node, new)
+            script.warn(node, "shell.suspicious", message, f"Write `[0-9]`: `{shorten(new, 60)}`.", edit=edit)
+
+
+def _check_select(script: ParsedScript, call: Invocation) -> None:
+    """``jq 'select(.name = "pen")' f``: `=` assigns, so every value is selected."""
+    for node in call.arguments:
+        word = script.source.written(node)
+        found = _SELECT.search(word)
+        if word[:1] == "'" and found is not None:
+            new = f"{word[: found.end(1)]} == {word[found.end() :]}"
+            message = "`=` assigns in `select(…)`, so every value is selected."
+            hint = f"Compare with `==`: `{shorten(new, 80)}`."
+            script.warn(node, "shell.suspicious", message, hint, edit=script.replacing(node, new))
+
+
+_SELECT = re.compile(r"(\bselect\([^()=<>!|+*/%-]{1,60}?)\s*=\s*(?=[\"\d.$])")
+
+
+def _check_keys(script: ParsedScript) -> None:
+    """``declare -A price=(pen=3)``: an element without `[key]=` becomes a key, the next one its value."""
+    for node in script.source.nodes if "-A" in script.source.text else ():
+        if node.kind != "DeclClause" or not list(_declared(node, "A")):
+            continue
+        written = script.source.written(node)
+        found = re.search(r"=\(([^()\[\]\n]*[=:][^()\[\]\n]*)\)$", written)
+        pairs = re.findall(
+            r"[\"']?([\w-]+)[\"']?\s*(?:=>|=|:)\s*([\"']?[\w./-]+[\"']?),?", found[1] if found else ""
+        )
+        if found is None or not pairs:
+            continue
+        keyed = " ".join(f"[{key}]={value}" for key, value in pairs)
+        edit = script.replacing(node, f"{written[: found.start()]}=({keyed})")
+        message = f"The elements have no keys: bash makes `{pairs[0][0]}={pairs[0][1]}` a key."
+        script.warn(node, "shell.suspicious", message, f"Write `({shorten(keyed, 100)})`.", edit=edit)
+
+
 def _check_name_compared(script: ParsedScript, left: Node, operator: Node, right: Node) -> None:
     """``[ n -lt 5 ]``: the name has no `$`."""
     for word in (left, right) if literal(operator) in _NUMBER_TESTS else ():
@@ -183,6 +228,10 @@ def _check_items(script: ParsedScript, node: Node) -> None:
         message = f"The quotes keep {written[0]} from becoming the names of the files."
         edit = script.replacing(items[0], plain)
         script.warn(items[0], "shell.suspicious", message, f"Remove the quotes: `{plain}`.", edit=edit)
+    elif len(items) == 1 and re.fullmatch(r"\w+\.\.\w+", written[0]):
+        message = f"`{written[0]}` is one word: a range has braces."
+        edit = script.replacing(items[0], f"{{{written[0]}}}")
+        script.warn(items[0], "shell.suspicious", message, f"Write `{{{written[0]}}}`.", edit=edit)
     elif len(items) > 1 and all(each.endswith(",") for each in written[:-1]):
         whole, plain = " ".join(written), " ".join(each.rstrip(",") for each in written)
         edit = script.line_edit(line, text.replace(whole, plain, 1)) if whole in text else None
@@ -306,3 +355,25 @@ def _check_spelling(script: ParsedScript) -> None:
             edit = script.replacing(node, written.replace(name, near[0], 1))
             message = f"`{name}` is never assigned, so it's empty."
             script.warn(node, "shell.suspicious", message, f"Did you mean `${near[0]}`?", edit=edit)
+
+
+def _check_mapfile(script: ParsedScript, call: Invocation) -> None:
+    """``mapfile -t lines data/x``: the builtin reads standard input."""
+    words = [script.source.written(word) for word in call.arguments]
+    if len(words) >= 2 and "/" in words[-1] and not words[-2].startswith("-") and "<" not in words[-1]:
+        edit = script.replacing(call.arguments[-1], f"< {words[-1]}")
+        message = f"`{call.name}` reads standard input and ignores `{shorten(words[-1], 60)}`."
+        script.warn(
+            call.arguments[-1], "shell.suspicious", message, f"Redirect the file: `< {words[-1]}`.", edit=edit
+        )
+
+
+_CHECKS: Mapping[str, Callable[[ParsedScript, Invocation], None]] = {
+    "date": _check_date,
+    "xargs": _check_xargs,
+    "set": _check_set,
+    **dict.fromkeys(("[", "test"), _check_test),
+    **dict.fromkeys(("grep", "egrep", "sed"), _check_digits),
+    "jq": _check_select,
+    **dict.fromkeys(("mapfile", "readarray"), _check_mapfile),
+}

@@ -160,8 +160,11 @@ def _check_brackets(script: ParsedScript, node: Node, tokens: Sequence[_Token]) 
 def _closed(script: ParsedScript, node: Node, closer: str) -> Edit | None:
     """Close a brace before END, otherwise at the end of the program."""
     written = script.source.written(node)
-    if written[:1] != "'" or written[-1:] != "'" or closer != "}":
+    if written[:1] != "'" or written[-1:] != "'":
         return None
+    if closer == ")":
+        new, count = re.subn(r"(\w+\([^(){};]*)(?=\s*[};'])", r"\1)", written)
+        return script.replacing(node, new) if count == 1 else None
     last = re.search(r"\s*\bEND\s*\{", written)
     before = written[: last.start()] if last is not None else ""
     if last is not None and before.count("{") > before.count("}"):

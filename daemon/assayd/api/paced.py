@@ -1,0 +1,88 @@
+"""Starts the requests of a user at a pace, while others ask for something too."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator
+from functools import partial
+from time import perf_counter
+from types import coroutine
+from typing import Any
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from assayd.api.peer import Caller
+from assayd.pace import Pace
+
+
+class Paced:
+    """An application in front of another one."""
+
+    def __init__(self, app: ASGIApp, pace: Pace) -> None:
+        self._app = app
+        self._pace = pace
+        self._waiting: dict[int, deque[asyncio.Future[None]]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand the request on when its user need not rest; what it uses of the loop counts."""
+        caller = scope.get("state", {}).get("caller")
+        if scope["type"] != "http" or not isinstance(caller, Caller):
+            await self._app(scope, receive, send)
+            return
+        user = caller.peer.uid
+        await self._enter(user)
+        if scope["state"].get("has_left", _stays)():
+            return  # nobody waits for the answer: the work isn't begun
+        await _timed(self._app(scope, receive, send), partial(self._pace.used, user))
+
+    async def _enter(self, user: int) -> None:
+        self._pace.note(user)
+        rest_s = self._pace.rest_s(user)
+        if user not in self._waiting and not rest_s:
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if user not in self._waiting:
+            self._waiting[user] = deque()
+            asyncio.get_running_loop().call_later(rest_s, self._go_on, user)
+        self._waiting[user].append(turn)
+        await turn
+
+    def _go_on(self, user: int) -> None:
+        """Let the next request of a user in, unless it rests; it comes again until none waits."""
+        loop, waiting = asyncio.get_running_loop(), self._waiting[user]
+        rest_s = self._pace.rest_s(user)
+        while waiting and not rest_s:
+            turn = waiting.popleft()
+            if not turn.done():  # else its task was cancelled
+                turn.set_result(None)
+                break
+        if not waiting:
+            del self._waiting[user]
+        elif rest_s:
+            loop.call_later(rest_s, self._go_on, user)
+        else:
+            loop.call_soon(self._go_on, user)  # after the first step of the request that was let in
+
+
+@coroutine
+def _timed(work: Awaitable[None], used: Callable[[float], None]) -> Generator[Any, Any, None]:
+    """Do the work, and say of each of its steps how long the event loop was busy with it."""
+    steps = work.__await__()
+    resume: Callable[[], Any] = partial(steps.send, None)
+    while True:
+        began = perf_counter()
+        try:
+            awaited = resume()
+        except StopIteration:
+            return
+        finally:
+            used(perf_counter() - began)
+        try:
+            resume = partial(steps.send, (yield awaited))
+        except BaseException as problem:  # noqa: BLE001 - thrown in by the task, a cancellation too: the work's to handle
+            resume = partial(steps.throw, problem)
+
+
+def _stays() -> bool:
+    return False

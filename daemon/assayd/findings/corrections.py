@@ -1,0 +1,46 @@
+"""Shows the corrected line in a hint, for readers who see hints and no edits.
+
+Remove the comma.    ->    Remove the comma. Write `SELECT a, b FROM t`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from assayd.findings.source_text import line_at
+from assayd.model.finding import Finding
+
+_LINE_CHARS = 110
+_HINT_CHARS = 240
+
+
+def with_correction(finding: Finding, text: str) -> Finding:
+    """Add the corrected line to a hint; the finding itself if the hint shows the correction already.
+
+    Args:
+        finding: a finding, perhaps with an edit.
+        text: the text that the edit is for.
+    """
+    edit = finding.edit
+    old = line_at(text, edit.start_line) if edit is not None else None
+    if edit is None or old is None or edit.start_line != edit.end_line:
+        return finding
+    new = edit.replacement.strip()
+    hint = finding.suggestion or ""
+    if not new or "\n" in new or "`" in new or len(new) > _LINE_CHARS or _is_shown(old, new, hint):
+        return finding
+    longer = f"{hint} Write `{new}`.".strip()
+    return finding if len(longer) > _HINT_CHARS else replace(finding, suggestion=longer)
+
+
+def _is_shown(old: str, new: str, hint: str) -> bool:
+    """Return whether a hint holds the new line, or the whole part that an edit brings into it."""
+    if new in hint:
+        return True
+    before, after = old.split(), new.split()
+    while before and after and before[0] == after[0]:
+        before, after = before[1:], after[1:]
+    while before and after and before[-1] == after[-1]:
+        before, after = before[:-1], after[:-1]
+    part = " ".join(after).strip(";,")
+    return len(part) > 1 and part in hint

@@ -1,0 +1,381 @@
+r"""Finds the one word or sign with which SQLite can prepare a statement that it refuses.
+
+    SELECT id name city FROM t        a comma is missing before `name`
+    SELECT name, city FORM t          Did you mean `FROM`?
+    DELETE * FROM t WHERE …           `*` is too much
+    INSERT INTO t (a) (1)             `VALUES` is missing
+    WHERE id IN 1, 2                  parentheses are missing
+    … ORDER BY a WHERE b = 1          `WHERE` comes before `ORDER BY`
+
+The changes are tried near the word that SQLite names, the likeliest first, and each result is prepared with
+the submission's tables. So a proposal is always a statement that SQLite reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+
+from assayd.guest.near import steps_between
+from assayd.model.text_limits import shorten
+from assayd_pipeline.sql.preparer import Prepared
+from assayd_pipeline.sql.tokens import NotSql, SqlToken, SqlTokenKind, tokenize
+
+MOST_TRIED = 250
+"""How many changed statements are prepared for one refused statement."""
+_MOST_TOKENS = 400
+_MOST_PLACES = 3
+_NEAR = re.compile(r'near "(.+)": syntax error|^incomplete input$', re.DOTALL)
+_KEYWORDS = (
+    "SELECT", "FROM", "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "OFFSET", "INSERT", "INTO", "VALUES",
+    "UPDATE", "DELETE", "CREATE", "TABLE", "INDEX", "UNIQUE", "PRIMARY", "FOREIGN", "REFERENCES", "INTEGER",
+    "DISTINCT", "EXISTS", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE", "END", "JOIN", "INNER", "LEFT", "OUTER",
+    "CROSS", "UNION", "INTERSECT", "EXCEPT", "WITH", "NULL", "LIKE", "DESC", "ASC", "OVER", "PARTITION", "BY",
+    "ON", "AS", "IN", "IS", "NOT", "AND", "OR", "SET", "ALL", "ADD", "COLUMN", "DEFAULT", "CHECK", "CONFLICT",
+)  # fmt: skip
+_PAIRS = {
+    first + second: f"{first} {second}"
+    for first, second in (
+        ("GROUP", "BY"), ("ORDER", "BY"), ("PARTITION", "BY"), ("INSERT", "INTO"), ("DELETE", "FROM"),
+        ("IS", "NULL"), ("NOT", "NULL"), ("ISNOT", "NULL"), ("NOT", "IN"), ("LEFT", "JOIN"),
+        ("INNER", "JOIN"), ("PRIMARY", "KEY"), ("FOREIGN", "KEY"), ("NOT", "EXISTS"), ("UNION", "ALL"),
+    )
+}  # fmt: skip
+_INSTEAD = {
+    "&&": "AND",
+    "||": "OR",
+    "!": "NOT",
+    "TO": "AND",
+    "EQUALS": "=",
+    "ELSIF": "WHEN",
+    "ELSEIF": "WHEN",
+}
+_SIGNS = (",", "(", ")", "=", "*")
+_WORDS = (
+    "FROM", "ON", "AS", "SET", "INTO", "VALUES", "THEN", "WHEN", "JOIN", "AND", "END", "IN", "WHERE", "CASE",
+    "DO",
+)  # fmt: skip
+_VERBS = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "WITH", "ALTER", "DROP")
+_LISTS = ("IN", "VALUES", "OVER", "AS", "KEY", "USING", "EXISTS")
+_REMOVABLE = (
+    "FROM", "TABLE", "AS", "AND", "OR", "WHERE", "HAVING", "ON", "WITH", "INTO", "BY", "VALUES", "JOIN",
+    "COLUMN", "NOT", "NULL", "ALL", "DISTINCT", "END", "THEN", "LIMIT", "OFFSET", "KEY",
+)  # fmt: skip
+_CLAUSES = (
+    ("SET",), ("FROM",), ("WHERE",), ("GROUP", "BY"), ("HAVING",), ("WINDOW",), ("ORDER", "BY"), ("LIMIT",),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One change that makes a statement readable: `start` is its place, `new` the whole statement."""
+
+    start: int
+    message: str
+    hint: str
+    new: str
+
+
+def changed(statement: str, tables: Prepared) -> Change | None:
+    """Return the likeliest single change with which SQLite can prepare a statement; None without one."""
+    complaint = tables.complaint(statement)
+    named = _NEAR.search(complaint or "")
+    try:
+        tokens = list(tokenize(statement))
+    except NotSql:
+        return None
+    if complaint is None or not tokens or len(tokens) > _MOST_TOKENS:
+        return None
+    if named is None:
+        return _first(_for_other_complaints(statement, tokens, complaint), tables)
+    places = _places(tokens, named[1])
+    return _first(
+        chain(
+            *(_misspelt(statement, tokens, place) for place in places),
+            _apart(statement, tokens, places),
+            _completed(statement, tokens),
+            _reordered(statement, tokens),
+            *(_without_comma(statement, tokens, place) for place in places),
+            *(_removed(statement, tokens, place) for place in places),
+            *(_inserted(statement, tokens, place, _SIGNS) for place in places),
+            *(_wrapped(statement, tokens, place) for place in places),
+            *(_inserted(statement, tokens, place, _WORDS) for place in places),
+        ),
+        tables,
+    )
+
+
+def _first(tried: Iterator[Change], tables: Prepared) -> Change | None:
+    for number, change in enumerate(tried):
+        if number == MOST_TRIED:
+            return None
+        if all(tables.complaint(part) is None for part in change.new.split("\0")):
+            return Change(
+                start=change.start,
+                message=change.message,
+                hint=change.hint,
+                new=change.new.replace("\0", ";\n"),
+            )
+    return None
+
+
+def _places(tokens: Sequence[SqlToken], named: str | None) -> list[int]:
+    """Return where the token is that SQLite names; the end of the statement without a name."""
+    if named is None:
+        return [len(tokens)]
+    return [number for number, token in enumerate(tokens) if token.text == named][:_MOST_PLACES]
+
+
+def _put(statement: str, token: SqlToken, new: str) -> str:
+    return f"{statement[: token.start]}{new}{statement[token.end :]}"
+
+
+def _around(tokens: Sequence[SqlToken], place: int, *steps: int) -> Iterator[int]:
+    return (place + step for step in steps if 0 <= place + step < len(tokens))
+
+
+def _misspelt(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[Change]:
+    """Write a keyword for a word that is nearly one, or for two that are written as one."""
+    for at in _around(tokens, place, 0, -1, 1, -2):
+        token = tokens[at]
+        word = token.text.upper()
+        written = [_INSTEAD[word]] if word in _INSTEAD else []
+        after = tokens[at + 1] if at + 1 < len(tokens) else token
+        if word == "=" and after.text in {"<", ">"} and after.start == token.end:
+            yield Change(
+                start=token.start,
+                message=f"`={after.text}` isn't an operator of SQL.",
+                hint=f"Write `{after.text}=`.",
+                new=f"{statement[: token.start]}{after.text}={statement[after.end :]}",
+            )
+        if word == "WHERE" and any(each.says("WHERE") for each in tokens[:at]):
+            yield Change(
+                start=token.start,
+                message="The statement has a second `WHERE`.",
+                hint="Join the conditions with `AND`.",
+                new=_put(statement, token, "AND"),
+            )
+        if token.kind is SqlTokenKind.WORD and len(word) > 1 and word not in _KEYWORDS:
+            written += [_PAIRS[word]] if word in _PAIRS else []
+            written += [key for key in _KEYWORDS if key != word and len(key) > 2 and _is_near(word, key)]
+        for key in written:
+            yield Change(
+                start=token.start,
+                message=f"`{shorten(token.text, 40)}` isn't a word of SQL here.",
+                hint=f"Did you mean `{key}`?",
+                new=_put(statement, token, key),
+            )
+
+
+def _is_near(word: str, key: str) -> bool:
+    return abs(len(word) - len(key)) <= 1 and steps_between(word, key) == 1
+
+
+def _apart(statement: str, tokens: Sequence[SqlToken], places: Sequence[int]) -> Iterator[Change]:
+    """Put a semicolon between two statements. Callers prepare the parts, which a NUL character separates."""
+    for at in sorted({each for place in places for each in _around(tokens, place, 0, -1)}):
+        token = tokens[at]
+        if at and token.says(*_VERBS):
+            before = tokens[at - 1]
+            yield Change(
+                start=before.start,
+                message=f"No semicolon separates the statement before `{token.text}`.",
+                hint=f"Put `;` before `{token.text}`.",
+                new=f"{statement[: before.end]}\0{statement[token.start :]}",
+            )
+
+
+def _without_comma(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[Change]:
+    """Remove a comma."""
+    for at in _around(tokens, place, 0, -1, 1):
+        token = tokens[at]
+        if token.text == "," and not tokens[0].says("ALTER"):
+            yield Change(
+                start=token.start,
+                message="The comma is too much here.",
+                hint="Remove the comma.",
+                new=statement[: token.start] + statement[token.end :],
+            )
+
+
+def _removed(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[Change]:
+    """Remove a sign, a keyword, or the table before a column."""
+    for at in _around(tokens, place, 0, -1, 1):
+        token = tokens[at]
+        removable = token.text.upper() in _REMOVABLE or token.text in "()*"
+        if removable and not tokens[0].says("ALTER"):
+            shown = f"`{token.text}`"
+            dangling = token.says("AND", "OR", "WHERE", "HAVING") and tokens[0] is not token
+            hint = f"Write a condition after {shown}, or remove it." if dangling else f"Remove {shown}."
+            yield Change(
+                start=token.start,
+                message=f"No condition follows {shown}." if dangling else f"`{token.text}` is too much here.",
+                hint=hint,
+                new=statement[: token.start] + statement[token.end :].lstrip(" "),
+            )
+    if 0 < place < len(tokens) - 1 and tokens[place].text == ".":
+        table, column = tokens[place - 1], tokens[place + 1]
+        yield Change(
+            start=table.start,
+            message=f"`{table.text}.{column.text}`: SQLite allows no table before this column.",
+            hint=f"Write `SET {column.text} = …`, without `{table.text}.`",
+            new=re.sub(
+                rf"(\bSET\s|,)(\s*){re.escape(table.text)}\.", r"\1\2", statement, flags=re.IGNORECASE
+            ),
+        )
+
+
+def _wrapped(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[Change]:
+    """Put parentheses around a list that has none: after IN, VALUES, OVER, AS, KEY or a table's name."""
+    for at in _around(tokens, place, 0, -1, -2):
+        before = tokens[at - 1] if at else tokens[0]
+        if not at or not (before.says(*_LISTS) or tokens[0].says("INSERT", "CREATE")):
+            continue
+        for last in range(at, min(at + 20, len(tokens))):
+            inside = statement[tokens[at].start : tokens[last].end]
+            yield Change(
+                start=tokens[at].start,
+                message=f"No parentheses are around `{shorten(inside, 40)}`.",
+                hint=f"Put parentheses around it: `({shorten(inside, 80)})`.",
+                new=f"{statement[: tokens[at].start]}({inside}){statement[tokens[last].end :]}",
+            )
+
+
+def _completed(statement: str, tokens: Sequence[SqlToken]) -> Iterator[Change]:
+    """Write the second word of a pair: GROUP BY, ORDER BY, PARTITION BY, PRIMARY KEY."""
+    for token, after in pairwise(tokens):
+        second = _SECOND.get(token.text.upper())
+        if second is not None and not after.says(second):
+            yield Change(
+                start=token.start,
+                message=f"`{second}` is missing after `{token.text}`.",
+                hint=f"Write `{token.text} {second}`.",
+                new=_put(statement, token, f"{token.text} {second}"),
+            )
+
+
+_SECOND = {
+    "GROUP": "BY",
+    "ORDER": "BY",
+    "PARTITION": "BY",
+    "PRIMARY": "KEY",
+    "FOREIGN": "KEY",
+    "INSERT": "INTO",
+}
+
+
+def _inserted(
+    statement: str, tokens: Sequence[SqlToken], place: int, signs: Sequence[str]
+) -> Iterator[Change]:
+    """Insert a sign or a keyword before a token near the place, or at the end."""
+    whole = list(tokens)
+    for new in signs:
+        for at in (place, place - 1, place + 1, place - 2):
+            if not 0 < at <= len(whole):
+                continue
+            before, token = whole[at - 1], whole[at] if at < len(whole) else None
+            if new == "," and (before.says(*_KEYWORDS) or (token is not None and token.says(*_KEYWORDS))):
+                continue
+            shown = "a comma" if new == "," else f"`{new}`"
+            where = "at the end" if token is None else f"before `{shorten(token.text, 40)}`"
+            pair = whole[at - 2 : at + 1]
+            if new == "," and len(pair) == 3 and all(_is_name(each) for each in pair):
+                first, second, third = pair
+                names = f"{first.text}, {second.text}, {third.text}"
+                yield Change(
+                    start=first.start,
+                    message=f"Commas are missing between {first.text}, {second.text} and {third.text}.",
+                    hint=f"Separate columns with commas: `{names}`.",
+                    new=f"{statement[: first.start]}{names}{statement[third.end :]}",
+                )
+            if new in {",", ")"}:
+                text = f"{statement[: before.end]}{new}{statement[before.end :]}"
+            else:
+                text = f"{statement[: before.end]} {new} {statement[before.end :].lstrip(' ')}"
+            yield Change(
+                start=before.start if new in {",", ")"} or token is None else token.start,
+                message=f"{shown[:1].upper()}{shown[1:]} is missing {where}.",
+                hint=f"Put {shown} {where}.",
+                new=text.rstrip(),
+            )
+
+
+def _is_name(token: SqlToken) -> bool:
+    return token.kind is SqlTokenKind.WORD and token.text.upper() not in _KEYWORDS
+
+
+def _reordered(statement: str, tokens: Sequence[SqlToken]) -> Iterator[Change]:
+    """Put the clauses of a statement into their order."""
+    depth, starts = 0, list[tuple[int, int]]()
+    for number, token in enumerate(tokens):
+        depth += token.says("(") - token.says(")")
+        for rank, words in enumerate(_CLAUSES):
+            follows = len(words) == 1 or (number + 1 < len(tokens) and tokens[number + 1].says(words[1]))
+            if not depth and token.says(words[0]) and follows:
+                starts.append((number, rank))
+    ranks = [rank for _, rank in starts]
+    if len(ranks) < 2 or len(set(ranks)) != len(ranks) or ranks == sorted(ranks):
+        return
+    places = [tokens[number].start for number, _ in starts]
+    ends = [*places[1:], len(statement)]
+    texts = [statement[start:end].strip() for start, end in zip(places, ends, strict=True)]
+    gaps = ["\n" if "\n" in statement[tokens[n - 1].end : tokens[n].start] else " " for n, _ in starts]
+    ordered = sorted(range(len(ranks)), key=ranks.__getitem__)
+    body = "".join(
+        f"{gaps[position] if position else ''}{texts[index]}" for position, index in enumerate(ordered)
+    )
+    wrong = next(n for n in range(1, len(ranks)) if ranks[n] < ranks[n - 1])
+    early, late = (" ".join(_CLAUSES[ranks[n]]) for n in (wrong, wrong - 1))
+    yield Change(
+        start=places[wrong],
+        message=f"`{early}` comes after `{late}`.",
+        hint=f"Put `{early}` before `{late}`.",
+        new=statement[: places[0]] + body,
+    )
+
+
+def _for_other_complaints(statement: str, tokens: Sequence[SqlToken], complaint: str) -> Iterator[Change]:
+    """Correct what SQLite reads and refuses: HAVING without groups, a missing FROM, an aggregate in WHERE."""
+    for said, word, new, hint in _REPLACED:
+        for token in tokens if said in complaint else ():
+            if token.says(word):
+                yield Change(start=token.start, message="", hint=hint, new=_put(statement, token, new))
+    if "no such column" in complaint and not any(token.says("FROM") for token in tokens):
+        yield from _without_from(statement, tokens)
+    if "misuse of aggregate" in complaint:
+        yield from _aggregate(statement)
+
+
+_REPLACED = (
+    ("HAVING clause on a non-aggregate", "HAVING", "WHERE", "Write `WHERE`: `HAVING` is for groups."),
+    ("NATURAL join may not have", "NATURAL", "", "Remove `NATURAL`: the join has a condition."),
+)
+
+
+def _without_from(statement: str, tokens: Sequence[SqlToken]) -> Iterator[Change]:
+    for before, token in pairwise(tokens):
+        if token.kind is SqlTokenKind.WORD and not before.says(",", "SELECT", "."):
+            yield Change(
+                start=token.start,
+                message=f"`FROM` is missing before `{token.text}`.",
+                hint=f"Put `FROM` before `{token.text}`.",
+                new=f"{statement[: token.start]}FROM {statement[token.start :]}",
+            )
+
+
+def _aggregate(statement: str) -> Iterator[Change]:
+    table = re.search(r"\bFROM\s+(\w+)", statement, re.IGNORECASE)
+    called = _COMPARED.search(statement)
+    if table is not None and called is not None:
+        inner = f"(SELECT {called[2]} FROM {table[1]})"  # noqa: S608 - a proposal, never run
+        yield Change(
+            start=called.start(2),
+            message=f"`{called[2]}` isn't allowed in `WHERE`.",
+            hint=f"Compute it in a subquery: `{inner}`.",
+            new=f"{statement[: called.start(2)]}{inner}{statement[called.end(2) :]}",
+        )
+
+
+_COMPARED = re.compile(r"([=<>])\s*((?:max|min|avg|sum|count)\s*\([^()]*\))", re.IGNORECASE)

@@ -1,0 +1,154 @@
+"""When the requests of a user start while others ask too."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from assayd.api.paced import Paced
+from assayd.api.peer import Caller
+from assayd.model.submission import Peer
+from assayd.pace import Pace
+
+
+class Work:
+    """Begins, waits until it is let go, and ends; each of its two steps takes so long by the clock."""
+
+    def __init__(self, step_s: float = 0.0) -> None:
+        self.begun: list[int] = []
+        self.ended: list[int] = []
+        self.go_on = asyncio.Event()
+        self.now = 0.0
+        self.step_s = step_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        user = scope["state"]["caller"].peer.uid
+        self.begun.append(user)
+        self.now += self.step_s
+        await self.go_on.wait()
+        self.now += self.step_s
+        self.ended.append(user)
+
+    def clock(self) -> float:
+        return self.now
+
+
+def paced(work: Work, monkeypatch: pytest.MonkeyPatch) -> tuple[Paced, Pace]:
+    monkeypatch.setattr("assayd.api.paced.perf_counter", work.clock)
+    pace = Pace(work.clock)
+    return Paced(work, pace), pace
+
+
+def ask(
+    app: Paced, user: int, tasks: asyncio.TaskGroup, times: int = 1, *, has_left: bool = False
+) -> list[asyncio.Task[None]]:
+    async def nothing(*_: object) -> None:
+        raise AssertionError("nothing is read or sent")
+
+    caller = Caller(peer=Peer(uid=user, gid=user, pid=1), groups=frozenset())
+    scope = {"type": "http", "state": {"caller": caller, "has_left": lambda: has_left}}
+    return [tasks.create_task(app(scope, nothing, nothing)) for _ in range(times)]
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not reached():
+            await asyncio.sleep(0)
+
+
+async def test_user_who_is_alone_has_all_requests_started(monkeypatch) -> None:
+    work = Work(step_s=0.1)
+    app, _ = paced(work, monkeypatch)
+    async with asyncio.TaskGroup() as tasks:
+        ask(app, 1, tasks, 20)
+        await asyncio.sleep(0)
+        assert len(work.begun) == 20
+        work.go_on.set()
+
+
+async def test_each_step_of_a_request_counts_and_waiting_does_not(monkeypatch) -> None:
+    work = Work(step_s=0.1)
+    app, pace = paced(work, monkeypatch)
+    used: list[float] = []
+    monkeypatch.setattr(pace, "used", lambda user, seconds: used.append(round(seconds, 3)))
+    async with asyncio.TaskGroup() as tasks:
+        ask(app, 1, tasks)
+        await asyncio.sleep(0)
+        work.now += 7
+        work.go_on.set()
+    assert used == [0.1, 0.1]
+
+
+async def test_user_who_rests_waits_while_another_is_served_and_goes_on_later(monkeypatch) -> None:
+    work = Work()
+    work.go_on.set()
+    app, pace = paced(work, monkeypatch)
+    pace.note(2)
+    pace.note(1)
+    pace.used(1, 0.01)
+    async with asyncio.TaskGroup() as tasks:
+        ask(app, 1, tasks, 3)
+        ask(app, 2, tasks)
+        await until(lambda: bool(work.ended))
+        assert work.ended == [2]
+        work.now += 0.1
+    assert work.ended == [2, 1, 1, 1]
+
+
+async def test_request_that_was_let_in_has_its_first_step_before_the_next(monkeypatch) -> None:
+    work = Work()
+    work.go_on.set()
+    app, pace = paced(work, monkeypatch)
+    pace.note(2)
+    pace.note(1)
+    pace.used(1, 0.01)
+    async with asyncio.TaskGroup() as tasks:
+        ask(app, 1, tasks, 2)
+        await asyncio.sleep(0)
+        work.now, work.step_s = 0.1, 0.05
+        await until(lambda: len(work.begun) == 1)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert len(work.begun) == 1
+        work.now += 10
+
+
+async def test_request_that_is_cancelled_while_it_waits_leaves_its_turn_to_the_next(monkeypatch) -> None:
+    work = Work()
+    work.go_on.set()
+    app, pace = paced(work, monkeypatch)
+    pace.note(2)
+    pace.note(1)
+    pace.used(1, 0.01)
+    async with asyncio.TaskGroup() as tasks:
+        asked = ask(app, 1, tasks, 2)
+        await asyncio.sleep(0)
+        asked[0].cancel()
+        await asyncio.sleep(0)
+        work.now += 0.1
+    assert work.ended == [1]
+    assert asked[0].cancelled()
+
+
+async def test_cancellation_reaches_the_request(monkeypatch) -> None:
+    work = Work()
+    app, _ = paced(work, monkeypatch)
+    async with asyncio.TaskGroup() as tasks:
+        (asked,) = ask(app, 1, tasks)
+        await asyncio.sleep(0)
+        asked.cancel()
+    assert asked.cancelled()
+    assert (work.begun, work.ended) == ([1], [])
+
+
+async def test_request_whose_client_has_left_is_not_begun(monkeypatch) -> None:
+    work = Work()
+    work.go_on.set()
+    app, _ = paced(work, monkeypatch)
+    async with asyncio.TaskGroup() as tasks:
+        ask(app, 1, tasks, 3, has_left=True)
+        ask(app, 1, tasks)
+    assert work.begun == [1]
