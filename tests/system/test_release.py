@@ -50,7 +50,7 @@ assay console --port 8888 >/home/alice/console 2>&1 &
 until grep --quiet http /home/alice/console; do kill -0 $!; sleep 0.2; done
 python3 - <<'END'
 import re, urllib.request
-place, token = re.search(r"(http://[^/]+)/\S*#(\S+)", open("/home/alice/console").read()).groups()
+place, token = re.search(r"(http://[^/]+)/\\S*#(\\S+)", open("/home/alice/console").read()).groups()
 opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
 opener.open(urllib.request.Request(place + "/login", token.encode(), {"Origin": place}))
 print(opener.open(place + "/attempts").read().decode())
