@@ -29,17 +29,20 @@ class ByteBudget:
 
     Args:
         total_bytes: for everybody; operators alone may use the last eighth.
+        pace: of users whose large texts are parsed.
         operators: users who need not leave room to others, beside those that a caller says are such.
     """
 
-    def __init__(self, total_bytes: int, *, operators: frozenset[int] | None = None) -> None:
+    def __init__(
+        self, total_bytes: int, *, pace: Pace | None = None, operators: frozenset[int] | None = None
+    ) -> None:
         self._total = total_bytes
         self._operators = frozenset({0, os.geteuid()}) if operators is None else operators
         self._said_to_be: set[int] = set()
         self._held: Counter[int] = Counter()
         self._reading = asyncio.Semaphore(1)
         self._parsing = FairSemaphore(1)
-        self.pace = Pace()
+        self.pace = pace or Pace()
         self._numbers = count()
 
     @property

@@ -55,7 +55,7 @@ def find_key(name: str, place: KeySource, environment: Mapping[str, str]) -> Key
         return Key(text=NONE, source="no key")
     found = environment.get(variable, "").strip()
     if not found:
-        message = f"there is no key: the environment variable {variable} is not set, and no file is named"
+        message = f"no key: the environment variable {variable} isn't set, and no file is named"
         raise _unusable(owner, message)
     return Key(text=_checked(found, owner, f"${variable}"), source=f"${variable}")
 
@@ -67,7 +67,7 @@ def hide_environment() -> None:
     ``/proc/PID/environ`` and ``/proc/PID/mem``, and means that there are no core dumps. Raises: ConfigError.
     """
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
-        raise ConfigError("repair.key", f"cannot hide the environment: {os.strerror(ctypes.get_errno())}")
+        raise ConfigError("repair.key", f"can't hide the environment: {os.strerror(ctypes.get_errno())}")
 
 
 def _read(owner: str, path: Path) -> str:
@@ -78,7 +78,7 @@ def _read(owner: str, path: Path) -> str:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as problem:
-        raise _unusable(owner, f"there is no key: {path}: {problem.strerror}") from problem
+        raise _unusable(owner, f"no key: {path}: {problem.strerror}") from problem
     try:
         facts = os.fstat(descriptor)
         others = stat.S_IMODE(facts.st_mode) & (0o037 if facts.st_gid == 0 else 0o077)
@@ -87,7 +87,8 @@ def _read(owner: str, path: Path) -> str:
         if others or facts.st_uid not in {0, os.geteuid()}:
             mode = f"{stat.S_IMODE(facts.st_mode):04o}"
             message = (
-                f"{path} (mode {mode}, owner {facts.st_uid}) must be the daemon's alone: chown it, chmod 0600"
+                f"{path} (mode {mode}, owner {facts.st_uid}) must be readable only by the daemon's "
+                "user: chown it, chmod 0600"
             )
             raise _unusable(owner, message)
         return os.read(descriptor, MOST_BYTES + 1).decode("utf-8", "replace").strip()
@@ -98,7 +99,7 @@ def _read(owner: str, path: Path) -> str:
 def _checked(text: str, owner: str, where: object) -> str:
     """See that a key can stand in a header: a library that refuses one would show it."""
     if not text or len(text) > MOST_BYTES or not (text.isascii() and text.isprintable()) or " " in text:
-        raise _unusable(owner, f"{where} does not hold a key: one word of printable ASCII")
+        raise _unusable(owner, f"{where} must hold a key: one word of printable ASCII")
     return text
 
 

@@ -103,13 +103,13 @@ class Kind(ABC, Generic[P, Q]):
         comparison: how results are compared with what cases expect; a model is told if there are cases.
         task: what a model is asked to write.
         example: another request and its answer, which a model is shown. Needed with `generation_context`;
-            the answer's form is the one that a model is asked for.
-        generation_context: the strict model of what may come with a request in words; None for a kind whose
+            the answer has the requested form.
+        generation_context: the strict model of the data with a request in words; None for a kind whose
             submissions can't be written from words.
         forms: the forms of a `Proposal` that it takes: ``code``, ``files``, ``steps``.
-        recorder: refers to a `store.recorder.Recorder`, for a kind with tables of its own.
+        recorder: refers to a `store.recorder.Recorder`, for a kind with its own tables.
         routes: refers to a `fastapi.APIRouter`, whose paths begin with ``/v1/``.
-        helpers: optional programs of the kind's workers, each with what is missing without it.
+        helpers: optional programs of the kind's workers, each with the effect of its absence.
         worker: refers to a function that prepares an analysis worker, called once its limits are set.
     """
 
@@ -161,7 +161,7 @@ class Kind(ABC, Generic[P, Q]):
 
     @abstractmethod
     def plan(self, payload: P, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
-        """Decide what is to run; None if the static stages decide alone.
+        """Return the run spec; None if the static stages decide alone.
 
         `payload` is a prepared one, except for samples that only tell which containers are wanted.
         """
@@ -201,18 +201,18 @@ class Kind(ABC, Generic[P, Q]):
 
     def use_tables(self, folders: Sequence[Path]) -> None:
         """Add an operator's rules and words, from these folders, in this process. Raises: ConfigError."""
-        message = f"the kind {self.name} takes no tables"
+        message = f"the kind {self.name} doesn't support tables"
         raise ConfigError("tables.unknown", message, field=f"tables.{self.name}")
 
-    # --- for a model: what failed, what to fix, what to write. All of it parses text of strangers.
+    # --- for a model: failure, passage to fix, request. All of it parses untrusted text.
 
     def retry_context(
         self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
     ) -> str:
-        """Describe, for a model that tries again, what stage failed, on what, and what is allowed.
+        """Describe the failed stage, its inputs and the allowed names, for a model's next try.
 
         `findings` are those of every stage that failed, in order, and those about quality; `stage` is the
-        first that failed, or `complete`. Without an effective policy, nothing is said of what is allowed.
+        first that failed, or `complete`. Without an effective policy, allowed names are omitted.
         """
         headline = headline_of(self.headlines, stage)
         return retry_context(findings, headline=headline, reminders=self.rules_for(policy))
@@ -226,7 +226,7 @@ class Kind(ABC, Generic[P, Q]):
         return answer
 
     def passage(self, payload: P) -> Passage:
-        """Return the text of a submission that is to be fixed; without a name if there is none."""
+        """Return the text of the submission to fix; an empty passage if it has none."""
         text = getattr(payload, self.code_field, None)
         if not isinstance(text, str):
             return Passage(name="", language=self.language, text="")
@@ -237,7 +237,7 @@ class Kind(ABC, Generic[P, Q]):
         return ()
 
     def context(self, payload: P, report: Document, policy: ExecutionPolicy | None = None) -> RepairContext:
-        """Return what is to be fixed, given the submitted payload, its failed report and effective policy."""
+        """Return the passage to fix, given the submitted payload, its failed report and effective policy."""
         return context_of(
             self.passage(payload),
             report,
@@ -263,7 +263,7 @@ class Kind(ABC, Generic[P, Q]):
         return ()
 
     def brief(self, context: Any, policy: ExecutionPolicy) -> Briefing:
-        """Return what a model is told before it writes, given the context and the effective policy."""
+        """Return the prompt's part of the kind, given the context and the effective policy."""
         return Briefing(
             task=self.task,
             rules=(*self.rules_for(policy), *self._compared(context)),

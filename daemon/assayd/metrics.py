@@ -43,9 +43,9 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(namespace="assayd", registry=self.registry)
-        self._gauge("build_info", "The version that runs.", "version").labels(__version__).set(1)
+        self._gauge("build_info", "Version of the running daemon.", "version").labels(__version__).set(1)
         self.policies_stale = self._gauge(
-            "policies_stale", "1 while the files of the policies can't be loaded, and older ones are used."
+            "policies_stale", "1 while the policy files can't be loaded, so that older policies stay in use."
         )
         self.ready = self._gauge("ready", "1 while attempts are accepted.")
         self._attempts()
@@ -53,8 +53,8 @@ class Metrics:
         self._surroundings()
 
     def _attempts(self) -> None:
-        self.accepted = self._counter("attempts_accepted", "Attempts that were accepted.", "kind")
-        self.attempts = self._counter("attempts", "Attempts that ended.", "kind", "verdict", "cause")
+        self.accepted = self._counter("attempts_accepted", "Accepted attempts.", "kind")
+        self.attempts = self._counter("attempts", "Finished attempts.", "kind", "verdict", "cause")
         self.attempts_reported = self._counter(
             "attempts_reported",
             "Attempts under report-only policies, by whether enforcement would fail them.",
@@ -62,7 +62,7 @@ class Metrics:
             "would_fail",
         )
         self.under_way = self._gauge("attempts_under_way", "Attempts without a verdict.", "state")
-        self.queue_depth = self._gauge("queue_depth", "Attempts that wait.")
+        self.queue_depth = self._gauge("queue_depth", "Attempts in the queue.")
         self.batch_items_waiting = self._gauge(
             "batch_items_waiting", "Items of unfinished batches without a verdict."
         )
@@ -71,28 +71,38 @@ class Metrics:
         )
         self.queue_bytes = self._gauge("queue_bytes", "Submissions held in memory.")
         self.attempt_duration = self._histogram(
-            "attempt_duration_seconds", "Time of an attempt, by part of its way.", "stage"
+            "attempt_duration_seconds", "Time of attempts, by step.", "stage"
         )
         self.stage_duration = self._histogram(
-            "stage_duration_seconds", "Time of a validator's stage.", "kind", "stage"
+            "stage_duration_seconds", "Time of a kind's stages.", "kind", "stage"
         )
         self.limit_use = self._histogram(
-            "limit_use_ratio", "How much of a limit attempts used, 1 for all.", "limit", buckets=_SHARES
+            "limit_use_ratio",
+            "Share of a limit that attempts used; 1 is all of it.",
+            "limit",
+            buckets=_SHARES,
         )
         self.static_misses = self._counter(
-            "static_misses", "Runs that ended in something the static stages let through.", "kind", "rule"
+            "static_misses", "Runs that failed with a fault that static stages missed.", "kind", "rule"
         )
         self.denied_imports = self._counter("denied_imports", "Imports refused at run time.", "kind")
-        self.denied_connections = self._counter("denied_connections", "Connections refused.", "kind")
+        self.denied_connections = self._counter(
+            "denied_connections", "Connections of submitted code that the policy refused.", "kind"
+        )
         self.webhook_tries = self._counter(
-            "webhook_tries", "Tries to deliver a webhook message, by result.", "outcome"
+            "webhook_tries", "Deliveries of webhook messages, by result.", "outcome"
         )
         self.webhook_messages = self._gauge(
-            "webhook_messages_waiting", "Webhook messages whose tries have failed so far."
+            "webhook_messages_waiting", "Undelivered webhook messages with at least one failed delivery."
         )
-        self.repairs = self._counter("repairs", "Repairs that ended.", "kind", "provider", "outcome")
+        self.repairs = self._counter("repairs", "Finished repairs.", "kind", "provider", "outcome")
         self.repair_fixes = self._counter(
-            "repair_fixes", "Fixes given, by place and verdict.", "kind", "provider", "number", "verdict"
+            "repair_fixes",
+            "Fixes, by number in the repair and verdict.",
+            "kind",
+            "provider",
+            "number",
+            "verdict",
         )
         self.repair_duration = self._histogram(
             "repair_duration_seconds", "Time from the failure to the repaired attempt.", "kind", "provider"
@@ -102,17 +112,19 @@ class Metrics:
         )
 
     def _containers(self) -> None:
-        self.engine_info = self._gauge("engine_info", "The engine that is used.", "kind", "version")
+        self.engine_info = self._gauge("engine_info", "The engine in use.", "kind", "version")
         self.templates = self._gauge("templates", "1 while containers are cloned from templates.")
-        self.leases = self._counter("leases", "Containers handed out.", "start")
-        self.containers = self._gauge("containers", "Containers that exist.", "state")
-        self.idle_containers = self._gauge("idle_containers", "Containers that wait.", "pool_key", "image")
-        self.refill_seconds = self._gauge("refill_seconds", "Time of a creation lately.", "pool_key", "image")
+        self.leases = self._counter("leases", "Containers leased to runs.", "start")
+        self.containers = self._gauge("containers", "Existing containers.", "state")
+        self.idle_containers = self._gauge("idle_containers", "Idle containers.", "pool_key", "image")
+        self.refill_seconds = self._gauge(
+            "refill_seconds", "Recent time to create a container.", "pool_key", "image"
+        )
         self.engine_call = self._histogram(
-            "engine_call_duration_seconds", "Time of a call of the container engine.", "call"
+            "engine_call_duration_seconds", "Time of calls to the container engine.", "call"
         )
         self.engine_errors = self._counter(
-            "engine_errors", "Calls of the container engine that failed.", "call", "code"
+            "engine_errors", "Failed calls to the container engine.", "call", "code"
         )
         self.egress_accesses = self._counter(
             "egress_accesses", "Hosts that submitted code requested, by result.", "rule"
@@ -122,17 +134,20 @@ class Metrics:
         )
 
     def _surroundings(self) -> None:
-        self.requests = self._counter("requests", "Requests answered.", "method", "route", "status")
-        self.connections = self._gauge("connections", "Connections to the socket that are open.")
+        self.requests = self._counter("requests", "Answered requests.", "method", "route", "status")
+        self.connections = self._gauge("connections", "Open connections to the socket.")
         self.workers_lost = self._counter(
-            "analysis_workers_lost", "Analysis workers that a submission ended or that took too long."
+            "analysis_workers_lost", "Analysis workers that crashed or ran out of time on a submission."
         )
         self.bundle_bytes = self._gauge("bundle_bytes", "Size of all bundles.")
-        self.bundles_removed = self._counter("bundles_removed", "Bundles that retention has removed.")
+        self.bundles_removed = self._counter("bundles_removed", "Bundles removed by retention.")
         self.refused_connections = self._counter(
-            "refused_connections", "Connections to the socket turned away: too many of one user or of all."
+            "refused_connections",
+            "Connections to the socket refused because of too many, by one user or in total.",
         )
-        self.disk_free = self._gauge("disk_free_bytes", "Room where state and artifacts are.")
+        self.disk_free = self._gauge(
+            "disk_free_bytes", "Free space on the file system of state and artifacts."
+        )
         self.disk_size = self._gauge("disk_size_bytes", "Size of the file system of state and artifacts.")
         self.database_bytes = self._gauge("database_bytes", "Size of the database's files.")
 

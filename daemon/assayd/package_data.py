@@ -27,5 +27,5 @@ def share(name: str, *parts: str) -> Path:
     for folder in (_PACKAGE / "_share" / name, checkout):
         if folder.is_dir():
             return folder.joinpath(*parts)
-    message = f"the installation lacks its {name!r} folder; install the package again"
+    message = f"the {name!r} folder is missing; reinstall the package"
     raise ConfigError("install.share_missing", message)

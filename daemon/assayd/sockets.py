@@ -31,7 +31,7 @@ def listen(path: Path, *, mode: int, group: str | None) -> socket.socket:
         _clear(path)
         return _bind(path, mode, group)
     except OSError as problem:
-        message = f"cannot listen on {path}: {problem.strerror}"
+        message = f"can't listen on {path}: {problem.strerror}"
         raise ConfigError("socket.unusable", message) from problem
 
 
@@ -45,7 +45,7 @@ def listen_loopback(address: tuple[str, int]) -> socket.socket:
         server.listen(BACKLOG)
     except OSError as problem:
         server.close()
-        message = f"cannot listen on {host}, port {port}, for metrics: {problem.strerror}"
+        message = f"can't listen on {host}, port {port}, for metrics: {problem.strerror}"
         raise ConfigError("metrics.unusable", message) from problem
     server.setblocking(False)
     return server
@@ -67,7 +67,7 @@ def _clear(path: Path) -> None:
     """Remove the socket of a daemon that is no more; never one that somebody answers on."""
     if not path.is_socket():
         if path.exists():
-            raise ConfigError("socket.unusable", f"{path} exists and is not a socket")
+            raise ConfigError("socket.unusable", f"{path} exists, but isn't a socket")
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
@@ -106,4 +106,4 @@ def _give_to(path: Path, group: str) -> None:
     try:
         shutil.chown(path, group=group)
     except LookupError as problem:
-        raise ConfigError("socket.unusable", f"there is no group {group!r}") from problem
+        raise ConfigError("socket.unusable", f"group {group!r} doesn't exist") from problem

@@ -90,7 +90,7 @@ def read(path: Path, code: str) -> TomlFile:
     try:
         content = path.read_bytes()
     except OSError as problem:
-        message = f"cannot be read: {problem.strerror or problem}"
+        message = f"can't be read: {problem.strerror or problem}"
         raise FileError(code, [Problem(path=path, line=None, key="", message=message)]) from problem
     return read_content(path, content, code)
 
@@ -105,12 +105,12 @@ def read_content(path: Path, content: bytes, code: str) -> TomlFile:
         text = content.decode("utf-8").replace("\r\n", "\n")
         return TomlFile(path=path, values=tomllib.loads(text), lines=key_lines(text))
     except UnicodeDecodeError as problem:
-        found = Problem(path=path, line=None, key="", message=f"is not UTF-8 (byte {problem.start})")
+        found = Problem(path=path, line=None, key="", message=f"isn't UTF-8 (byte {problem.start})")
         raise FileError(code, [found]) from problem
     except tomllib.TOMLDecodeError as problem:
         raise FileError(code, [_syntax_problem(path, str(problem))]) from problem
     except (ValueError, RecursionError) as problem:  # a number of thousands of digits; brackets in brackets
-        message = f"cannot be read: {problem}"
+        message = f"can't be read: {problem}"
         raise FileError(code, [Problem(path=path, line=None, key="", message=message)]) from problem
 
 
@@ -198,8 +198,8 @@ def _key(statement: str) -> Key:
 def _syntax_problem(path: Path, text: str) -> Problem:
     match = _AT_LINE.match(text)
     if match is None:
-        return Problem(path=path, line=None, key="", message=f"is not TOML: {text}")
-    return Problem(path=path, line=int(match["line"]), key="", message=f"is not TOML: {match['text']}")
+        return Problem(path=path, line=None, key="", message=f"isn't valid TOML: {text}")
+    return Problem(path=path, line=int(match["line"]), key="", message=f"isn't valid TOML: {match['text']}")
 
 
 def _problems(file: TomlFile, model: type[BaseModel], error: ValidationError) -> Iterator[Problem]:

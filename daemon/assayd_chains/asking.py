@@ -75,7 +75,7 @@ def _can_help(problem: BaseException) -> bool:
 
 
 def _with_problem(request: FixRequest, problem: ProviderError) -> FixRequest:
-    """Return the request with what was wrong with the form of the last answer, if it was that."""
+    """Return the request with the form error of the last answer, if it had one."""
     if problem.code != "provider.reply":
         return request
     told = f"{request.user}\nYOUR LAST ANSWER HAD THE WRONG FORM\n{problem.message[:_TOLD_CHARS]}.\n"
@@ -83,7 +83,7 @@ def _with_problem(request: FixRequest, problem: ProviderError) -> FixRequest:
 
 
 def _wait_s(state: RetryCallState) -> float:
-    """Return the pause before the next call: what the provider asks for, else more each time."""
+    """Return the pause before the next call: the provider's, or a growing one."""
     problem = state.outcome.exception() if state.outcome is not None else None
     asked_for = problem.retry_after_s if isinstance(problem, ProviderError) else None
     return _JITTER(state) if asked_for is None else asked_for

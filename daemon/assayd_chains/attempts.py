@@ -34,7 +34,7 @@ UNKNOWN_S = 1.0
 
 ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
 ReadSubmission = Callable[[str], Awaitable[Document | None]]
-"""Returns what was submitted as an attempt; None if nothing was yet, or it is no longer kept."""
+"""Returns an attempt's submission; None before the first submission, or after its deletion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class Attempts(Protocol):
         ...
 
     async def submission(self, attempt_id: str) -> Document | None:
-        """Return what was submitted; None if nothing was yet, or it is no longer kept."""
+        """Return the submission; None before the first one, or after its deletion."""
         ...
 
     async def policy(self, submission: Document) -> ExecutionPolicy:
@@ -117,11 +117,11 @@ class DaemonAttempts:
                 await self._sleep(UNKNOWN_S)
 
     async def submission(self, attempt_id: str) -> Document | None:
-        """Return what was submitted; None if nothing was yet, or it is no longer kept."""
+        """Return the submission; None before the first one, or after its deletion."""
         return await stored_submission(self._jobs, attempt_id)
 
     async def policy(self, submission: Document) -> ExecutionPolicy:
-        """Return the effective policy of a submission: its profile as it is now, tightened by the request."""
+        """Return the effective policy of a submission: its current profile, tightened by the request."""
         return self._admission.policy(await self._admission.read(canonical(dict(submission))))
 
     async def cancel(self, attempt_id: str) -> None:
@@ -170,7 +170,7 @@ async def attachments(
 ) -> Mapping[str, bytes]:
     """Return what the bundle of an attempt has of its chain, up to this attempt.
 
-    That is the repair, and the answer that the attempt was made of, as it came.
+    They are the repair, and the unprocessed answer that the attempt was built from.
     """
     if attempt.parent_id is None and attempt.intent is None:
         return {}  # fixes follow an attempt, and what is written from words has them
@@ -196,7 +196,7 @@ async def _draft_step(attempt: Attempt, store: DatabaseChainStore) -> ProviderSt
 
 
 def _answer_file(attempt: Attempt, step: ProviderStep | None) -> Mapping[str, bytes]:
-    """Return an answer as it came, by its name in the bundle; edits by rules have no text."""
+    """Return an unprocessed answer by its name in the bundle; edits by rules have no text."""
     if step is None or not step.reply.text:
         return {}
     return {f"answer_{stamp(attempt.created_at)}.txt": step.reply.text.encode("utf-8", "replace")}

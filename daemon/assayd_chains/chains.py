@@ -61,7 +61,7 @@ OPEN_PER_USER = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainLimits:
-    """How many chains of each start go on at once, their budget and time, and what is run when that is over.
+    """Limits of chains: simultaneous ones of each kind, budget, time, and the program to run at the end.
 
     `timeout` is the time of a round, from its failure on.
     """
@@ -128,7 +128,7 @@ class RepairRequests:
 class Chains:
     """The repairs and generations of a daemon, as its API sees them."""
 
-    def __init__(  # noqa: PLR0913  (each is a part of its own)
+    def __init__(  # noqa: PLR0913  (each is a separate part)
         self,
         *,
         loop: ChainLoop,

@@ -1,4 +1,4 @@
-"""What an answer is asked for with, and the submission that it becomes.
+"""The request for an answer, and the submission built from the answer.
 
 What a model must know and how an answer becomes a payload is the kind's, and is asked of analysis workers:
 both read text of unknown origin. Decides nothing about the order of steps.
@@ -43,7 +43,7 @@ class Misfit(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What an answer is asked for with, and what it goes into: one passage of a payload, or all of it."""
+    """The request for an answer, and its target: one passage of a payload, or all of it."""
 
     request: FixRequest
     payload: dict[str, object]
@@ -78,7 +78,7 @@ class Fitter:
         self._source_bytes = source_bytes
 
     async def target(self, chain: Chain, strategy: Strategy) -> Target:
-        """Return what the next answer is asked for with. Raises: Misfit; RequestError; WorkerDied."""
+        """Return the request for the next answer. Raises: Misfit; RequestError; WorkerDied."""
         if chain.words is not None and strategy is Strategy.WRITE:
             return await self._words(chain, chain.words)
         return await self._passage(chain, strategy)

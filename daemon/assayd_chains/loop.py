@@ -39,7 +39,7 @@ _NAMES_CHARS = 200
 
 
 class Course:
-    """A chain that is carried out in this process: where it stands, and what is heard of its next answer."""
+    """A chain driven by this process: its state, and the text so far of its next answer."""
 
     def __init__(self, chain: Chain) -> None:
         self.chain = chain
@@ -61,7 +61,7 @@ class Course:
 class ChainLoop:
     """Carries chains out. `timeout` is the time of a round, from its failure on."""
 
-    def __init__(  # noqa: PLR0913  (each is a part of its own)
+    def __init__(  # noqa: PLR0913  (each is a separate part)
         self,
         *,
         attempts: Attempts,
@@ -117,7 +117,7 @@ class ChainLoop:
         await self._add(course, Strategy.FIX, self._clock.now(), target, Reply(code=code, reason=reason))
 
     async def end(self, course: Course, outcome: Outcome, detail: str | None) -> Chain:
-        """Put the outcome on record, with the rules that are offered if there is no fix."""
+        """Record the outcome, with the rules to offer if no fix passed."""
         repair = course.chain.repair
         fallback = await self._fitter.offered(repair, outcome) if repair is not None else None
         return await self._close(course, outcome, detail, fallback)

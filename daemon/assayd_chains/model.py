@@ -198,7 +198,7 @@ class Round:
 
     @property
     def last_attempt_id(self) -> str | None:
-        """Return the newest attempt that was run, else the one that the round begins with."""
+        """Return the newest attempt that was run, or the round's first one."""
         begun_with = self.failure.attempt_id if self.failure is not None else self.follows
         ran = (answer.attempt_id for answer in reversed(self.answers) if answer.attempt_id is not None)
         return next(ran, begun_with)
@@ -231,7 +231,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """One chain, as it is on record. Without `words`, it starts with a failed attempt.
+    """One recorded chain. Without `words`, it starts with a failed attempt.
 
     A round has at most `max_attempts` answers, and is over at `ends_at`, which counts from its failure.
     """
@@ -258,7 +258,7 @@ class Chain:
 
     @property
     def last_attempt_id(self) -> str | None:
-        """Return the attempt that is to be fixed next, or counts at the end."""
+        """Return the attempt to fix next, or the final one."""
         return self.round.last_attempt_id
 
     @property
@@ -323,7 +323,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """A failed attempt with its fixes, as `/v1/repairs` shows it and as it is stored: one round of a chain.
+    """A failed attempt with its fixes, as `/v1/repairs` and the store have it: one round of a chain.
 
     `granted_by` is the user who contributed something and so granted a full budget.
     """
@@ -360,7 +360,7 @@ class Repair:
         return self.generation_id or self.id
 
     def chain(self) -> Chain:
-        """Return the chain of a repair that is no part of a generation."""
+        """Return the chain of a repair outside a generation."""
         granted = self.granted_by is not None or self.hint is not None
         only = Round(
             grant=Grant(uid=self.granted_by, at=self.started_at, hint=self.hint) if granted else None,
@@ -386,7 +386,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainView:
-    """A chain as followers see it; `heard` is what has come of a streamed answer."""
+    """A chain for followers; `heard` is the text so far of a streamed answer."""
 
     chain: Chain
     heard: str = ""

@@ -133,7 +133,7 @@ def _earlier(fix: Answer, before: str, after: str, name: str, text: str) -> Earl
 
 
 def earlier_drafts(drafts: Sequence[Answer]) -> list[EarlierAnswer]:
-    """Return what a prompt reports of the answers to the words that were no submission."""
+    """Return a prompt's report of the answers that weren't submissions."""
     return [_misfit(draft, draft.problem) for draft in drafts if draft.problem is not None]
 
 
@@ -224,7 +224,7 @@ def _example(example: Example) -> Iterator[str]:
 
 
 def _begun(text: str) -> str:
-    """Return the first line of a text, as it begins in JSON."""
+    """Return the first line of a text in JSON form."""
     return text.partition("\n")[0] + "\n…"
 
 
@@ -251,7 +251,7 @@ def _passage(passage: Passage, title: str) -> Iterator[str]:
 
 
 def _told_earlier(earlier: Sequence[EarlierAnswer]) -> Iterator[str]:
-    """Say what earlier answers put right, and show the last ones that failed: a call remembers none."""
+    """List the fixes of earlier answers, and show the last failed ones: a call has no memory."""
     cleared = [answer for answer in earlier if answer.cleared]
     failed = [answer for answer in earlier if answer.failed][-EARLIER_SHOWN:]
     if cleared:
@@ -286,7 +286,7 @@ def _given(surroundings: Sequence[Surrounding]) -> Iterator[str]:
 
 
 def quote(text: str, chars: int) -> str:
-    """Set text of a stranger between markers; they are named by a digest of the text, so it holds neither."""
+    """Put untrusted text between markers named by its digest, so that it can't contain them."""
     text = cut(clean(text), chars)
     name = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:MARK_DIGITS]
     return f"⟦data {name}⟧\n{text}\n⟦end {name}⟧"
@@ -298,12 +298,12 @@ def clean(text: str) -> str:
 
 
 def line(name: str) -> str:
-    """Return a stranger's name on one line: it stands among our own words, where the next line is ours."""
+    """Return an untrusted name on one line, so that it can't imitate the next line of the prompt."""
     return cut(" ".join(clean(name).split()), NAME_CHARS).replace("\n", " ")
 
 
 def cut(text: str, chars: int) -> str:
-    """Keep the beginning and the end, where a text is too long."""
+    """Keep the beginning and the end of a text that is too long."""
     if len(text) <= chars:
         return text
     half = chars // 2

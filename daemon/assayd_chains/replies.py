@@ -65,7 +65,7 @@ def read_reply(text: str, language: str = "", beginning: str = "") -> Patch:
 
 
 def _wrong_form(text: str, blocks: Sequence[tuple[str, str]]) -> str:
-    """Say what is wrong with the form of a reply that holds no patch."""
+    """Return the form error of a reply without a patch."""
     if not text.strip():
         return "is empty"
     missing = 'has no JSON object with "code", "files" or "steps", and "reason"'
@@ -99,7 +99,7 @@ def _candidates(text: str, blocks: Sequence[str]) -> Iterator[object]:
 
 
 def _fenced(text: str) -> Iterator[tuple[str, str]]:
-    """Return closed fences, in one walk over the lines: the word behind the marks, and what is inside."""
+    """Return closed fences, in one walk over the lines: the word after the marks, and the content."""
     inside: list[str] | None = None
     word = ""
     for line in text.split("\n"):
@@ -115,7 +115,7 @@ def _fenced(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _patch(candidate: object) -> Patch | None:
-    """Return what an object proposes: code, else files, else steps; keys that are not known are ignored."""
+    """Return an object's proposal: code, files or steps, in this order; unknown keys are ignored."""
     if not isinstance(candidate, dict):
         return None
     reason = candidate.get("reason", candidate.get("fix_reason", ""))
@@ -178,7 +178,7 @@ def _is_program(text: str, language: str, beginning: str) -> bool:
 
 
 def _is_python(text: str) -> bool:
-    """Return whether a text is Python that does something: one word of prose is an expression, too."""
+    """Return whether a text is Python with an effect: a single word of prose is an expression, too."""
     try:
         tree = ast.parse(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):

@@ -1,4 +1,4 @@
-"""The HTTP routes of repairs and generations. Each route: who may see it, one call, one answer."""
+"""The HTTP routes of repairs and generations. Each checks the caller, makes one call, and answers."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ async def start_generation(request: Request, call: CallDep, chains: ChainsDep) -
 async def list_generations(
     call: CallDep, chains: ChainsDep, cursor: Cursor = None, limit: Limit = 20
 ) -> Response:
-    """List generations, newest first; their contexts are left out."""
+    """List generations without contexts, newest first."""
     found = await chains.list_generations(uid=call.shown_uid, before=cursor, limit=limit)
     more = found[-1].id if len(found) == limit else None
     page = [await _generation_document(call, chains, chain, listed=True) for chain in found]
@@ -229,7 +229,7 @@ async def get_generation_step(
 
 @generations.post("/{id}/cancel", status_code=202, responses=_GENERATION_CANCELLED)
 async def cancel_generation(call: CallDep, chains: ChainsDep, generation_id: GenerationId) -> Response:
-    """End a generation, and what it has under way."""
+    """Cancel a generation and its running attempt."""
     chain = await _visible_generation(call, chains, generation_id)
     await chains.cancel(chain)
     return json_response(await _generation_document(call, chains, chain), status=202)
@@ -298,7 +298,7 @@ async def _generation_changes(call: Call, chains: Chains, chain_id: str) -> Docu
 
 
 def _kind_of(chain: Chain, counted: tuple[int, int], known: tuple[int, int]) -> str:
-    """Return the name of an event by what is new: an attempt, a fix, or neither."""
+    """Return the name of an event by its change: an attempt, a fix, or neither."""
     if chain.outcome is not None:
         return "finished"
     if counted[0] > known[0]:

@@ -54,7 +54,7 @@ class DatabaseChainStore:
         self._inserts = {table.name: access.insert_or_nothing(table) for table in _STEPS.values()}
 
     async def save(self, chain: Chain) -> None:
-        """Record a chain as it is now, durably, with the message to its webhook if it has ended."""
+        """Record a chain's current state durably, with the message to its webhook if it has ended."""
         message = generation_message(chain)
         known_end = select(generations.c.finished_at).where(generations.c.id == chain.id)
 

@@ -68,7 +68,7 @@ Address = SocketChoice | ServerChoice
 
 
 def find_daemon(named: Target = None, environ: Mapping[str, str] = os.environ) -> Address:
-    """Choose where to ask: what is named, else what the environment names, else the usual socket.
+    """Choose the target: the named one, the environment's, or the usual socket, in this order.
 
     Raises: RequestError ``usage``, for a socket and a server at once, a URL that is not https, no token.
     """
@@ -86,7 +86,7 @@ def find_daemon(named: Target = None, environ: Mapping[str, str] = os.environ) -
 
 
 def find_socket(named: str | None = None, environ: Mapping[str, str] = os.environ) -> SocketChoice:
-    """Choose the daemon's socket: the one named, else `ASSAY_SOCKET`, else where a daemon usually listens."""
+    """Choose the daemon's socket: the named one, `ASSAY_SOCKET`, or the usual path, in this order."""
     if named:
         return SocketChoice(path=Path(named), source="--socket")
     if environ.get("ASSAY_SOCKET"):

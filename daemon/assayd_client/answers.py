@@ -1,4 +1,4 @@
-"""What comes back: documents, events cut out of a stream, and the errors for what is not a success."""
+"""Answers: documents, events of a stream, and errors for unsuccessful ones."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def read_as(reads: Callable[[], type[T]] | None) -> Callable[[bytes], T]:
 
 
 def refuse(status: int, headers: Mapping[str, str], body: bytes) -> NoReturn:
-    """Raise what an answer says that is not a success; names of headers are in small letters."""
+    """Raise the error of an unsuccessful answer; header names are lowercase."""
     try:
         error = json.loads(body)["error"]
         code, message = str(error["code"]), str(error["message"])
@@ -103,7 +103,7 @@ def refuse(status: int, headers: Mapping[str, str], body: bytes) -> NoReturn:
 
 
 def require_socket(address: Address) -> None:
-    """Raise Unreachable when there is no socket: the HTTP library would leave one of its own open."""
+    """Raise Unreachable if the socket doesn't exist: the HTTP library would leak one otherwise."""
     if not isinstance(address, SocketChoice):
         return
     try:

@@ -52,7 +52,7 @@ class AsyncClient(Verbs):
         return read_as(ask.reads)(await self.send_for_content(ask))
 
     async def send_for_content(self, ask: ClientRequest[Any]) -> bytes:
-        """Send a request and return its answer as it is."""
+        """Send a request, and return its unprocessed answer."""
         return b"".join([piece async for piece in self._pieces(ask, ask.timeout_s)])
 
     async def send_for_events(self, ask: ClientRequest[StreamEvent]) -> AsyncIterator[StreamEvent]:
@@ -99,7 +99,7 @@ async def _send(connection: ByteStream, exchange: Exchange, ask: ClientRequest[A
 
 
 async def _receive(connection: ByteStream, silence_s: float | None) -> bytes:
-    """Return what comes next; nothing, when the connection is closed. Raises: OSError."""
+    """Return the next bytes; empty if the connection is closed. Raises: OSError."""
     try:
         with anyio.fail_after(silence_s):
             return await connection.receive(PIECE_BYTES)

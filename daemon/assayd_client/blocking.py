@@ -41,7 +41,7 @@ class BlockingClient(Verbs):
         return self._reader(ask)(self.send_for_content(ask))
 
     def send_for_content(self, ask: ClientRequest[Any]) -> bytes:
-        """Send a request and return its answer as it is."""
+        """Send a request, and return its unprocessed answer."""
         return b"".join(self._pieces(ask, ask.timeout_s))
 
     def send_for_events(self, ask: ClientRequest[StreamEvent]) -> Iterator[StreamEvent]:

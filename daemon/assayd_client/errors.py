@@ -1,9 +1,9 @@
 """What a caller of the client has to treat differently, each as a class.
 
     ClientError
-    ├── NotFound            there is no such thing, or it is somebody else's
+    ├── NotFound            it doesn't exist, or belongs to another user
     ├── Conflict            it is finished already, or the id stands for another submission
-    ├── Refused             the request is wrong as it is: malformed, invalid, too large, not allowed
+    ├── Refused             the request itself is wrong: malformed, invalid, too large, not allowed
     ├── QueueFull           the queue, a quota or an examination has no place now; `retry_after_s`
     ├── NotReady            the daemon runs and can't run attempts now; `retry_after_s`
     └── DaemonUnreachable   no answer, or an end in the middle of one
@@ -27,7 +27,7 @@ class ClientError(AssaydError):
 
 
 class NotFound(ClientError):
-    """There is no such thing, or it is somebody else's."""
+    """It doesn't exist, or belongs to another user."""
 
 
 class Conflict(ClientError):

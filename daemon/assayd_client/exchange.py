@@ -70,7 +70,7 @@ class Exchange:
         )
 
     def piece(self, data: bytes) -> bytes:
-        """Return a piece of the body, as it is sent."""
+        """Return a piece of the body in wire form."""
         return self._bytes_of(h11.Data(data=data))
 
     def end(self) -> bytes:
@@ -82,7 +82,7 @@ class Exchange:
         self._state.send_failed()
 
     def receive(self, data: bytes) -> Iterator[bytes]:
-        """Take in what has come (nothing: the connection is closed); return pieces of the answer's body.
+        """Feed received bytes (empty: the connection is closed); return pieces of the answer's body.
 
         Raises: ClientError, when the whole of a refusal has come; h11.RemoteProtocolError.
         """
@@ -124,7 +124,7 @@ def connect(path: Path, wait_s: float = CONNECT_S) -> socket.socket:
 
 
 def _limit(connection: socket.socket, seconds: float) -> None:
-    """Bound the time that the kernel waits for the other side; 0 is no bound."""
+    """Limit the time that the kernel waits for the peer; 0 means no limit."""
     whole = int(seconds)
     bound = struct.pack("ll", whole, int((seconds - whole) * 1e6))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, bound)

@@ -13,7 +13,7 @@ from assayd.errors import RequestError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiddenTests:
-    """The tests of one task: `tests` is Python or a list of assertions; else `cases` are calls with results.
+    """The tests of one task: `tests` is Python or a list of assertions; or `cases` are calls with results.
 
     `context` is run before the solution and before the tests, e.g. imports that both need.
     """

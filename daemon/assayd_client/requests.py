@@ -354,13 +354,13 @@ def library_history(name: str, *, uid: int | None = None) -> ClientRequest[docum
 def remove_from_library(
     name: str, version: int | None = None, *, uid: int | None = None
 ) -> ClientRequest[documents.LibraryPageDocument]:
-    """Remove one version of a name, or all; return what was removed. `uid`: another user's, for operators."""
+    """Remove one version of a name, or all; return the removed ones. `uid`: another user's, for operators."""
     parts = ("library", name) if version is None else ("library", name, str(version))
     return _delete(lambda: documents.LibraryPageDocument, *parts, query=filter_query({"uid": uid}))
 
 
 def library_entry(name: str, version: int) -> ClientRequest[documents.LibraryEntryDocument]:
-    """Return one version of a name, with what was submitted."""
+    """Return one version of a name, with its submission."""
     return _get(lambda: documents.LibraryEntryDocument, "library", name, str(version))
 
 
@@ -427,7 +427,7 @@ def kind(name: str) -> ClientRequest[documents.KindDocument]:
 
 
 def records(route: str, record_id: str | None = None, **filters: str | int | None) -> ClientRequest[Any]:
-    """Return what a kind keeps under a route of its own (``pipelines``), as JSON: a page, or one record."""
+    """Return a kind's records under its own route (``pipelines``), as JSON: a page, or one record."""
     parts = (route,) if record_id is None else (route, record_id)
     return ClientRequest(method="GET", path=path(*parts), query=filter_query(filters))
 
@@ -449,7 +449,7 @@ def audit(*, since: str | None = None) -> ClientRequest[bytes]:
 
 
 def collect_garbage(*, dry_run: bool = False) -> ClientRequest[documents.GarbageDocument]:
-    """Remove what is too old or too much; for operators."""
+    """Remove attempts by age and size; for operators."""
     query = (("dry_run", "true"),) if dry_run else ()
     return _post(lambda: documents.GarbageDocument, "gc", query=query, wait_s=GARBAGE_S)
 
@@ -467,7 +467,7 @@ def send_batch(
     dedupe: bool | None = None,
     webhook: str | None = None,
 ) -> ClientRequest[documents.BatchDocument]:
-    """Send the lines of a batch, in any pieces; the same again adds only what is missing."""
+    """Send the lines of a batch in any pieces; a repetition adds only the missing lines."""
     chosen = None if dedupe is None else str(dedupe).lower()
     return ClientRequest(
         method="POST",

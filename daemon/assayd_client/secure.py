@@ -38,8 +38,8 @@ def read_token(path: Path) -> str:
             token = file.read(TOKEN_CHARS).strip()
     except OSError as error:
         raise RequestError("usage", f"token file {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise RequestError("usage", f"token file {path}: it holds no token") from error
+    except UnicodeDecodeError:
+        token = ""
     if not token or not token.isprintable() or " " in token:
         raise RequestError("usage", f"token file {path}: it must hold one word, the token")
     return token

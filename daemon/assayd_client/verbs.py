@@ -78,7 +78,7 @@ class DocumentVerb(Verb[P, T]):
 
 
 class Content(Verb[P, bytes]):
-    """A verb whose answer is taken as it is."""
+    """A verb with an unprocessed answer."""
 
     _send = "send_for_content"
 

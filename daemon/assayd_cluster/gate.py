@@ -235,6 +235,7 @@ def _caller(record: TokenRecord) -> Caller:
         remote=True,
         operator=record.may(TokenScope.OPERATE),
         token=record.id,
+        is_node=record.node is not None,
     )
 
 

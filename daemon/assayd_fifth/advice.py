@@ -19,11 +19,11 @@ UNKNOWN_WORD = "hallucination"
 
 _WORDS = re.compile(r"[a-z]+").findall
 _NOTES = {
-    "forbidden": "Nothing forbidden is used",
-    "required": "Every definition says what it takes and leaves, and words are apart",
-    "structure": "Control words belong together, and stack effects agree with what is written",
-    "vocabulary": "Every word exists where it is used",
-    "fifth": "The program ran to its end",
+    "forbidden": "The program uses nothing forbidden",
+    "required": "Every definition has a stack comment, and words are separated by spaces",
+    "structure": "Control words are balanced, and stack effects match the code",
+    "vocabulary": "Every used word exists",
+    "fifth": "The program completed its run",
 }
 
 
@@ -66,7 +66,7 @@ def told(said: object, about: Language) -> tuple[str, ...]:
     """Return the parts of feedback for the next prompt: what to stress, warnings, the guide's sections."""
     feedback = said if isinstance(said, Mapping) else {}
     sections = [str(name) for name in _list(feedback, "expand_sections") if name in about.guide]
-    warned = [f"Seen before of such answers: {text}." for text in _list(feedback, "lens_warnings")]
+    warned = [f"Known from similar answers: {text}." for text in _list(feedback, "lens_warnings")]
     stressed = [str(text) for text in _list(feedback, "add_emphasis")]
     return (*stressed, *warned, *told_sections(sections, about))
 
@@ -83,7 +83,7 @@ def lens_of(model_source: str, task_type: str, about: Language) -> tuple[str, ..
     ]
     slips = [text for p in about.rules.profiles if _names(model_source, p.match) for text in p.lens]
     names = dict.fromkeys((*first, *about.guide))
-    return (*told_sections(names, about), *(f"Seen before of such models: {text}." for text in slips))
+    return (*told_sections(names, about), *(f"Known from similar models: {text}." for text in slips))
 
 
 def sections_for(task_type: str, about: Language) -> tuple[str, ...]:

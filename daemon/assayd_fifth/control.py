@@ -31,8 +31,8 @@ _CLOSERS: Mapping[str, str] = {
     "of": "endof",
 }
 _RETURNS_REMEDY = (
-    "Match each >r with one r> (r@ only copies), each 2>r with one 2r>, on every way, before exit as "
-    "well; leave a loop with unloop."
+    "Match each >r with one r> (r@ only copies), each 2>r with one 2r>, on every code path, "
+    "including before exit; leave a loop with unloop."
 )
 
 
@@ -55,7 +55,7 @@ class Control:
         """Whether control words do not belong together; nothing after that is judged."""
         self.leaving: list[End] = []
         self.doubled = False
-        """Whether ?dup stands before the word: the flag stays on one of the two ways."""
+        """Whether ?dup precedes the word, so that the flag stays on one of the two branches."""
         self._state = state
         self._outside = outside
         self._counted = counted
@@ -70,7 +70,7 @@ class Control:
         for frame in self.frames:
             if not self.broken:
                 self._break(
-                    frame.token, f"'{frame.word}' is never ended.", f"End it with {_CLOSERS[frame.word]}."
+                    frame.token, f"'{frame.word}' is never closed.", f"Close it with {_CLOSERS[frame.word]}."
                 )
         self.frames.clear()
         self._tell_branches(certain=self._state.certain and self._counted)
@@ -239,12 +239,12 @@ class Control:
     def _unbalanced(self, token: Token, words: Sequence[str]) -> None:
         if not self.frames:
             wanted = " or ".join(words)
-            problem = f"'{token.word}' ends nothing: no {wanted} is open."
-            self._break(token, problem, f"Take '{token.word}' out, or begin with {words[0]}.")
+            problem = f"'{token.word}' closes nothing: no {wanted} is open."
+            self._break(token, problem, f"Remove '{token.word}', or begin with {words[0]}.")
             return
         opened = self.frames[-1]
-        problem = f"'{token.word}' comes while the '{opened.word}' of line {{line}} is open."
-        remedy = f"End '{opened.word}' with {_CLOSERS[opened.word]} first."
+        problem = f"'{token.word}' is inside the open '{opened.word}' of line {{line}}."
+        remedy = f"Close '{opened.word}' with {_CLOSERS[opened.word]} first."
         self._break(token, problem, remedy, line=opened.token)
 
     def _break(self, token: Token, problem: str, remedy: str, **names: object) -> None:
@@ -278,7 +278,7 @@ class Control:
             self._pending = frame.token, {"word": frame.word, **names}
             exact = False
         elif exact and len(state.returns) != len(other.returns):
-            problem = f"The branches of '{frame.word}' leave the return stack different."
+            problem = f"The branches of '{frame.word}' leave different items on the return stack."
             self._returns(problem, frame.token, certain=False)
             exact = False
         state.join(other)
@@ -296,7 +296,7 @@ class Control:
             )
             state.exact = False
         elif len(state.returns) != len(frame.saved.returns):
-            problem = f"A turn of the loop that '{frame.word}' begins changes the return stack."
+            problem = f"An iteration of the '{frame.word}' loop changes the return stack."
             self._returns(problem, frame.token)
 
     def _take_back(self, count: int, token: Token) -> list[Cell]:
@@ -306,7 +306,7 @@ class Control:
         if missing > 0:
             state.returns[:0] = [None] * missing
             if state.judged and not self._outside:
-                self._returns(f"'{token.word}' takes from the return stack what was not put there.", token)
+                self._returns(f"'{token.word}' takes an item that isn't on the return stack.", token)
         taken = state.returns[len(state.returns) - count :]
         del state.returns[len(state.returns) - count :]
         return taken

@@ -22,7 +22,7 @@ _UNCOUNTABLE = re.compile(r"\.{2,}|…|[a-z]\*x\Z|xu\Z")
 _SPLIT = re.compile(r"(?<!\S)--(?!\S)")
 
 MOST_CELLS = 31
-"""How many cells one side of an effect may have; nobody counts more."""
+"""Maximum number of cells on one side of a stack effect."""
 
 
 class Side(NamedTuple):

@@ -23,9 +23,9 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
     Raises: RequestError ``request.files``, ``request.options``.
     """
     if not files:
-        raise RequestError("request.files", "a Fifth program is at least one file", field="files")
+        raise RequestError("request.files", "a Fifth program needs at least one file", field="files")
     if options.input is not None or options.sample_paths:
-        raise RequestError("request.options", "a Fifth program takes neither --input nor --sample-path")
+        raise RequestError("request.options", "a Fifth program doesn't accept --input or --sample-path")
     texts = {name: text_of(name, content) for name, content in files.items()}
     first = next(iter(texts))
     if first != STDIN and PurePath(first).suffix.lower() not in SUFFIXES:
@@ -40,13 +40,13 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
 def _read_options(options: Mapping[str, str]) -> dict[str, object]:
     """Read the options of the command line. Raises: RequestError ``request.options``."""
     if unknown := set(options) - _OPTIONS:
-        message = f"there is no option {min(unknown)!r}; there are {', '.join(sorted(_OPTIONS))}"
+        message = f"unknown option {min(unknown)!r}; use one of {', '.join(sorted(_OPTIONS))}"
         raise RequestError("request.options", message, field=min(unknown))
     read: dict[str, object] = dict(options)
     for name in ("strict_mode", "execute"):
         if name in options:
             if options[name] not in _SWITCHES:
-                raise RequestError("request.options", f"{name} is true or false", field=name)
+                raise RequestError("request.options", f"{name} must be true or false", field=name)
             read[name] = _SWITCHES[options[name]]
     if "libraries" in options:
         read["libraries"] = [each for each in options["libraries"].split(",") if each]

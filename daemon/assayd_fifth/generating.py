@@ -51,7 +51,7 @@ class FifthContext(BaseModel):
 
 def around(context: FifthContext) -> list[Surrounding]:
     """Return what the code has to fit."""
-    loaded = Surrounding(title="libraries that are loaded", text=", ".join(context.libraries) or "none")
+    loaded = Surrounding(title="loaded libraries", text=", ".join(context.libraries) or "none")
     files = [Surrounding(title=f"file {path}", text=text) for path, text in sorted(context.files.items())]
     return [loaded, *files, *cases_of(context.cases)]
 

@@ -49,7 +49,7 @@ class Word:
     role: str | None = None
     parses: int = 0
     defines: bool = False
-    """Whether it makes a word of the name that it reads; `child` is what that one does, where it is known."""
+    """Whether it defines a word with the name that it reads; `child` is the effect of that word, if known."""
     child: Effect | None = None
     constant: bool = False
     """Whether it is a value that the program has given a name."""
@@ -190,7 +190,7 @@ def language() -> Language:
         if not _folders:
             raise
         where = ", ".join(map(str, _folders))
-        raise ConfigError("fifth.tables", f"{where}: a rule or word cannot be read: {problem}") from problem
+        raise ConfigError("fifth.tables", f"{where}: invalid rule or word: {problem}") from problem
 
 
 def _read(

@@ -32,7 +32,7 @@ class Unknown:
     before: str
     inside: Segment | None
     blind: bool
-    """Whether a file was loaded before of which nobody knows what it defines."""
+    """Whether a file with unknown definitions was loaded before."""
 
 
 class _Declared(NamedTuple):
@@ -53,9 +53,9 @@ class FifthProgram:
     known: dict[str, Word] = field(default_factory=dict)
     libraries: list[str] = field(default_factory=list)
     defined: dict[str, Token] = field(default_factory=dict)
-    """Each name of the program, and the word that it is, or that takes it, where it is defined first."""
+    """Each name of the program, with the word at its first definition: itself, or the word that reads it."""
     used: dict[str, Token] = field(default_factory=dict)
-    """Words of companion rules, and where they are used first."""
+    """Words of companion rules, with their first use."""
     unknowns: list[Unknown] = field(default_factory=list)
     _text: str = ""
     _inside: Segment | None = None
@@ -298,8 +298,8 @@ class FifthProgram:
             "vocabulary.wrong_signature" if certain else "structure.stack_effect",
             self._start_of_name(opener),
             word=opener.text,
-            problem=f"'{opener.text}' is declared as ( {comment} ), and does {does}.",
-            remedy=f"Leave what the stack comment says, or write {does} there.",
+            problem=f"'{opener.text}' is declared as ( {comment} ), but its effect is {does}.",
+            remedy=f"Leave the items in the stack comment, or change the comment to {does}.",
         )
 
     def _refer(self, token: Token, by: str) -> None:

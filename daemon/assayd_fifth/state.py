@@ -160,6 +160,9 @@ class WalkState:
             "vocabulary.wrong_signature" if documented else "structure.stack_underflow",
             token,
             certain=documented or (self.certain and word.certain),
-            problem=f"'{token.word}' is {word.signature}; of its {word.takes} items {there} can be there.",
-            remedy="Put there what it takes, or let the stack comment say what the definition takes.",
+            problem=(
+                f"'{token.word}' is {word.signature} and needs {word.takes} items, but the stack can "
+                f"hold only {there}."
+            ),
+            remedy="Push the missing items first, or declare them as inputs in the stack comment.",
         )

@@ -23,7 +23,7 @@ _FOUND_BY = frozenset({"words", "flow", "companion"})
 _STAGES = frozenset({"forbidden", "required", "structure", "vocabulary"})
 _NEEDED = ("id", "detect", "type", "title", "message", "example")
 _NAMES = {"word": "", "source": "", "line": ""}
-"""What a message may name."""
+"""Names that a message can contain."""
 
 
 def read_tables(folders: Iterable[Path]) -> list[tuple[Path, Mapping[str, Any]]]:
@@ -34,7 +34,7 @@ def read_tables(folders: Iterable[Path]) -> list[tuple[Path, Mapping[str, Any]]]
     read: list[tuple[Path, Mapping[str, Any]]] = []
     for folder in folders:
         if not folder.is_dir():
-            raise ConfigError(_CODE, f"{folder}: `tables` names it, and it is no folder", field=str(folder))
+            raise ConfigError(_CODE, f"{folder}: named in `tables`, but not a folder", field=str(folder))
         for path in sorted(folder.glob("*.toml")):
             try:
                 document = tomllib.loads(path.read_text("utf-8"))
@@ -42,7 +42,7 @@ def read_tables(folders: Iterable[Path]) -> list[tuple[Path, Mapping[str, Any]]]
                 raise _wrong(path, str(problem)) from problem
             if unknown := document.keys() - _SECTIONS:
                 raise _wrong(
-                    path, f"there is no section {min(unknown)!r}; there are {', '.join(sorted(_SECTIONS))}"
+                    path, f"unknown section {min(unknown)!r}; use one of {', '.join(sorted(_SECTIONS))}"
                 )
             read.append((path, document))
     return read
@@ -57,20 +57,20 @@ def extend(
     """
     for path, document in read_tables(folders):
         for library, brings in document.get("libraries", {}).items():
-            _check(path, library not in about["libraries"], f"the library {library!r} is there already")
+            _check(path, library not in about["libraries"], f"the library {library!r} already exists")
             about["libraries"][library] = list(brings)
         for library, words in document.get("words", {}).items():
             about["libraries"].setdefault(library, [])
             known = {name.lower() for name in vocabulary["words"].setdefault(library, {})}
             for name in words:
-                _check(path, name.lower() not in known, f"the word {name!r} is in {library} already")
+                _check(path, name.lower() not in known, f"the word {name!r} already exists in {library}")
             vocabulary["words"][library] |= words
         for rule in document.get("rule", ()):
             _check_rule(path, rule, {each["id"] for each in rules["rule"]})
             rules["rule"].append(rule)
         for name, text in document.get("section", {}).items():
-            _check(path, name not in about["guide"], f"the section {name!r} of the guide is there already")
-            _check(path, isinstance(text, str), f"the section {name!r} of the guide is no text")
+            _check(path, name not in about["guide"], f"the section {name!r} of the guide already exists")
+            _check(path, isinstance(text, str), f"the section {name!r} of the guide isn't a string")
             about["guide"][name] = text
         for kind, keys in _WATCHED.items():
             for entry in document.get(kind, ()):
@@ -81,16 +81,18 @@ def extend(
 def _check_rule(path: Path, rule: Mapping[str, Any], known: set[str]) -> None:
     """Refuse a rule that could not be told."""
     for key in _NEEDED:
-        _check(path, isinstance(rule.get(key), str), f"a rule needs {key!r}, a text")
+        _check(path, isinstance(rule.get(key), str), f"a rule needs {key!r}, a string")
     name = rule["id"]
-    _check(path, name.partition(".")[0] in _STAGES, f"rule {name}: an id begins with a stage and a dot")
-    _check(path, name not in known, f"rule {name}: there is one of this id already")
-    _check(path, rule["detect"] in _FOUND_BY, f"rule {name}: detect is words, flow or companion")
+    _check(path, name.partition(".")[0] in _STAGES, f"rule {name}: the id must begin with a stage and a dot")
+    _check(path, name not in known, f"rule {name}: the id already exists")
+    _check(path, rule["detect"] in _FOUND_BY, f"rule {name}: detect must be words, flow or companion")
     for key in ("message", "suggestion"):
         try:
             str(rule.get(key, "")).format_map(_NAMES)
         except (KeyError, ValueError, IndexError) as problem:
-            raise _wrong(path, f"rule {name}: {key} may name {{word}}, {{source}} and {{line}}") from problem
+            raise _wrong(
+                path, f"rule {name}: {key} can contain only {{word}}, {{source}} and {{line}}"
+            ) from problem
 
 
 def _check_watched(
@@ -98,13 +100,15 @@ def _check_watched(
 ) -> None:
     """Refuse a profile or task that names what there is not, or that is no lists of texts."""
     _check(
-        path, set(entry) <= set(keys) and entry.get("match"), f"a {kind} has match, and {', '.join(keys[1:])}"
+        path,
+        set(entry) <= set(keys) and entry.get("match"),
+        f"a {kind} must have match, and {', '.join(keys[1:])}",
     )
     for key, value in entry.items():
         texts = isinstance(value, list) and all(isinstance(each, str) for each in value)
-        _check(path, texts, f"{key} of a {kind} is a list of texts")
+        _check(path, texts, f"{key} of a {kind} must be a list of strings")
     for rule in entry.get("rules", ()):
-        _check(path, rule in known, f"a {kind} names the rule {rule!r}, which there is not")
+        _check(path, rule in known, f"a {kind} names the unknown rule {rule!r}")
 
 
 def _check(path: Path, right: object, problem: str) -> None:

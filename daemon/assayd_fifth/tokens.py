@@ -87,7 +87,7 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+|\$[0-9a-f]+|#[0-9]+|%[01]+|0x[0-9a-f]+)").
 
 _NOWHERE = 2**62
 _INDENT = 200
-"""How many blanks may stand before a definition for it to begin its line."""
+"""Maximum number of spaces before a definition that begins its line."""
 _NEXT_DEFINITION = re.compile(r"^[ \t]*:[ \t]", re.MULTILINE)
 
 
@@ -122,7 +122,7 @@ class _Scanner:
         """Names of definitions so far."""
         strings = (*language.plain_strings, *language.escaped_strings)
         self._near = ("(", "\\", *sorted(strings, key=len, reverse=True))
-        """Words behind which a blank is easily forgotten."""
+        """Words after which a space is easily forgotten."""
         self._acts: dict[str, _Act | None] = {
             **dict.fromkeys(language.taking, _Scanner._take),
             **dict.fromkeys(language.plain_strings, _Scanner._plain),

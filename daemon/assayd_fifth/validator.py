@@ -35,7 +35,7 @@ _FOLDER = "assayd"
 _PRELUDE_FILE = f"{_FOLDER}/prelude.fs"
 _LIBRARIES_FILE = f"{_FOLDER}/libraries.fs"
 _LIBRARY_HOME = "/usr/share/forth"
-_WRITE = "Write Fifth: words between blanks, a stack comment in every definition."
+_WRITE = "Write Fifth: words between spaces, a stack comment in every definition."
 _ALWAYS = "structure.unbalanced"
 """The rule of `structure` whose certain findings are errors in every mode."""
 
@@ -124,7 +124,7 @@ class Fifth(Kind[FifthPayload]):
         stressed = advice.feedback(findings, language())["add_emphasis"]
         reminders = [str(text) for text in stressed] if isinstance(stressed, list) else []
         ran = stage in self.runtime_stages
-        headline = "The program failed when it ran:" if ran else "The program is not valid Fifth:"
+        headline = "The program failed when it ran:" if ran else "The program isn't valid Fifth:"
         return retry_context(findings, headline=headline, reminders=reminders)
 
     def code_of(self, answer: str) -> str:
@@ -138,7 +138,7 @@ class Fifth(Kind[FifthPayload]):
 
     def surroundings(self, payload: FifthPayload) -> Sequence[Surrounding]:
         """Return the libraries that the program has, and its cases."""
-        loaded = Surrounding(title="libraries that are loaded", text=", ".join(payload.libraries) or "none")
+        loaded = Surrounding(title="loaded libraries", text=", ".join(payload.libraries) or "none")
         return (loaded, *generating.cases_of(payload.cases))
 
     def context(

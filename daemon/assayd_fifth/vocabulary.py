@@ -21,7 +21,7 @@ from assayd_fifth.program import FifthProgram, Unknown
 from assayd_fifth.tokens import is_number
 
 _MOST_GUESSED = 25
-"""For how many unknown words the nearest real ones are looked for; that takes time."""
+"""Maximum number of unknown words to find near matches for, because each search takes time."""
 _MOST_PARAMETERS = 16
 _NO_HINT = "Define it first, or use words that exist."
 
@@ -85,7 +85,7 @@ def _explain(program: FifthProgram, unknown: Unknown, guesses: _Guesses) -> None
 def _tell_gforth(program: FifthProgram, unknown: Unknown, severity: Severity | None) -> None:
     token, foreign = unknown.token, program.language.foreign
     exact = foreign.replacements.get(token.word)
-    hint = foreign.gforth_hints.get(token.word) or (f"Write {exact}" if exact else "Do without it.")
+    hint = foreign.gforth_hints.get(token.word) or (f"Write {exact}" if exact else "Remove it.")
     edit = (token.start, token.start + len(token.word), exact) if exact else None
     program.tell(
         "vocabulary.gforth_word", token.start, word=token.word, hint=hint, edit=edit, severity=severity
@@ -117,7 +117,7 @@ def _named_parameters(program: FifthProgram, unknown: Unknown) -> str | None:
     if not first or unknown.token not in first or any(token.word in program.known for token in first):
         return None
     names = " ".join(token.word for token in first)
-    return f"Parameters have no names: they are on the stack, and a comment says so: ( {names} -- … )"
+    return f"Parameters are on the stack and have no names; list them in a comment: ( {names} -- … )"
 
 
 class _Guesses:
@@ -133,7 +133,7 @@ class _Guesses:
         if unknown.before == "char":
             return "Inside a definition write [char]; char reads its character only when the definition runs."
         if unknown.before in {"variable", "constant", "value", "create"} and unknown.inside is not None:
-            return f"Put {unknown.before} outside: in a definition it reads its name only when that runs."
+            return f"Move {unknown.before} outside: in a definition, it reads its name only at run time."
         if not self._left:
             return _NO_HINT
         self._left -= 1

@@ -331,8 +331,8 @@ class Walk:
             "structure.stack_effect",
             one.token,
             problem=f"The definition leaves {one.height} items at this '{one.token.word}', "
-            f"and {other.height} at another end.",
-            remedy="Let every way out leave the same.",
+            f"but {other.height} at another end.",
+            remedy="Leave the same number of items on every code path.",
             word=other.token.word,
         )
 

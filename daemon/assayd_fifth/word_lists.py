@@ -14,7 +14,7 @@ _ALWAYS = ("engine", "boot")
 _USUAL = ("str", "html", "sql")
 READING = (
     "In a stack comment, a name that ends in $ is a string: two cells, address and length. The lists below "
-    "name the words behind the stack effect that they share."
+    "group words by their stack effect."
 )
 
 

@@ -13,17 +13,17 @@ from collections.abc import Mapping, Sequence
 from assayd.did_you_mean import close_names
 
 _ANSWERS: Mapping[str, str] = {
-    "grep": "ends with 1 when no line matches: write { grep … || true; } where that is fine",
-    "egrep": "ends with 1 when no line matches: write { egrep … || true; } where that is fine",
-    "fgrep": "ends with 1 when no line matches: write { fgrep … || true; } where that is fine",
-    "diff": "ends with 1 when the files differ: append || true where that is fine",
-    "cmp": "ends with 1 when the files differ: append || true where that is fine",
-    "expr": "ends with 1 when it gives 0 or nothing: write $((…))",
-    "let": "ends with 1 when it gives 0: write x=$((…))",
-    "test": "ends with 1 when the condition is not met: see what it compares",
-    "[": "ends with 1 when the condition is not met: see what it compares",
-    "[[": "ends with 1 when the condition is not met: see what it compares",
-    "((": "ends with 1 when it gives 0: write x=$((…)), or append || true",
+    "grep": "exits with 1 if no line matches: write { grep … || true; } if that is fine",
+    "egrep": "exits with 1 if no line matches: write { egrep … || true; } if that is fine",
+    "fgrep": "exits with 1 if no line matches: write { fgrep … || true; } if that is fine",
+    "diff": "exits with 1 if the files differ: append || true if that is fine",
+    "cmp": "exits with 1 if the files differ: append || true if that is fine",
+    "expr": "exits with 1 if the result is 0 or empty: write $((…))",
+    "let": "exits with 1 if the result is 0: write x=$((…))",
+    "test": "exits with 1 if the condition is false: check the compared values",
+    "[": "exits with 1 if the condition is false: check the compared values",
+    "[[": "exits with 1 if the condition is false: check the compared values",
+    "((": "exits with 1 if the result is 0: write x=$((…)), or append || true",
 }
 _ANSWERING = re.compile(
     r"(?:^|[|;&({`]|\b(?:then|do|else)\b)\s*(grep|egrep|fgrep|diff|cmp|expr|let|test|\[\[?|\(\()(?=\s|\w)"
@@ -42,14 +42,14 @@ def advice_on_silence(content: str) -> tuple[str, int | None]:
     ]
     if (field := _field_of_awk(content)) is not None:
         line, name = field
-        words = f"${name} in line {line} is a field of awk, not the variable of the shell: "
+        words = f"${name} in line {line} is an awk field, not the shell variable: "
         return (
             f"It wrote nothing. {words}awk -v {name}=\"${name}\" '… {name} …', without a $ before it.",
             line,
         )
     if not named:
         return (
-            "It wrote nothing: have the step print what it does (set -x), or see which command may fail.",
+            "It wrote nothing: add set -x to trace the step, or find the command that can fail.",
             None,
         )
     shown = "; ".join(f"{name} in line {number} {_ANSWERS[name]}" for number, name in named[:_MOST_NAMED])
@@ -88,8 +88,8 @@ def advice_on_time(content: str) -> tuple[str | None, int | None]:
         return None, None
     shown = ", ".join(map(str, lines[:_MOST_NAMED]))
     words = (
-        f"Look at the loop of line {shown}: nothing else runs beside the step that could end it. What it "
-        "waits for has to be made before, by another step, or submitted; else leave the waiting out."
+        f"Check the loop on line {shown}: no other process runs that could end it. Create the awaited "
+        "file in an earlier step, submit it, or remove the loop."
     )
     return words, lines[0] if len(lines) == 1 else None
 
@@ -101,11 +101,7 @@ def advice_on_path(message: str, others: Sequence[str]) -> str | None:
         return None
     named = {path for text in others for path in _PATH.findall(text[:_MOST_READ])} - {found[0]}
     near = close_names(found[0], sorted(named))
-    return (
-        f"Did you mean {near[0]}? No step has made {found[0]}, and it is not among the files."
-        if near
-        else None
-    )
+    return f"Did you mean {near[0]}? No step creates {found[0]}, and it isn't submitted." if near else None
 
 
 def steps_with_path(message: str, texts: Sequence[str]) -> list[int]:

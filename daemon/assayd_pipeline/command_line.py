@@ -7,6 +7,6 @@ command_line = CommandLine(
     case="step",
     forms={"steps": "assayd_pipeline.forms:print_steps"},
     data_folder="data",
-    commands_help="Look at stored pipelines, and apply results.",
+    commands_help="Show stored pipelines, and apply their results.",
     commands="assayd_pipeline.commands:pipeline_app",
 )

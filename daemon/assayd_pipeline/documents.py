@@ -16,56 +16,54 @@ from assayd_pipeline.stored import PipelineAttempt, PipelineStatus, StoredPipeli
 class PipelineDocument(BaseDocument):
     """A pipeline as a listing has it."""
 
-    id: str = Field(description="Id: that of the attempt that brought it.")
-    status: PipelineStatus = Field(description="How it stands by its last attempt.")
-    uid: int = Field(description="Whose it is.")
+    id: str = Field(description="Id: that of the attempt that created it.")
+    status: PipelineStatus = Field(description="State after its last attempt.")
+    uid: int = Field(description="User id of the owner.")
     created_at: Timestamp = Field(description="When it was submitted.")
-    updated_at: Timestamp = Field(description="When an attempt of it was submitted last.")
+    updated_at: Timestamp = Field(description="When its last attempt was submitted.")
 
 
 class PipelinePageDocument(BaseDocument):
     """A page of pipelines."""
 
-    pipelines: list[PipelineDocument] = Field(description="Newest first.")
-    next_cursor: str | None = Field(description="Where the next page begins; null at the end.")
+    pipelines: list[PipelineDocument] = Field(description="The pipelines, newest first.")
+    next_cursor: str | None = Field(description="Start of the next page; null on the last page.")
 
 
 class StoredStepDocument(BaseDocument):
     """A step as it is stored."""
 
-    step_id: int = Field(description="Id; stays when the step is repaired.")
-    position: int = Field(description="Its place, from 1.")
-    name: str = Field(description="Its name.")
-    type: Literal["bash", "sql"] = Field(description="What it is.")
-    content: str = Field(description="Its text.")
+    step_id: int = Field(description="Id of the step; a repair keeps it.")
+    position: int = Field(description="Number of the step, from 1.")
+    name: str = Field(description="Name of the step.")
+    type: Literal["bash", "sql"] = Field(description="Type of the step.")
+    content: str = Field(description="Text of the step.")
 
 
 class StepRunDocument(BaseDocument):
     """One run of one step."""
 
-    step_id: int | None = Field(description="The stored step; null when it is there no more.")
+    step_id: int | None = Field(description="The stored step; null if it was deleted.")
     pipeline_id: str = Field(description="The pipeline.")
-    position: int = Field(description="Its place, from 1.")
-    name: str = Field(description="Its name then.")
+    position: int = Field(description="Number of the step, from 1.")
+    name: str = Field(description="Its name at that time.")
     run_time: Timestamp | None = Field(description="When it was started.")
-    is_successful: bool = Field(
-        description="Whether it ended with exit code 0 and nothing speaks against it."
-    )
+    is_successful: bool = Field(description="Whether it ended with exit code 0 and without errors.")
     stdout: str = Field(description="Standard output, head and tail.")
     stderr: str = Field(description="Standard error, head and tail.")
     exit_code: int | None = Field(description="Exit code; null when it was killed.")
-    execution_time_ms: int = Field(description="How long it took.")
+    execution_time_ms: int = Field(description="Duration of the step.")
 
 
 class PipelineFixDocument(BaseDocument):
     """The fix that an attempt tries, as its repair has it."""
 
     repair_id: str = Field(description="The repair.")
-    number: int = Field(description="Which fix of it, from 1.")
-    provider: str = Field(description="Who gave it.")
-    passage: str = Field(description="What was replaced: a step by its number, or `all steps`.")
-    reason: str = Field(description="Why, in the provider's words.")
-    hint: str | None = Field(description="What a person had to say of it.")
+    number: int = Field(description="Number of the fix in the repair, from 1.")
+    provider: str = Field(description="Its provider.")
+    passage: str = Field(description="The replaced part: the number of a step, or `all steps`.")
+    reason: str = Field(description="The provider's reason.")
+    hint: str | None = Field(description="Hint of the user.")
 
 
 class PipelineAttemptDocument(BaseDocument):
@@ -75,7 +73,9 @@ class PipelineAttemptDocument(BaseDocument):
     verdict: str | None = Field(description="Its verdict; null until then.")
     created_at: Timestamp = Field(description="When it was accepted.")
     parent_id: str | None = Field(description="The attempt that it follows.")
-    fix: PipelineFixDocument | None = Field(description="The fix that it tries; null for one that is none.")
+    fix: PipelineFixDocument | None = Field(
+        description="The fix that it tries; null if it isn't part of a repair."
+    )
     steps: list[StepRunDocument] = Field(description="The steps that it ran, in order.")
 
 

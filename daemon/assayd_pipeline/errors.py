@@ -37,7 +37,7 @@ class ErrorClass(StrEnum):
     SYNTAX_ERROR = "syntax_error"
     """Bash, SQL, an awk or sed program, a pattern or an option that cannot be read."""
     PERMISSION_DENIED = "permission_denied"
-    """Something outside of what a step may touch."""
+    """An operation that the step has no right to."""
     TIMEOUT = "timeout"
     """The step, or something that it waited for, took too long."""
     DATA_VALIDATION = "data_validation"
@@ -70,19 +70,19 @@ class Classified:
 
 ADVICE: Mapping[ErrorClass, str] = {
     ErrorClass.FILE_NOT_FOUND: "Check the path: it is relative to the sandbox directory (data/, tmp/, "
-    "scripts/, logs/), and an earlier step must have made the file.",
+    "scripts/, logs/), and an earlier step must create the file.",
     ErrorClass.TABLE_MISSING: "Add a step before this one that has CREATE TABLE IF NOT EXISTS, or correct "
     "the table's name.",
     ErrorClass.SYNTAX_ERROR: "Correct the syntax at the quoted place.",
     ErrorClass.PERMISSION_DENIED: "Read and write only inside the sandbox directory: data/, tmp/, logs/.",
-    ErrorClass.TIMEOUT: "Make the command cheaper, or split the step in two.",
+    ErrorClass.TIMEOUT: "Make the command faster, or split the step.",
     ErrorClass.DATA_VALIDATION: "Clean the data in a step before this one: drop or fill empty values, remove "
     "duplicates, convert types.",
     ErrorClass.SCHEMA_MISMATCH: "Compare the statement with the tables' columns; name the columns in INSERT "
     "and use IF NOT EXISTS in CREATE.",
     ErrorClass.COMMAND_NOT_FOUND: "Use only the allowed commands, and define functions before they "
     "are called.",
-    ErrorClass.UNKNOWN: "Read the error text and correct the step.",
+    ErrorClass.UNKNOWN: "Correct the step as the error message says.",
 }
 
 _BOTH = frozenset(ErrorSource)

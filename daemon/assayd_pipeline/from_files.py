@@ -29,7 +29,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
     Raises: RequestError ``request.options``.
     """
     if options.input is not None or options.sample_paths or options.extra.keys() - _OPTIONS:
-        message = "a pipeline takes files, --option pipeline_id=ID and --sample-rows"
+        message = "a pipeline accepts only files, --option pipeline_id=ID and --sample-rows"
         raise RequestError("request.options", message)
     extra = dict(options.extra)
     shows_rows = extra.pop("sample_rows", "false") == "true"
@@ -38,7 +38,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
         return {**payload, **extra}
     database = payload["database"]
     if not isinstance(database, dict) or "base64" not in database:
-        message = "--sample-rows shows rows of a database file, and none was given"
+        message = "--sample-rows needs a database file"
         raise RequestError("request.options", message, field="database")
     return {**payload, "database": {**database, "sample_rows": True}, **extra}
 
@@ -66,6 +66,6 @@ def _payload_of(files: Mapping[str, bytes]) -> Mapping[str, object]:
         else:
             staged[command_line.placed(name)] = payload_of(content)
     if len(databases) > 1:
-        message = f"a pipeline has one database, not {', '.join(databases)}"
+        message = f"a pipeline can have only one database, not {', '.join(databases)}"
         raise RequestError("request.files", message, field="files")
     return {"steps": steps, "files": staged, "database": next(iter(databases.values()), None)}

@@ -77,6 +77,6 @@ def _replaced(steps: object, texts: Mapping[str, str]) -> list[dict[str, object]
     found = [dict(step) for step in steps] if isinstance(steps, list) else []
     for number, text in texts.items():
         if number not in {str(place) for place in range(1, len(found) + 1)}:
-            raise ValueError(f"there is no step {number[:20]}; there are {len(found)}")
+            raise ValueError(f"step {number[:20]} doesn't exist; the pipeline has {len(found)} steps")
         found[int(number) - 1]["content"] = text
     return found

@@ -24,7 +24,7 @@ from assayd_pipeline.messages import explain, is_known
 RULE = Rule(
     id="step.ignored_error",
     profile_key="commands.ignored_errors",
-    title="An error that the step ignored",
+    title="The step ignored an error",
     severity=Severity.WARNING,
     help="Bad: n=$(grep -c x tmp/nothere). Good: set -euo pipefail at the top of the step.",
 )

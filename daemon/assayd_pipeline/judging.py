@@ -35,26 +35,26 @@ from assayd_pipeline.sql_record import Idle, SqlFailed, SqlRan, read_sql_record
 BASH = "/usr/bin/bash"
 
 _TITLES = {
-    ErrorClass.FILE_NOT_FOUND: "A file that is not there",
-    ErrorClass.TABLE_MISSING: "A table that is not there",
-    ErrorClass.SYNTAX_ERROR: "Text that a program cannot read",
-    ErrorClass.PERMISSION_DENIED: "Something that a step may not touch",
-    ErrorClass.TIMEOUT: "Something that took too long",
-    ErrorClass.DATA_VALIDATION: "Data that a constraint does not admit",
-    ErrorClass.SCHEMA_MISMATCH: "A statement that does not fit the tables",
-    ErrorClass.COMMAND_NOT_FOUND: "A command that is not there",
-    ErrorClass.UNKNOWN: "A step that failed",
+    ErrorClass.FILE_NOT_FOUND: "File not found",
+    ErrorClass.TABLE_MISSING: "Table not found",
+    ErrorClass.SYNTAX_ERROR: "Syntax error reported by a program",
+    ErrorClass.PERMISSION_DENIED: "Permission denied",
+    ErrorClass.TIMEOUT: "Timeout",
+    ErrorClass.DATA_VALIDATION: "Data violates a constraint",
+    ErrorClass.SCHEMA_MISMATCH: "Statement doesn't match the tables",
+    ErrorClass.COMMAND_NOT_FOUND: "Command not found",
+    ErrorClass.UNKNOWN: "A step failed",
 }
 RULES = (
     *(
         Rule(id=f"step.{error_class}", title=title, help=ADVICE[error_class])
         for error_class, title in _TITLES.items()
     ),
-    Rule(id="database.schema", title="A schema that SQLite does not take", help="Bad: CREATE TABEL t (a)."),
-    Rule(id="database.unusable", title="A database that is damaged", help="Bad: a file that was cut short."),
+    Rule(id="database.schema", title="SQLite rejects the schema", help="Bad: CREATE TABEL t (a)."),
+    Rule(id="database.unusable", title="The database is damaged", help="Bad: a file that was cut short."),
     Rule(
         id="outputs.incomplete",
-        title="Changed files that could not be kept",
+        title="Some changed files weren't kept",
         help="Bad: 200 files under data/. Good: a few; temporary files go to tmp/.",
     ),
 )
@@ -198,10 +198,10 @@ def judge_database(database: Database, unit: UnitResult | None) -> Iterator[Find
     try:
         record = read_sql_record(unit)
     except GuestJsonError as problem:
-        yield cause_finding(Cause.PROTOCOL_VIOLATION, "Making the database ready", str(problem))
+        yield cause_finding(Cause.PROTOCOL_VIOLATION, "Preparing the database", str(problem))
         return
     if not isinstance(record, SqlFailed) or unit.outcome.cause is not Cause.EXITED_NONZERO:
-        what, cause = "Making the database ready", unit.outcome.cause
+        what, cause = "Preparing the database", unit.outcome.cause
         yield (
             timeout_finding(unit, what)
             if cause is Cause.TIMEOUT
@@ -220,7 +220,9 @@ def judge_database(database: Database, unit: UnitResult | None) -> Iterator[Find
         line=record.line if shown is not None else None,
         column=record.column if shown is not None else None,
         snippet=shown,
-        suggestion="Correct the schema." if made else "Submit a sound copy, made by SQLite's backup.",
+        suggestion="Correct the schema."
+        if made
+        else "Submit an intact copy, made with SQLite's backup command.",
     )
 
 
@@ -231,7 +233,7 @@ def judge_outputs(result: RunResult) -> Iterator[Finding]:
         yield Finding(
             rule="outputs.incomplete",
             category="outputs",
-            message=shorten(f"A changed file was not kept: {reason}."),
+            message=shorten(f"A changed file wasn't kept: {reason}."),
             layer=Layer.RUNTIME,
             suggestion="Write fewer and smaller files under data/; put temporary ones under tmp/.",
         )

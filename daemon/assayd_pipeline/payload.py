@@ -28,24 +28,24 @@ Ulid = Annotated[str, StringConstraints(pattern=r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$"
 
 def _step_name(name: str) -> str:
     if not name.strip() or len(name) > MOST_NAME_CHARS:
-        raise ValueError(f"a step's name has 1 to {MOST_NAME_CHARS} characters")
+        raise ValueError(f"a step's name must have 1 to {MOST_NAME_CHARS} characters")
     if not name.isprintable() or ".." in name or any(sign in name for sign in "/\\"):
-        raise ValueError("a step's name has no slashes, no '..' and no control characters")
+        raise ValueError("a step's name must not have slashes, '..' or control characters")
     return name
 
 
 def _step_content(content: str) -> str:
     if not content.strip():
-        raise ValueError("a step has content")
+        raise ValueError("a step must have content")
     if "\0" in content:
-        raise ValueError("a step's content has no NUL character")
+        raise ValueError("a step's content must not have a NUL character")
     return content
 
 
 def _sqlite_file(text: str) -> str:
     content = b64decode(text)
     if content and (not content.startswith(SQLITE_HEADER) or len(content) < 512):
-        raise ValueError("is not a SQLite database")
+        raise ValueError("isn't a SQLite database")
     return text
 
 
@@ -75,7 +75,7 @@ class Database(_Model):
     @model_validator(mode="after")
     def _one_of_both(self) -> Database:
         if (self.schema_sql is None) == (self.base64 is None):
-            raise ValueError("give either schema_sql or base64")
+            raise ValueError("pass either schema_sql or base64")
         return self
 
     @property
@@ -98,5 +98,5 @@ class PipelinePayload(_Model):
     @model_validator(mode="after")
     def _something_to_run(self) -> PipelinePayload:
         if not self.steps and self.pipeline_id is None:
-            raise ValueError("give steps, or the pipeline_id of a stored pipeline")
+            raise ValueError("pass steps, or the pipeline_id of a stored pipeline")
         return self

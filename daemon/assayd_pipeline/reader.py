@@ -64,7 +64,7 @@ class DatabasePipelines:
             return None
         stored = await self.get(pipeline_id)
         if stored is None or uid not in {stored.uid, ROOT}:
-            message = f"there is no pipeline {pipeline_id}"
+            message = f"pipeline {pipeline_id} doesn't exist"
             raise RequestError("pipeline.unknown", message, field="payload.pipeline_id")
         payload: dict[str, object] = json.loads(submission.document)["payload"]
         if payload.get("steps"):

@@ -29,10 +29,12 @@ router = APIRouter(prefix="/v1/pipelines", tags=["pipelines"], responses=answers
 @router.get("", responses=answers.of(PipelinePageDocument, "A page of pipelines"))
 async def list_pipelines(
     call: CallDep,
-    status: Annotated[PipelineStatus | None, Query(description="Only those that stand so.")] = None,
-    attempt: Annotated[str | None, Query(max_length=64, description="Only that of this attempt.")] = None,
+    status: Annotated[PipelineStatus | None, Query(description="Only pipelines in this state.")] = None,
+    attempt: Annotated[
+        str | None, Query(max_length=64, description="Only the pipeline of this attempt.")
+    ] = None,
     cursor: Annotated[str | None, Query(max_length=64, description="`next_cursor` of a page.")] = None,
-    limit: Annotated[int, Query(ge=1, le=500, description="How many a page has.")] = 50,
+    limit: Annotated[int, Query(ge=1, le=500, description="Maximum number of pipelines on a page.")] = 50,
 ) -> Response:
     """List pipelines, newest first."""
     query = PipelineQuery(
@@ -57,7 +59,7 @@ async def get_pipeline(
     found = await _pipelines(call).get(pipeline_id)
     own = found is not None and found.uid == call.caller.peer.uid
     if found is None or not (own or call.access.is_operator(call.caller)):
-        raise RequestError("not_found", f"there is no pipeline {pipeline_id[:40]}")
+        raise RequestError("not_found", f"pipeline {pipeline_id[:40]} doesn't exist")
     ids = [attempt.attempt_id for attempt in found.attempts]
     fixes = {attempt_id: await call.chains.fix_of(attempt_id) for attempt_id in ids}
     return json_response(pipeline_document(found, fixes))

@@ -36,12 +36,12 @@ def read_shell(text: str) -> Reading:
     try:
         answer = ask(command, text.encode(), limits=_LIMITS, environment=_ENVIRONMENT)
     except OSError as problem:
-        raise AssaydError("analysis.no_shfmt", f"shfmt cannot be run: {problem.strerror}") from problem
+        raise AssaydError("analysis.no_shfmt", f"shfmt can't be run: {problem.strerror}") from problem
     if answer.status == 0 and len(answer.output) <= TREE_BYTES:
         return Reading(tree=answer.output)
     found = _COMPLAINT.match(answer.output) if answer.status > 0 else None
     if found is None:
-        return Reading(message="it is too large or too deeply nested to be read")
+        return Reading(message="it is too large or too deeply nested to read")
     message = found["message"].decode("utf-8", "replace")
     return Reading(message=message, line=int(found["line"]), column=int(found["column"]))
 
@@ -53,5 +53,5 @@ def _program() -> str:
     beside = (str(folder / "shfmt") for folder in folders if (folder / "shfmt").is_file())
     found = next(beside, None) or shutil.which("shfmt")
     if found is None:
-        raise AssaydError("analysis.no_shfmt", "shfmt is not installed: pip install shfmt-py")
+        raise AssaydError("analysis.no_shfmt", "shfmt isn't installed; run: pip install shfmt-py")
     return found

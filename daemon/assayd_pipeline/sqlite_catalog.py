@@ -27,7 +27,7 @@ def describe_sqlite(content: bytes, rows: int = 0) -> str:
             connection.execute("PRAGMA query_only=ON")
             return "\n".join(_tables(connection, rows))[:_CHARS] or "no tables"
     except sqlite3.Error as problem:
-        return f"(the database cannot be read: {problem})"
+        return f"(the database can't be read: {problem})"
 
 
 def _tables(connection: sqlite3.Connection, rows: int) -> Iterator[str]:
@@ -48,7 +48,7 @@ def _rows(connection: sqlite3.Connection, table: str, most: int) -> Iterator[str
     try:
         found = connection.execute(f'SELECT * FROM "{quoted}" LIMIT ?', (most,)).fetchall()  # noqa: S608 - quoted
     except sqlite3.Error as problem:
-        yield f"  (its rows cannot be read: {problem})"
+        yield f"  (its rows can't be read: {problem})"
         return
     for row in found:
         yield "  row: " + ", ".join(repr(value)[:MOST_VALUE_CHARS] for value in row[:MOST_COLUMNS])

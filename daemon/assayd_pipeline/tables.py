@@ -25,7 +25,7 @@ pipelines = Table(
     Column("updated_at", BigInteger, nullable=False),
     Index("ix_pipelines_uid", "uid", "id"),
 )
-"""Pipelines that were submitted; they stay as long as an attempt of theirs does."""
+"""Submitted pipelines; each stays as long as one of its attempts."""
 
 pipeline_steps = Table(
     "pipeline_steps",

@@ -69,10 +69,10 @@ _RULES = (
     *work_paths.RULES,
     Rule(
         id="path.reserved",
-        title="A path that the sandbox uses itself",
+        title="The sandbox uses the path itself",
         help="Bad: scripts/01.sh, logs/x. Good: data/sales.csv.",
     ),
-    Rule(id="pipeline.no_steps", title="A pipeline without steps", help="Bad: steps []."),
+    Rule(id="pipeline.no_steps", title="The pipeline has no steps", help="Bad: steps []."),
     *run_findings.CAUSE_RULES,
     run_findings.LIMIT_RULE,
     exec_unit.NOT_EXECUTED_RULE,
@@ -83,15 +83,15 @@ _RULES = (
 
 
 _HEADLINES = {
-    "parse": "The pipeline cannot be read:",
-    "commands": "Bash steps do what they may not do:",
-    "sql": "SQL steps do what they may not do:",
+    "parse": "The pipeline can't be read:",
+    "commands": "Bash steps do something that isn't allowed:",
+    "sql": "SQL steps do something that isn't allowed:",
     "sandbox": "The pipeline ran and failed:",
 }
 _WRITTEN = {"commands": frozenset({Writer.BASH}), "sql": frozenset({Writer.SQL})}
 """The types of the steps that a stage refuses."""
 _MADE_TOLD = 10
-"""Files that earlier steps made, with a finding of one that is not there."""
+"""Files that earlier steps created; shown with a finding about a missing file."""
 _PRELOAD = ("csv", "sqlite3")
 
 
@@ -320,9 +320,12 @@ def _is_about(step: StepText, hint: Mapping[str, object]) -> bool:
 def _check_parse(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
     """``if true; then`` -> shell.syntax; ``SELCT 1`` -> sql.syntax; the file ``../x`` -> path.invalid."""
     if not payload.steps:
-        suggestion = "Submit steps, or the id of a pipeline that has some."
+        suggestion = "Submit steps, or the id of a pipeline that has steps."
         finding = Finding(
-            rule="pipeline.no_steps", category="syntax", message="There are no steps.", suggestion=suggestion
+            rule="pipeline.no_steps",
+            category="syntax",
+            message="The pipeline has no steps.",
+            suggestion=suggestion,
         )
         return [finding]
 
@@ -400,7 +403,7 @@ def _reserved(files: Mapping[str, object]) -> Iterator[Finding]:
             yield Finding(
                 rule="path.reserved",
                 category="paths",
-                message=f"payload.files: {shorten(path, 120)!a} is where the sandbox keeps its own.",
+                message=f"payload.files: {shorten(path, 120)!a} is a path of the sandbox.",
                 suggestion="Put files under data/.",
             )
 

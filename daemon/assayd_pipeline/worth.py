@@ -27,19 +27,19 @@ from assayd_pipeline.sql_record import Idle
 RULES = (
     Rule(
         id="quality.empty_output",
-        title="An output without rows, of an input with rows",
+        title="An output lost all rows of its input",
         severity=Severity.WARNING,
         help="Bad: grep nowhere data/sales.csv > data/found.csv || true.",
     ),
     Rule(
         id="quality.no_rows",
-        title="A statement that changes no row",
+        title="A statement changes no row",
         severity=Severity.WARNING,
         help="Bad: UPDATE orders SET total = 0 WHERE status = 'Paid', if the status is 'paid'.",
     ),
     Rule(
         id="quality.unused_result",
-        title="A step with unused results",
+        title="A step's results are never used",
         severity=Severity.WARNING,
         help="Bad: sort data/a.csv > tmp/b.csv, and no later step reads tmp/b.csv.",
     ),
@@ -176,9 +176,7 @@ def _empty(steps: Sequence[StepText], read: StepReads, outputs: Sequence[Output]
         if kind:
             source = read.source.get(step.number) or next(iter(read.full))
             message = f"{output.name} {kind}, but {source} has rows."
-            hint = (
-                "Compare the condition with the data: capital letters, separators, the number of the column."
-            )
+            hint = "Compare the condition with the data: case, separators, column number."
             yield _finding("empty_output", step, message, hint, _line_of(step, output.name))
 
 
@@ -192,7 +190,7 @@ def _without_rows(output: Output, headings: Collection[str]) -> str:
     line = content.decode("utf-8", "replace")
     cells = re.split(r"[,;\t]", line) if output.name.endswith((".csv", ".tsv")) else []
     heading = len(cells) > 1 and all(re.fullmatch(r"[^\d]*", cell) and cell.strip() for cell in cells)
-    return "has only its heading" if line in headings or heading else ""
+    return "has only a header line" if line in headings or heading else ""
 
 
 def judge_idle(step: StepText, idle: Sequence[Idle]) -> Iterator[Finding]:
@@ -200,9 +198,9 @@ def judge_idle(step: StepText, idle: Sequence[Idle]) -> Iterator[Finding]:
     for one in idle[:_MOST_EACH]:
         message = f"{one.verb} {one.table!r} changes no row."
         if one.verb == "INSERT":
-            hint = "Compare the condition with the rows: the SELECT finds none of them."
+            hint = "Compare the condition with the rows: the SELECT matches none."
         else:
-            hint = "Compare the WHERE condition with the values in the table: capital letters, spaces, types."
+            hint = "Compare the WHERE condition with the values in the table: case, spaces, types."
         yield _finding("no_rows", step, message, hint, one.line)
 
 

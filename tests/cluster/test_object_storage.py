@@ -70,7 +70,7 @@ async def test_write_that_the_server_does_not_outlive_fails_and_leaves_nothing_t
     assert ONE_LINE.fullmatch(caught.value.message)
     object_storage.start()
     bundles = object_storage.open()
-    with pytest.raises(StoreError, match="there is no artifact"):
+    with pytest.raises(StoreError, match="doesn't exist"):
         await bundles.read(location, "00.log")
     assert (await bundles.write(LARGE)).location == location
     assert await is_whole(object_storage.open(), location)

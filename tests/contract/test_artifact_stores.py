@@ -243,7 +243,7 @@ async def test_old_bundles_that_no_verdict_names_are_swept(
     old_as(monkeypatch, OTHERS_S + 60)
     assert await sweep_unnamed(place.store, jobs.access) == 1  # type: ignore[arg-type,attr-defined]
     assert await place.store.read(written.location, "report.json")
-    with pytest.raises(StoreError, match="there is no artifact"):
+    with pytest.raises(StoreError, match="doesn't exist"):
         await place.open().read(unnamed.location, "report.json")
 
 

@@ -91,7 +91,7 @@ def test_context_of_another_kind_is_refused(kind: Kind) -> None:
     [
         ("extractor", Proposal(files={"a": "b"}), "doesn't accept answers in the form files"),
         ("pipeline", Proposal(code="x"), "doesn't accept answers in the form code"),
-        ("pipeline", Proposal(files={"2": "x"}), "there is no step 2"),
+        ("pipeline", Proposal(files={"2": "x"}), "step 2 doesn't exist"),
         ("pipeline", Proposal(steps=({"name": "a", "type": "perl", "content": "x"},)), "steps.0.type"),
         ("module", Proposal(files={"manifest.json": "[]"}), "not a JSON object"),
         ("module", Proposal(files={"manifest.json": "{"}), "Expecting"),
@@ -154,7 +154,7 @@ def test_rows_are_shown_where_they_may_be_three_of_each_table_cut_to_size() -> N
         "  row: 3, 'SECRETSECRETSECRET'",
     ]
     assert told[4].startswith("g (")
-    assert told[5].startswith("  (its rows cannot be read: ")
+    assert told[5].startswith("  (its rows can't be read: ")
     assert told[6:] == ["v (a view)"]
 
 

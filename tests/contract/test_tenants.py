@@ -237,7 +237,7 @@ OWN_ANSWERS = {"put_attempt"}
 
 def test_id_of_another_tenant_is_taken_and_no_more_is_said(place: Place) -> None:
     answer = place.second.ask("PUT", f"/v1/attempts/{place.known['attempt'][0]}", json=submission("x"))
-    assert (answer.status_code, answer.json()["error"]["message"]) == (409, "this id is taken")
+    assert (answer.status_code, answer.json()["error"]["message"]) == (409, "this id is already in use")
 
 
 def test_lists_of_a_tenant_have_its_own_alone(place: Place) -> None:

@@ -339,11 +339,11 @@ def test_feedback_on_fifth_chooses_what_the_next_prompt_holds(play: Play, client
     assert client.generation(made["id"])["outcome"] == "validated"
     first, second = (asked["prompt"]["user"] for asked in play.asked)
     assert first.index("Guide, html output") < first.index("Guide, dependencies")
-    assert "Seen before of such models: Tends to s+." in first
+    assert "Known from similar models: Tends to s+." in first
     assert "Guide, buffer system" in second
     assert "Guide, stack discipline" in second
     assert "Guide, file io" not in second
-    assert "Seen before of such answers: Tends to s+." in second
+    assert "Known from similar answers: Tends to s+." in second
 
 
 FIFTH_WORKFLOWS = {

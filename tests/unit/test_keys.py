@@ -36,7 +36,7 @@ def test_key_is_the_variables_that_is_named_before_the_usual_one() -> None:
 
 def test_missing_key_is_told_by_where_it_was_looked_for() -> None:
     assert "repair.providers.mine" in refusal(KeySource(usual="USUAL"))
-    assert "USUAL is not set" in refusal(KeySource(usual="USUAL"), {"USUAL": " "})
+    assert "USUAL isn't set" in refusal(KeySource(usual="USUAL"), {"USUAL": " "})
     assert "/nonexistent/key: No such file" in refusal(KeySource(file=Path("/nonexistent/key")))
 
 

@@ -16,7 +16,7 @@ class Clock:
 
 def test_user_beside_another_rests_so_that_it_uses_its_share() -> None:
     clock = Clock()
-    pace = Pace(clock)
+    pace = Pace(clock=clock)
     pace.note(1)
     pace.note(2)
     pace.used(1, 0.3)
@@ -28,7 +28,7 @@ def test_user_beside_another_rests_so_that_it_uses_its_share() -> None:
 
 
 def test_rests_add_up() -> None:
-    pace = Pace(Clock())
+    pace = Pace(clock=Clock())
     pace.note(1)
     pace.note(2)
     pace.used(1, 0.1)
@@ -39,7 +39,7 @@ def test_rests_add_up() -> None:
 
 def test_user_who_is_alone_needs_no_rest() -> None:
     clock = Clock()
-    pace = Pace(clock)
+    pace = Pace(clock=clock)
     pace.note(2)
     pace.note(1)
     pace.used(1, 100)
@@ -49,7 +49,7 @@ def test_user_who_is_alone_needs_no_rest() -> None:
 
 
 def test_oldest_of_very_many_users_is_forgotten() -> None:
-    pace = Pace(Clock())
+    pace = Pace(clock=Clock())
     for user in range(MOST_SEEN + 1):
         pace.note(user)
     pace.used(0, 1)

@@ -103,7 +103,7 @@ def test_changelog_has_a_section_for_this_version() -> None:
     assert {"Unreleased", assayd.__version__} & set(sections)
 
 
-@pytest.mark.parametrize("place", ["strings", "pages"])
+@pytest.mark.parametrize("place", prose.PLACES)
 def test_wording_that_the_style_sheet_rules_out_gets_rarer(place: str) -> None:
     among = prose.texts(place)
     risen = [
@@ -115,7 +115,22 @@ def test_wording_that_the_style_sheet_rules_out_gets_rarer(place: str) -> None:
     assert risen == []
 
 
-def test_banned_wording_is_counted_in_literals_and_not_in_docstrings() -> None:
-    source = '"""Of its own."""\n\ndef f(x):\n    """What is told."""\n    return f"what is {x} told anew"\n'
+def test_banned_wording_is_counted_apart_in_literals_and_in_documentation() -> None:
+    source = (
+        '"""Of its own."""\n\nN = 1\n"""A text."""\n\n\ndef f(x):\n    """What is told."""\n'
+        '    return f"what is {x} told anew"  # as it is,\n    # as it was\n'
+    )
 
-    assert prose.literals(source) == ["what is ", " told anew"]
+    assert prose.literals(source) == [(9, "what is "), (9, " told anew")]
+    assert prose.documentation(source) == [
+        (1, "Of its own."),
+        (4, "A text."),
+        (8, "What is told."),
+        (9, " as it is,\n as it was"),
+    ]
+
+
+def test_exempt_texts_are_not_counted() -> None:
+    pattern = prose.Pattern(find=r"\banew\b", instead="again", exempt=("`anew`",), accepted={})
+
+    assert prose.count(pattern, [(Path("a.md"), 1, "the field `anew`, and anew")]) == 1

@@ -1,4 +1,4 @@
-"""Accepts connections: who may have one more, and whose is served next.
+"""Accepts connections: limits them per user, and serves users in turn.
 
 An event loop's own server makes a transport and a protocol for all that wait at the listening socket before
 it does anything else. A user who connects and leaves thousands of times then keeps everyone waiting. Here,
@@ -31,7 +31,7 @@ PAUSE_S = 1.0
 
 
 class ApiServer(uvicorn.Server):
-    """uvicorn that accepts connections in turn by user, without signal handlers of its own."""
+    """uvicorn that serves users in turn and installs no signal handlers."""
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
         """Leave signals to the daemon."""

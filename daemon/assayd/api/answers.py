@@ -30,7 +30,7 @@ def described(model: type[BaseModel], description: str) -> dict[str, Any]:
 
 
 def raw(media_type: str, description: str) -> dict[str, Any]:
-    """Describe an answer that is no document."""
+    """Describe an answer that isn't a document."""
     content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
     return {"description": description, "content": content}
 

@@ -1,4 +1,4 @@
-"""What can be asked about batches. Each route: who may see it, one call of the service, one answer."""
+"""Routes of batches. Each checks the caller, calls the service once, and answers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def submit_batch(
         ),
     ] = None,
 ) -> Response:
-    """Send submissions, one per line; sending the same again under the same name adds what is missing."""
+    """Send submissions, one per line; sending the same batch again adds the missing lines."""
     if name is not None and re.fullmatch(ULID, name):
         raise RequestError("invalid", "a name must not look like an id", field="name")
     wanted = BatchRequest(name=name, concurrency=concurrency, dedupe=dedupe, webhook=webhook)

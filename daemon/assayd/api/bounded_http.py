@@ -47,11 +47,11 @@ class _Flow(FlowControl):
         self._connection = connection
 
     def pause_reading(self) -> None:
-        """Leave what has been read unparsed."""
+        """Keep received data unparsed."""
         self.read_paused = True
 
     def resume_reading(self) -> None:
-        """Parse what has been read."""
+        """Parse received data."""
         self.read_paused = False
         self._connection.go_on()
 
@@ -96,7 +96,7 @@ class BoundedHttpTools(HttpToolsProtocol):
         self._expect_head()
 
     def data_received(self, data: bytes) -> None:
-        """Hold what has arrived until it is this connection's turn."""
+        """Keep received data until this connection's turn."""
         if self.transport.is_closing():
             return
         self._unset_keepalive_if_required()
@@ -114,7 +114,7 @@ class BoundedHttpTools(HttpToolsProtocol):
             self.turns.take(self.user, self._key, self._work)
 
     def _may_parse(self) -> bool:
-        """Return whether what is held belongs to the request that is being answered, or follows none."""
+        """Return whether the kept data belongs to the current request, or no request is open."""
         cycle = self._answering
         has_ended = cycle is None or cycle.response_complete
         return (has_ended or (cycle is self.cycle and cycle.more_body)) and not self.flow.read_paused
@@ -143,7 +143,7 @@ class BoundedHttpTools(HttpToolsProtocol):
             self.parser.feed_data(piece)
             if self._head_bytes > MAX_HEAD_BYTES:
                 self.refuse("The headers are too large.")
-        except httptools.HttpParserUpgrade:  # to what isn't spoken here; what follows is no HTTP
+        except httptools.HttpParserUpgrade:  # to an unsupported protocol; the data after it isn't HTTP
             self._held.clear()
             self.cycle.keep_alive = False
         except httptools.HttpParserError as problem:
@@ -151,7 +151,7 @@ class BoundedHttpTools(HttpToolsProtocol):
             self.refuse(str(reason) if isinstance(reason, _Refusal) else "Invalid HTTP request received.")
 
     def refuse(self, message: str) -> None:
-        """Answer 400 and close. What was parsed before and isn't answered yet is dropped."""
+        """Answer 400 and close. Parsed requests without an answer are dropped."""
         self._held.clear()
         self.pipeline.clear()
         self._next = None
@@ -185,7 +185,7 @@ class BoundedHttpTools(HttpToolsProtocol):
         """Notice that a request ended, or the connection; for those who count them."""
 
     def on_response_complete(self) -> None:
-        """Go on with what was sent meanwhile."""
+        """Continue with the data that arrived meanwhile."""
         self._settling = True
         super().on_response_complete()
         self._settling = False
@@ -211,7 +211,7 @@ class BoundedHttpTools(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Count anew; a body may follow, and headers again after it."""
+        """Reset the count: a body may follow, then further headers."""
         self._head_bytes = 0
         self._in_head = False
         self._stop_expecting()
@@ -219,13 +219,13 @@ class BoundedHttpTools(HttpToolsProtocol):
         self.cycle.__class__ = JoinedAnswer
 
     def on_body(self, body: bytes) -> None:
-        """Count anew: the body has a bound of its own."""
+        """Reset the count: the body has a separate limit."""
         self._head_bytes = 0
         self._body_left -= len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Count anew: the next request of this connection begins."""
+        """Reset the count: the connection's next request begins."""
         self._head_bytes = self._body_left = 0
         super().on_message_complete()
 

@@ -65,7 +65,7 @@ class Call:
     async def attempt(self, attempt_id: str) -> Attempt:
         """Return an attempt that the caller may see.
 
-        Raises: RequestError ``not_found``, also for one that is somebody else's.
+        Raises: RequestError ``not_found``, also if it belongs to another user.
         """
         attempt = await self.service.get(attempt_id)
         if attempt is None or not self.sees(attempt):
@@ -75,7 +75,7 @@ class Call:
     async def batch(self, name: str) -> Batch:
         """Return a batch that the caller may see, by its id or by the caller's name for it.
 
-        Raises: RequestError ``not_found``, also for one that is somebody else's.
+        Raises: RequestError ``not_found``, also if it belongs to another user.
         """
         batch = await self.batches.find(name, uid=self.caller.peer.uid)
         if batch is None or not self.sees(batch):
@@ -141,7 +141,7 @@ class Call:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
     ) -> Response:
-        """Answer with JSON text of about so many bytes; what is large has to wait for its turn."""
+        """Answer with JSON text of about `size` bytes; large answers wait for their turn."""
         if size <= LARGE_BYTES:
             return raw_json(await make(), status=status, headers=headers)
         return self.answer_large(make, status=status, headers=headers)
@@ -171,7 +171,7 @@ class Call:
 
 
 async def get_call(request: Request) -> Call:
-    """Collect what the application and the connection know; refuse query parameters nobody asked for."""
+    """Collect what the application and the connection know; refuse unknown query parameters."""
     _refuse_unknown_query(request)
     state = request.app.state
     return Call(
@@ -219,7 +219,7 @@ async def body_pieces(request: Request, *, silence_s: float, total_s: float) -> 
 async def read_body(request: Request, call: Call, held: Growing, *, max_bytes: int) -> bytes:
     """Read a body, and no more than may be; it is held of the budget as it comes.
 
-    Raises: RequestError ``too_large``, as soon as it is known; ``too_slow``; ``queue.full``.
+    Raises: RequestError ``too_large`` (before the whole body arrived), ``too_slow``, ``queue.full``.
     """
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and int(declared) > max_bytes:
@@ -271,7 +271,7 @@ def json_response(
 
 
 def raw_json(body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Answer with what is JSON text already."""
+    """Answer with existing JSON text."""
     return Response(body, status_code=status, headers=headers, media_type="application/json")
 
 

@@ -127,7 +127,7 @@ async def get_daemon(call: CallDep) -> Response:
 
 
 def _last_examination(examined: tuple[float, ExaminationDocument] | None) -> Response:
-    """Return what an operator was told last. Raises: RequestError ``peer.not_operator``, where none asked."""
+    """Return an operator's last result. Raises: RequestError ``peer.not_operator`` without one."""
     if examined is None:
         message = "this daemon wasn't examined since its start; an operator can run `assay doctor`"
         raise RequestError("peer.not_operator", message)

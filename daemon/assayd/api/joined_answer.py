@@ -19,7 +19,7 @@ class _Together:
         self._held: list[bytes] = []
 
     def write(self, content: bytes) -> None:
-        """Hold what is to be written."""
+        """Keep data to write."""
         self._held.append(content)
 
     def is_closing(self) -> bool:
@@ -32,7 +32,7 @@ class _Together:
         self.transport.close()
 
     def flush(self) -> None:
-        """Write what is held."""
+        """Write the kept data."""
         held, self._held = self._held, []
         if any(held):
             self.transport.write(b"".join(held))

@@ -21,7 +21,7 @@ class KeptAnswers:
         self._kept: dict[str, tuple[float, object]] = {}
 
     def get(self, name: str, make: Callable[[], T], *, changes: bool = True) -> T:
-        """Return an answer, made anew unless it is kept.
+        """Return the cached answer, or compute it.
 
         Args:
             name: of the answer; from a closed set.

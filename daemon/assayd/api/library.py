@@ -79,7 +79,7 @@ async def remove_library_name(call: CallDep, name: Name, uid: Owner = None) -> R
 
 @router.get("/library/{name}/{version}", responses=answers.LIBRARY_ENTRY)
 async def get_library_entry(call: CallDep, name: Name, version: Version, uid: Owner = None) -> Response:
-    """Return one version of a name, with what was submitted."""
+    """Return one version of a name, with its submission."""
     owner = _owner(call, uid, name, version)
 
     async def make() -> bytes:

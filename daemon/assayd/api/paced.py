@@ -27,13 +27,13 @@ class Paced:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand the request on when its user need not rest; what it uses of the loop counts."""
         caller = scope.get("state", {}).get("caller")
-        if scope["type"] != "http" or not isinstance(caller, Caller):
+        if scope["type"] != "http" or not isinstance(caller, Caller) or caller.is_node:
             await self._app(scope, receive, send)
             return
         user = caller.peer.uid
         await self._enter(user)
         if scope["state"].get("has_left", _stays)():
-            return  # nobody waits for the answer: the work isn't begun
+            return  # the client has disconnected: don't start the work
         await _timed(self._app(scope, receive, send), partial(self._pace.used, user))
 
     async def _enter(self, user: int) -> None:

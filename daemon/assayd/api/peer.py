@@ -30,12 +30,13 @@ TOO_MANY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who sends a request: its credentials when it connected, and all groups that it was in.
+    """The sender of a request: its credentials at connection time, and all its groups.
 
     Attributes:
         remote: whether it is on another host, by a token; its uid is then its tenant's number.
         operator: whether its token says that it sees everything.
         token: id of its token, if it is on another host.
+        is_node: whether that is the token of a cluster's node, whose work isn't done for one user.
     """
 
     peer: Peer
@@ -43,11 +44,12 @@ class Caller:
     remote: bool = False
     operator: bool = False
     token: str | None = None
+    is_node: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketAccess:
-    """Who may use the socket, and who sees everybody's attempts.
+    """The users who can use the socket, and those who see all attempts.
 
     With neither uids nor gids listed, whoever can open the socket may use it; a remote caller's token was
     judged before. Operators always may: root,
@@ -103,7 +105,7 @@ def read_caller(connected: socket.socket) -> Caller | None:
 
 
 def unread_bytes(transport: asyncio.BaseTransport) -> int:
-    """Return how much of what was sent lies unread in the peer's socket; 0 if it isn't a Unix socket.
+    """Return the number of sent bytes that the peer hasn't read; 0 if it isn't a Unix socket.
 
     Source: unix(7), SIOCOUTQ; the kernel counts its own overhead, and nothing once everything is read.
     """

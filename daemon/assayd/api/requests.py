@@ -58,7 +58,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"
 
 
 class _Answer:
-    """The answer, with the id among the headers; notes the status. 499 stands for nobody waited."""
+    """The answer, with the id among the headers; notes the status. 499: the client disconnected."""
 
     def __init__(self, send: Send, request_id: str) -> None:
         self._send = send
@@ -78,5 +78,5 @@ def _given(scope: Scope) -> str | None:
 
 
 def _route(scope: Scope) -> str:
-    """Name the route as it is declared: paths are the callers', and would make time series at will."""
+    """Name the declared route: callers choose paths, and could create time series at will."""
     return getattr(scope.get("route"), "path", "none")

@@ -1,4 +1,4 @@
-"""What can be asked about attempts. Each route: who may see it, one call of the service, one answer."""
+"""Routes of attempts. Each checks the caller, calls the service once, and answers."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
     cursor: Annotated[str | None, Query(max_length=256, description="`next_cursor` of a page.")] = None,
     limit: Annotated[int, Query(ge=1, le=500, description="Maximum number of attempts on a page.")] = 50,
 ) -> Response:
-    """List attempts, newest first; reports are left out."""
+    """List attempts without reports, newest first."""
     query = AttemptQuery(
         id_prefix=id_prefix,
         state=state,
@@ -185,7 +185,7 @@ async def get_artifact(
     attempt = await call.attempt(attempt_id)
     artifact = _find_artifact(attempt, name)
     pieces = call.service.artifact(attempt, artifact.name)
-    first = await anext(pieces, b"")  # what is gone is told before anything is sent
+    first = await anext(pieces, b"")  # report missing files before the first byte of the answer
     headers = {
         "Content-Length": str(artifact.bytes),
         "ETag": f'"{artifact.sha256}"',
@@ -214,7 +214,7 @@ async def _after(first: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[by
 async def _submit(
     request: Request, call: Call, *, attempt_id: str | None = None, idempotency_key: str | None = None
 ) -> Accepted:
-    """Read a body and have it accepted. What is large has its turn until it is on record."""
+    """Read a body and accept it. A large one keeps its turn until it is recorded."""
     async with AsyncExitStack() as turn:
         with call.holding() as held:
             body = await read_body(request, call, held, max_bytes=call.limits.body_bytes)
@@ -263,7 +263,7 @@ def _read_label(text: str) -> tuple[str, str]:
 
 
 def _listed(attempt: Attempt) -> Attempt:
-    """Return an attempt as lists have it: with the beginning of what was asked for."""
+    """Return an attempt for a list, with the beginning of its intent."""
     intent = attempt.intent
     if intent is None or len(intent) <= LISTED_CHARS:
         return attempt

@@ -51,7 +51,7 @@ class Acceptance:
         self._tell()
 
     def now(self) -> tuple[bool, str]:
-        """Return whether attempts are accepted, and why not. The disk counts as it was at the last look."""
+        """Return whether attempts are accepted, and why not, by the last check of the disk."""
         if self._stopping:
             return False, STOPPING
         runs, reason = self._runs()
@@ -80,7 +80,7 @@ class Acceptance:
             raise RequestError("not_ready", problem, retryable=True)
 
     async def keep_looking(self) -> NoReturn:
-        """Look again and again, so that those who do not look see the disk as it is."""
+        """Check the disk repeatedly, for callers that use the last result."""
         while True:
             await self.look()
             await asyncio.sleep(LOOKED_EVERY_S)

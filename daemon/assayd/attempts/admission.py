@@ -1,6 +1,6 @@
 """How submissions become attempts: looked up, admitted, recorded, put into the queue; once each.
 
-Decides what is refused and why. What is accepted twice is one attempt, and is never refused.
+Decides about refusals. A submission that is already accepted is never refused.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptOrigin:
-    """Where an attempt comes from: who sent it, under which names, as part of what."""
+    """The origin of an attempt: its sender, its keys, and the batch or attempt that it belongs to."""
 
     peer: Peer
     attempt_id: str | None = None
@@ -140,7 +140,7 @@ class Admission:
         return submission if payload is None else with_payload(submission, payload, self._kinds)
 
     async def submit_document(self, document: bytes, origin: AttemptOrigin) -> Accepted:
-        """Accept what was accepted before, or made here; what is large has its turn until it is on record."""
+        """Accept an internal or earlier accepted submission; a large one keeps its turn until recorded."""
         async with self._scheduler.budget.reading(len(document)):
             return await self.submit(await self.read(document), origin)
 
@@ -179,7 +179,7 @@ class Admission:
         return await self._jobs.accept(attempt, submission.document, idempotency_key=key)
 
     async def read(self, document: bytes) -> Submission:
-        """Read a submission as it was accepted; a large one in a thread, so that others are served."""
+        """Read an accepted submission; a large one in a thread, so that the event loop stays free."""
         return await read_accepted(document, self._kinds)
 
     def require_ready(self) -> None:
@@ -256,7 +256,7 @@ class Admission:
 
 
 def require_image(validator: Kind, policy: ExecutionPolicy) -> None:
-    """Refuse a policy with an image of its own for a kind that needs that of its own.
+    """Refuse a policy with another image for a kind that needs its own image.
 
     Raises: RequestError ``policy.image``.
     """

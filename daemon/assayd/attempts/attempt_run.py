@@ -1,4 +1,4 @@
-"""One attempt while it runs: what was decided before it starts, its times, and what it publishes."""
+"""One attempt while it runs: the decisions before its start, its times, and its events."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Abandoned(Exception):
 class Job:
     """One attempt with everything that was decided before it starts, and its submission once it is read.
 
-    `prepared` is the payload as it is checked and run. `abandoned` once the daemon stops and does not wait
+    `prepared` is the checked payload. `abandoned` once the daemon stops and does not wait
     for its verdict.
     """
 
@@ -69,7 +69,7 @@ class Job:
 
     @property
     def submission(self) -> Submission:
-        """Return what was submitted. Raises: ValueError while it is not read."""
+        """Return the submission. Raises: ValueError before it is read."""
         if self.read is None:
             raise ValueError(f"the submission of {self.attempt.id} isn't read yet")
         return self.read
@@ -97,7 +97,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What operators see of an attempt beside its row; None where nothing ran, or it was not seen.
+    """Facts for operators in addition to the row; None if nothing ran, or it wasn't observed.
 
     `would_fail` says of an attempt under report-only whether enforcement would fail it; None of others.
     `stages` are those that ran, with their time in seconds. `limit_shares` says of each limit how much of it
@@ -128,7 +128,7 @@ class Finished:
     """An attempt with its verdict, and its documents as the bundle has them: JSON, in bytes.
 
     Without a `report` they are those of the bundle that the attempt names. `static_misses` are the rules of
-    what the runtime policy refused in code that passed the static stages. `cases` are what was run, for kinds
+    runtime refusals in code that passed the static stages. `cases` are what was run, for kinds
     that keep records of it.
     """
 

@@ -1,4 +1,4 @@
-"""Counts what waits and what is stored, for gauges whose values only the database knows."""
+"""Counts waiting attempts and stored bundles, for gauges that need the database."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def is_large(result: RunResult) -> bool:
 
 
 def _is_large(report: Report) -> bool:
-    """Return whether a report takes long to write: its findings stand in it three times."""
+    """Return whether a report takes long to write: it contains its findings three times."""
     texts = sum(len(f.message) + len(f.context or "") + len(f.snippet or "") for f in report.findings)
     return texts > LARGE_BYTES // 4
 
@@ -134,7 +134,7 @@ class Conclusion:
         return await self._write(ended, result, None, report)
 
     async def _attach(self, attempt: Attempt, result: SerializedResult) -> None:
-        """Add what the bundle of an attempt of a chain has beside its own; that is a copy."""
+        """Add a copy of the chain's files to the bundle of its attempt."""
         if attempt.verdict is None:
             return
         try:
@@ -222,7 +222,7 @@ def _report(
 
 
 def _retry_context(job: Job, report: Report) -> str | None:
-    """Return the text for another try: of what failed, or of a pass that is worth little."""
+    """Return the text for the next try: about the failure, or about a pass of little use."""
     if report.verdict not in _RATED:
         return None
     failed = {stage.name: stage for stage in report.stages if stage.status is StageStatus.FAILED}
@@ -244,7 +244,7 @@ def _refused_imports(ran: Ran | None) -> tuple[PolicyEvent, ...]:
 
 
 def _rated(job: Job, report: Report) -> Report:
-    """Add what a kind that rates its submissions says; only what was validated has confidence."""
+    """Add the rating of a kind that rates; only validated submissions get a confidence."""
     if report.verdict not in _RATED:
         return report
     rating = job.validator.rate(job.submission.payload, report.findings)

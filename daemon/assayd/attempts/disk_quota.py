@@ -1,4 +1,4 @@
-"""Decides who may have more of the disk: nobody below `limits.min_free_mb`, and who holds much before others.
+"""Decides about disk space: none below `limits.min_free_mb`; the largest holders are refused first.
 
 Two things fill it. Documents that wait in the database cannot be removed: a user may hold no more of them
 than there is room left, on the disk or of what the database of a cluster may hold. Bundles can: when the room
@@ -35,7 +35,7 @@ class DiskQuota:
         artifacts: says how much room is left.
         clock: says how old these answers are.
         min_free_bytes: room that is to remain.
-        operators: users who may have all but that.
+        operators: users without a quota except that limit.
         database_bytes: what documents that wait may take of a database that is elsewhere.
     """
 
@@ -93,12 +93,12 @@ class DiskQuota:
         self._promised += 2 * document_bytes  # in the database, and in the bundle
 
     async def left_bytes(self) -> int:
-        """Return how much room documents have, beyond what is to remain: on the disk, or of the database."""
+        """Return the free space for documents above the reserve: on the disk, or in the database."""
         room = await self._room()
         return min(room, self._left(room)[0])
 
     async def _room(self) -> int:
-        """Return how much room is left beyond what is to remain; looks once a second, or if it gets short.
+        """Return the free space above the reserve; measured once a second, more often if it is short.
 
         Raises: RequestError ``not_ready``, if the place of the bundles can't be used.
         """
@@ -138,7 +138,7 @@ class DiskQuota:
         return None
 
     def _left(self, room: int) -> tuple[int, str]:
-        """Return how much room documents have, and of what that is the rest."""
+        """Return the free space for documents, and the name of its limit."""
         if self._database is not None:
             if (left := self._database - self._waiting - self._added.total()) < room:
                 return left, f"of cluster.database_mb ({self._database // MIB})"
@@ -180,7 +180,7 @@ def share(held: Iterable[int], limit: int) -> int:
 
 
 def excess(held: Mapping[int, int], limit: int) -> dict[int, int]:
-    """Return how much each user holds beyond what lets all of it fit; those within it are left out."""
+    """Return by how much each user exceeds the fair share; users within the share are omitted."""
     level = share(held.values(), limit)
     return {uid: size - level for uid, size in held.items() if size > level}
 

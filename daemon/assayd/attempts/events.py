@@ -92,7 +92,7 @@ class EventHub:
         return self._log(attempt_id).next_seq - 1
 
     def close(self, attempt_id: str) -> None:
-        """End an attempt's log; followers get what is left of it, and latecomers for a while too."""
+        """End an attempt's log; followers get the remaining events, also late ones for a while."""
         log = self._logs.pop(attempt_id, None)
         if log is not None:
             log.end()
@@ -101,7 +101,7 @@ class EventHub:
                 self._ended.popitem(last=False)
 
     def knows(self, attempt_id: str) -> bool:
-        """Return whether an attempt's events are at hand; else they are in the store."""
+        """Return whether an attempt's events are in memory; otherwise they are in the store."""
         return attempt_id in self._logs or attempt_id in self._ended
 
     async def follow(self, attempt_id: str, *, after: int = 0) -> AsyncGenerator[Event, None]:
@@ -197,7 +197,7 @@ class _Log:
         self.signal.give()
 
     def after(self, seq: int) -> Iterator[Event]:
-        """Return what is at hand after an event, in order, with a gap event where some are gone."""
+        """Return the events in memory after an event, in order, with a gap event for missing ones."""
         kept = merge(tuple(self.durable), tuple(self._output), key=lambda event: event.seq)
         return with_gaps(kept, max(seq, self.behind))
 

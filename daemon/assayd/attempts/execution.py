@@ -24,7 +24,7 @@ class Execute(Protocol):
     async def __call__(self, job: Job) -> Finished:
         """Return the attempt with its verdict, which is on record then.
 
-        Raises: Abandoned, when the program stops before it is decided what becomes of it.
+        Raises: Abandoned, if the program stops before the outcome is decided.
         """
         ...
 
@@ -44,11 +44,11 @@ class Readiness(Protocol):
         ...
 
     async def keep_ready(self) -> NoReturn:
-        """Get ready anew whenever it is no more."""
+        """Restore readiness whenever it is lost."""
         ...
 
     async def keep_sweeping(self) -> None:
-        """Remove what was left behind, again and again."""
+        """Remove leftovers repeatedly."""
         ...
 
     def image_problem(self, name: str) -> str:
@@ -56,7 +56,7 @@ class Readiness(Protocol):
         ...
 
     async def image_digest(self, name: str) -> str:
-        """Return which image stands behind a name at present. Raises: EngineError."""
+        """Return the digest of the image that a name refers to now. Raises: EngineError."""
         ...
 
     def show(self, metrics: Metrics) -> None:
@@ -68,7 +68,7 @@ class Readiness(Protocol):
         ...
 
     async def examine_isolation(self) -> HealthRow:
-        """Try the isolation of what attempts run in."""
+        """Test the isolation of the containers."""
         ...
 
 

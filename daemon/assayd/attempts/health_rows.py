@@ -1,4 +1,4 @@
-"""What doctor says without a look at the engine: whose state, which policies, what was missed. Pure."""
+"""Doctor's rows that don't need the engine: identity, policies, static misses. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def identity_row(former: str | None) -> HealthRow:
         "daemon doesn't remove"
     )
     remedy = (
-        "if it is meant to stay, `assayd --acknowledge-copy` and restart; if that daemon is gone for "
-        "good, remove its containers by hand"
+        "to keep the copy, run `assayd --acknowledge-copy` and restart; if the other daemon "
+        "no longer exists, remove its containers manually"
     )
     return HealthRow(check="identity", status=Health.WARN, detail=detail, remedy=remedy)
 

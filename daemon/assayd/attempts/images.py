@@ -45,7 +45,7 @@ CheckImage = Callable[[Sandbox, str], Awaitable[Sequence[str]]]
 
 
 class ImageTrials:
-    """What is known of the images that policies name."""
+    """Facts about the images that policies name."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class ImageTrials:
         return complaints
 
     async def _run_samples(self, name: str, validator: Kind, *, python: bool) -> Sequence[str]:
-        """Run samples of a kind in an image, under the kind's own policy; Python only where it has one."""
+        """Run samples of a kind in an image, under the kind's policy; Python only if the image has it."""
         policy = replace(self._policies.get(validator.default_policy), image=name)
         limits = limits_of(policy, self._caps)
         said = []

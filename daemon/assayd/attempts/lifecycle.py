@@ -91,7 +91,7 @@ class LocalExecution:
     async def run(self, job: Job) -> Finished:
         """Take an attempt from its submission to its bundle; the verdict is recorded by the caller.
 
-        Raises: Abandoned, when the daemon stops before it is decided what becomes of it.
+        Raises: Abandoned, if the daemon stops before the outcome is decided.
         """
         static: tuple[StageReport, ...] = ()
         ran: Ran | None = None
@@ -152,7 +152,7 @@ class LocalExecution:
     async def _execute(self, job: Job, spec: RunSpec, payload: BaseModel) -> Ran:
         """Run the plan in a container, and once more when the first run was lost through an internal error.
 
-        A lease that can't be had is no run. It is asked for again while the engine may come back.
+        A failed lease isn't a run. It is retried while the engine may recover.
         """
         failing_since: float | None = None
         while True:
@@ -183,7 +183,7 @@ class LocalExecution:
                 raise problem from None
 
     async def _run_once(self, job: Job, spec: RunSpec) -> RunResult:
-        """Lease a container, journal who has it, and talk the units through."""
+        """Lease a container, record its holder, and run the units."""
         if job.attempt.state is not State.LEASING:
             job.move(State.LEASING)
         async with AsyncExitStack() as held:
@@ -232,14 +232,14 @@ class LocalExecution:
 
 
 def _leave_abandoned(job: Job, ran: Ran | None, failure: Failure | None) -> None:
-    """Leave an attempt that was broken off to the next run of the daemon; what came to its end stands."""
+    """Leave an interrupted attempt to the daemon's next start; a reached verdict is kept."""
     broken_off = ran is not None and ran.result.outcome.cause is Cause.CANCELLED
     if job.abandoned and (broken_off or failure is not None):
         raise Abandoned(job.attempt.run_number if broken_off else None)
 
 
 def _plan(job: Job, checked: Checked) -> RunSpec | None:
-    """Decide what is to run; nothing when a static stage failed."""
+    """Return the run spec; None if a static stage failed."""
     policy = job.policy.at_run_time()
     return None if checked.failed else job.validator.plan(checked.payload, policy, job.limits)
 

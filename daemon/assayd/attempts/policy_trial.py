@@ -65,7 +65,7 @@ class TrialChange:
 
 @dataclass(slots=True, kw_only=True)
 class PolicyTrial:
-    """How far a trial is, and what it has found: `undecided` were decided by a run, and may change in one."""
+    """Progress and findings of a trial: `undecided` attempts failed at run time, and only a run can tell."""
 
     total: int
     tried: int = 0
@@ -222,7 +222,7 @@ def _tightened(policy: ExecutionPolicy, submission: Submission) -> ExecutionPoli
 
 
 def findings_of(report: bytes) -> list[Finding]:
-    """Return the findings of a report as it was written, with what a review needs of them."""
+    """Return a stored report's findings, with the fields that a review needs."""
     said = json.loads(report) or {}
     return [
         Finding(

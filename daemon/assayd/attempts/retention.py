@@ -39,7 +39,7 @@ AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """What is kept at most. `min_free_bytes`: of the disk, what is to remain free."""
+    """Limits of retention. `min_free_bytes`: disk space to keep free."""
 
     days: int
     attempts: int
@@ -87,7 +87,7 @@ class _Over:
 
 
 class Retention:
-    """Removes finished attempts with their bundles: the old ones, and what is too much.
+    """Removes finished attempts with their bundles by age and by size.
 
     What does not fit is taken from the largest holder, the oldest first, so that nobody loses anything to
     what another sends. Bundles go also where an unfinished batch needs the verdicts, and those of approved
@@ -130,7 +130,7 @@ class Retention:
             await asyncio.sleep(ROOM_LOOKED_AT_EVERY_S)
 
     async def sweep(self, *, dry_run: bool = False) -> Swept:
-        """Remove what is too old or too much, and bundles whose place another took; or only count them."""
+        """Remove attempts by age and size, and replaced bundles; or only count them."""
         async with self._sweeping:
             swept = Swept()
             async with aclosing(self._superfluous(stays=dry_run)) as pages:
@@ -182,7 +182,7 @@ class Retention:
         stripped: Container[str] = (),
         by_number: bool = False,
     ) -> AsyncGenerator[Sequence[Attempt], None]:
-        """Return what has to go of what is wanted, page by page, and add it to `unless`.
+        """Return the attempts to remove, page by page, and add them to `unless`.
 
         `stripped`: attempts whose bundles went before.
         """
@@ -216,7 +216,7 @@ class Retention:
         return {uid: max(over.get(uid, 0), for_room.get(uid, 0)) for uid in over.keys() | for_room.keys()}
 
     async def _room_needed(self) -> int:
-        """Return how much room is missing to twice of what is to remain; below that users are refused."""
+        """Return the space missing to twice the reserve; below that, users are refused."""
         return 2 * self._keep.min_free_bytes - await self._artifacts.free_bytes()
 
     def _oldest(self) -> datetime:
@@ -243,11 +243,11 @@ class Retention:
         self._removed(sum(attempt.bundle is not None for attempt in going.attempts))
         await self._jobs.strip(ids)
         if not going.bundles_only:
-            # Asked again: somebody may have begun to send to one of their batches meanwhile.
+            # Checked again: a client may have started sending to one of the batches meanwhile.
             await self._jobs.remove(ids, unless=self._uploads.active)
 
     async def _superseded(self) -> Sequence[str]:
-        """Name the bundles that lie beside the one that their attempt's verdict names."""
+        """Name the bundles other than the one in their attempt's verdict."""
         found = []
         for first in await self._artifacts.doubles():
             attempt = await self._jobs.get(first.rpartition("_")[2])
@@ -257,7 +257,7 @@ class Retention:
 
 
 def _stripped(attempt: Attempt) -> Attempt:
-    """Return an attempt as it is without its bundle."""
+    """Return an attempt without its bundle."""
     return replace(attempt, bundle=None, artifacts=())
 
 
@@ -299,7 +299,7 @@ class Uploads:
 
     @contextmanager
     def active_for(self, batch_id: str) -> Iterator[None]:
-        """Count a batch as one that somebody is sending to while the body runs."""
+        """Mark a batch as being sent while the body runs."""
         self._active[batch_id] += 1
         try:
             yield
@@ -310,6 +310,6 @@ class Uploads:
                 self._ended[batch_id] = self._clock.now()
 
     def heard_since(self, moment: datetime) -> frozenset[str]:
-        """Return the batches that somebody has been sending to since then; forget the others."""
+        """Return the batches with lines sent since then; forget the others."""
         self._ended = {batch: ended for batch, ended in self._ended.items() if ended >= moment}
         return self.active | self._ended.keys()

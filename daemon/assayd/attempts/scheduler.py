@@ -33,6 +33,7 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.records import Query
 from assayd.model.run import Limits
 from assayd.model.submission import Submission
+from assayd.pace import Pace
 from assayd.ports.clock import Clock
 from assayd.store.jobs import DatabaseJobStore
 
@@ -87,7 +88,7 @@ class Scheduler:
         jobs: holds submissions that wait.
         clock: the time of starts.
         hub: where events go.
-        metrics: what is counted.
+        metrics: the counters.
         stopping: set by the scheduler when it starts no more attempts.
         limits: how much is accepted and under way.
     """
@@ -102,6 +103,7 @@ class Scheduler:
         metrics: Metrics,
         stopping: asyncio.Event,
         limits: QueueLimits,
+        pace: Pace | None = None,
     ) -> None:
         self._execute = execute
         self._jobs = jobs
@@ -112,7 +114,7 @@ class Scheduler:
         self._queue: FairQueue[Order] = FairQueue()
         self._active: dict[str, Job] = {}
         self._permits: Counter[int] = Counter()
-        self.budget = ByteBudget(limits.bytes)
+        self.budget = ByteBudget(limits.bytes, pace=pace)
         self._large = FairSemaphore(LARGE_AT_ONCE)
         self._finished: dict[str, asyncio.Future[Finished]] = {}
         self._stopping = stopping
@@ -142,7 +144,7 @@ class Scheduler:
         self._advance()
 
     def states(self) -> Counter[State]:
-        """Count what has no verdict yet, by state."""
+        """Count attempts without a verdict, by state."""
         counts = Counter(job.attempt.state for job in self._active.values())
         counts[State.QUEUED] += len(self._queue)
         return counts
@@ -188,7 +190,7 @@ class Scheduler:
     def start(self, order: Order, *, permitted: bool = True) -> None:
         """Put an accepted attempt into the queue; one that needs no permit waits in the store.
 
-        Where waiters were released already it stays on record, and nobody can wait for it.
+        If its waiters were already released, it stays recorded, and no one can wait for it.
         """
         attempt = order.attempt
         self._finished[attempt.id] = asyncio.get_running_loop().create_future()
@@ -214,7 +216,7 @@ class Scheduler:
         self._metrics.queue_bytes.set(self.budget.held)
 
     def _next(self) -> Order | None:
-        """Take what is started next. The last eighth of the room is for users with nothing under way."""
+        """Take the next attempts to start. The last eighth is for users without a running attempt."""
         free = self._limits.active - len(self._active)
         if free <= 0:
             return None
@@ -367,7 +369,7 @@ class Scheduler:
         return attempt_id in self._finished
 
     def current(self, attempt_id: str) -> Attempt | None:
-        """Return an attempt as it is now, when it is under way."""
+        """Return the current state of a running attempt."""
         job = self._active.get(attempt_id)
         return job.attempt if job else None
 

@@ -54,7 +54,7 @@ class SelfTest:
         return _compare(sample, merge_stages(checked.stages, validator.runtime_stages, ran), ran)
 
     async def _run(self, spec: RunSpec, limits: Limits, *, again: bool = True) -> RunResult:
-        """Run in a container; a lease that fails and may be had later is asked for twice, as for attempts."""
+        """Run in a container; a lease with a retryable error is tried twice, as for attempts."""
         try:
             async with self._sandbox.lease(spec) as lease:
                 return await self._sandbox.run(lease, Deadline(limits.timeout_s))

@@ -76,7 +76,7 @@ class DaemonService:
     """Implements `ports.service.Service`.
 
     Args:
-        jobs: what is on record of attempts.
+        jobs: the recorded attempts.
         records: returns what kinds keep, by kind.
         artifacts: the bundles.
         policies: all profiles.
@@ -89,12 +89,12 @@ class DaemonService:
         readiness: whether attempts can be run.
         selftest: runs samples of kinds; None where other hosts run attempts.
         retention: removes old attempts.
-        metrics: what is counted.
+        metrics: the counters.
         caps: limits that no policy sets.
         facts: who this daemon is.
         examine_webhooks: returns the health of webhooks.
         left_out: the default policies that no file defines, by the kinds that need them.
-        copied_from: the id of the daemon whose state directory this is a copy of, else None.
+        copied_from: the id of the daemon whose state directory was copied here, or None.
         elsewhere: attempts of other processes; None without any.
     """
 
@@ -190,7 +190,7 @@ class DaemonService:
         return await asyncio.to_thread(_compare, first, attempt, before, after)
 
     async def wait(self, attempt_id: str, timeout_s: float) -> Attempt:
-        """Return the attempt as soon as it is finished, or as it is when the time is up.
+        """Return the attempt once it is finished, or its current state when the time is up.
 
         Raises: RequestError ``not_found``.
         """
@@ -226,7 +226,7 @@ class DaemonService:
         return documents
 
     async def get(self, attempt_id: str) -> Attempt | None:
-        """Return an attempt by its id; None where there is none."""
+        """Return an attempt by its id, or None."""
         return self._scheduler.current(attempt_id) or await self._jobs.get(attempt_id)
 
     async def list(self, query: Query) -> Page:
@@ -302,7 +302,7 @@ class DaemonService:
         return self._hub.follow_all(uid, after=after)
 
     async def collect_garbage(self, *, dry_run: bool) -> Swept:
-        """Remove what is too old or too much, or only tell what that would be."""
+        """Remove attempts by age and size, or only report them."""
         return await self._retention.sweep(dry_run=dry_run)
 
     def policies(self) -> Mapping[str, Mapping[str, object]]:
@@ -316,7 +316,7 @@ class DaemonService:
     def check_policy(
         self, name: str, content: bytes
     ) -> tuple[Mapping[str, object] | None, Sequence[Problem]]:
-        """Return what a profile would come to, or what is wrong with it; nothing is loaded."""
+        """Return a profile's effective values, or its errors; nothing is loaded."""
         policies = self._policies
         try:
             policy = policies.try_file(Path(f"{name}.toml"), content)
@@ -337,7 +337,7 @@ class DaemonService:
         return metrics.render()
 
     async def image_digest(self, name: str) -> str:
-        """Return which image stands behind a name at present. Raises: EngineError."""
+        """Return the digest of the image that a name refers to now. Raises: EngineError."""
         return await self._readiness.image_digest(name)
 
     async def health(self) -> Sequence[HealthRow]:
@@ -381,7 +381,7 @@ class DaemonService:
             async with asyncio.timeout(EXAMINED_S):
                 row = await examining
         except TimeoutError:
-            row = _overdue(check, EXAMINED_S, Health.WARN)  # a busy machine is no defect
+            row = _overdue(check, EXAMINED_S, Health.WARN)  # a busy machine isn't a defect
         return replace(row, took_s=self._clock.monotonic() - began)
 
     async def _run_samples(self, selftest: SelfTest, validator: Kind, places: asyncio.Semaphore) -> HealthRow:

@@ -1,6 +1,6 @@
 """What operators see of the daemon's work: the line and the counts of a finished attempt, and its disk.
 
-Decides what is shown. The form of a line is `log`'s, the names of the metrics are `metrics`'.
+Decides the content. `log` defines the form of a line, `metrics` the names of the metrics.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Verdicts:
     stopping: asyncio.Event
 
     async def record(self, finished: Finished, timings_s: Mapping[str, float]) -> Finished:
-        """Record a verdict durably, then publish it; return what is on record."""
+        """Record a verdict durably, then publish it; return the recorded verdict."""
         attempt = ended(finished.attempt, self.clock.now(), timings_s)
         events = self._last_events(attempt)
         recorded = await self._write(attempt, events, finished.cases)

@@ -50,7 +50,7 @@ SILENT_LOOKED_FOR_EVERY_S = 60.0
 class BatchLimits:
     """What batches may be: how many of one user, how many attempts of each at once, how large.
 
-    `silent_upload` is how long nobody sends to one before its upload counts as ended.
+    `silent_upload` is the pause after which an upload counts as ended.
     """
 
     per_uid: int = 100
@@ -133,7 +133,7 @@ class DaemonBatches:
                     task.cancel()
 
     def stop(self) -> None:
-        """Start nothing more, and release followers; what is under way is the scheduler's."""
+        """Start no further attempts, and release followers; the scheduler ends the running ones."""
         self._stopping.set()
         for feeder in self._feeders.values():
             feeder.stop()
@@ -240,7 +240,7 @@ class DaemonBatches:
     async def receive(
         self, batch: Batch, body: AsyncIterator[bytes], *, sees: Callable[[Attempt], bool]
     ) -> ReceivedLines:
-        """Take lines in as they come. What was taken in stays, also when the sender goes away.
+        """Accept lines as they arrive. Accepted lines stay, even if the sender disconnects.
 
         Args:
             batch: the batch that they belong to.
@@ -286,7 +286,7 @@ class DaemonBatches:
             await asyncio.sleep(SILENT_LOOKED_FOR_EVERY_S)
 
     async def end_silent_uploads(self) -> None:
-        """Take batches that nobody has sent to for long as sent to their end; more may be sent."""
+        """Mark batches without a sender for long as complete; further lines are still accepted."""
         moment = self._clock.now() - self._limits.silent_upload
         heard = self._uploads.heard_since(moment)
         for batch in await self._store.silent(moment):
@@ -295,7 +295,7 @@ class DaemonBatches:
                 log.warning("batch.upload_expired", batch_id=batch.id, name=batch.name)
 
     async def find(self, name: str, *, uid: int) -> Batch | None:
-        """Return a batch by its id, or by the name that this user gave it; None where there is none."""
+        """Return a batch by its id, or by this user's name for it; or None."""
         return await self._store.get(name) or await self._store.find(uid, name)
 
     async def list(self, *, uid: int | None, cursor: str | None, limit: int) -> BatchPage:
@@ -410,7 +410,7 @@ async def _attempt(attempt: Attempt | None, documents: ReadDocuments) -> bytes:
         return attempt_body(attempt)
     try:
         report, execution = await documents(attempt)
-    except StoreError:  # its bundle was removed, or is damaged: what is on record of it stands
+    except StoreError:  # its bundle was removed or is damaged: the recorded verdict is used
         return attempt_body(attempt)
     return attempt_body(attempt, report=report, execution=execution)
 
@@ -467,14 +467,14 @@ class Feeder:
         self.changed.give()
 
     def cancel(self) -> None:
-        """Start nothing more, and end what is under way: a person wants it so."""
+        """Start no further attempts, and end the running ones, at a user's request."""
         self._cancelled = True
         self.stop()
         for attempt_id in self._in_flight:
             self._scheduler.cancel(attempt_id)
 
     async def run(self) -> None:
-        """Feed until the batch is finished, or until told to stop; then wait for what is under way."""
+        """Feed until the batch is finished or stopped; then wait for the running attempts."""
         async with asyncio.TaskGroup() as tasks:
             while not self.stopped:
                 self._more.clear()

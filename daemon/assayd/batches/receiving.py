@@ -1,4 +1,4 @@
-"""Read the lines of a batch as they arrive, and record a few at a time. What was recorded stays."""
+"""Read the lines of a batch as they arrive, and record a few at a time. Recorded lines stay."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Receiver:
         self._images: dict[str, str] = {}
 
     async def take(self, body: AsyncIterator[bytes]) -> AsyncIterator[ReceivedLines]:
-        """Return what became of the lines, group by group; each is on record when it is given."""
+        """Return the results of the lines, group by group; each group is recorded before it is returned."""
         cutter = LineCutter(self._caps.line_bytes)
         with self._budget.growing(self._batch.peer.uid) as held:
             async for data in body:
@@ -127,7 +127,7 @@ class Receiver:
                 raise RequestError("invalid", "parent_id: the attempt doesn't exist", field="parent_id")
 
     async def _run_key(self, submission: Submission, policy: ExecutionPolicy) -> str:
-        """Return what has to be equal for two lines to be one attempt: input, policy and image."""
+        """Return the key of lines that share one attempt: input, policy and image."""
         image = self._kinds[submission.kind].image_of(policy)
         if image not in self._images:
             self._images[image] = await self._image(image)
@@ -168,7 +168,7 @@ class _Rest:
 
 
 class LineCutter:
-    """Cuts bytes into lines. Blank lines are counted and left out.
+    """Splits bytes into lines. Empty lines are counted and skipped.
 
     Args:
         most_bytes: the length of a line; of one that is longer nothing is kept.
@@ -212,7 +212,7 @@ class ReadLine:
 
 
 def read_line(raw: RawLine, read: Callable[[bytes], Submission], most_bytes: int) -> ReadLine:
-    """Read one line; what is wrong with it is said of this line alone."""
+    """Read one line; its fault affects only this line."""
     if raw.text is None:
         refusal = RequestError("too_large", f"the line is longer than {most_bytes} bytes")
         return ReadLine(raw=raw, refusal=refusal)

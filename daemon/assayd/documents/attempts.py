@@ -100,8 +100,8 @@ def attempt_document(
 
     Args:
         attempt: the attempt.
-        report: the report of its bundle, where there is one.
-        execution: what its container did, where there was one.
+        report: the report of its bundle, if it has one.
+        execution: the record of its container, if it had one.
         replay_diff: how a replay differs from what it repeats.
         bundle_path: the folder of its bundle.
     """

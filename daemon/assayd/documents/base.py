@@ -47,7 +47,7 @@ def timestamp(moment: datetime | None) -> str | None:
 
 
 def written_time(moment: datetime) -> str:
-    """Return a time, which is there, as RFC 3339 in UTC."""
+    """Return a time as RFC 3339 in UTC."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
@@ -57,7 +57,7 @@ def milliseconds(seconds: float) -> float:
 
 
 def plain(value: Any) -> Any:  # JSON has no narrower type
-    """Return a document as dictionaries and lists; all else is left as it is."""
+    """Return a document as dictionaries and lists; other values stay unchanged."""
     if (members := members_of(value)) is not None:
         return {name: plain(part) for name, part in members.items()}
     return [plain(part) for part in value] if isinstance(value, list | tuple) else value

@@ -88,7 +88,7 @@ class BatchEventDocument(BaseDocument):
 
 
 def batch_document(progress: Progress, received: ReceivedLines | None = None) -> BatchDocument:
-    """Return the document of a batch; `received` is what became of lines that were just sent."""
+    """Return the document of a batch; `received` counts the lines of this request."""
     return BatchDocument.from_value(
         progress.batch,
         counts=counts_document(progress.tally, progress.running),

@@ -1,6 +1,6 @@
 """Repairs and generations as the contract names them, and the requests that begin one.
 
-The models alone: what is written into them is decided where chains are.
+Only the models: `assayd_chains` decides their contents.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from assayd.documents.submission import FreeLabelText, IntentText, LabelText, Ul
 
 
 class RepairBody(BaseModel):
-    """How an attempt is to be repaired."""
+    """The terms of a repair."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -28,7 +28,7 @@ class RepairBody(BaseModel):
 
 
 class FixDocument(BaseDocument):
-    """One fix of a repair, and what became of it."""
+    """One fix of a repair, and its outcome."""
 
     attempt_id: str | None = Field(description="The attempt that ran it; null for a duplicate.")
     number: int = Field(description="Number of the answer, from 1.")
@@ -138,7 +138,7 @@ class RepairEventDocument(BaseDocument):
 
 
 class GenerationBody(BaseModel):
-    """A request in words, and what comes with it."""
+    """A request in words, with its data."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -235,7 +235,8 @@ class GenerationEventDocument(BaseDocument):
     at: Timestamp = Field(description="Time of the event.")
     body: dict[str, Any] = Field(
         description=(
-            "The generation as it is then; for `stage`, the attempt's stage; for `answer`, `text`: what came "
-            "of the answer that is under way, and `anew`: whether it replaces what came before."
+            "Current generation; for `stage`, the attempt's stage; for `answer`, `text` is "
+            "the answer so far, "
+            "and `anew` is true if it replaces the earlier text."
         )
     )

@@ -1,4 +1,4 @@
-"""What a gateway says of its tokens and nodes, and how a token is asked for."""
+"""A gateway's tokens and nodes, and the request for a token."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NodeName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?$"
 
 
 class TokenBody(BaseModel):
-    """`POST /v1/tokens`: what a new token is to be."""
+    """`POST /v1/tokens`: the requested token."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

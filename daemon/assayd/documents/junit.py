@@ -71,7 +71,7 @@ def _add_outcome(test: ET.Element, tag: str, kind: str, message: str, detail: st
 
 
 def _indented(text: str) -> str:
-    """Return a text of which no line but the first begins where lines of ours do."""
+    """Return a text whose further lines are indented, so that they can't imitate ours."""
     return text.replace("\n", "\n    ")
 
 

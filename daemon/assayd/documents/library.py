@@ -22,7 +22,7 @@ class ApproveBody(BaseModel):
 
 
 class LibraryEntryDocument(BaseDocument):
-    """A validated submission that somebody approved under a name."""
+    """A validated submission that a user approved under a name."""
 
     uid: int = Field(description="User id of the owner.")
     name: str = Field(description="The name.")

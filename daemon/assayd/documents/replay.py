@@ -109,7 +109,7 @@ def _summary(attempt: Attempt) -> dict[str, Json]:
 
 
 def _differences(path: str, place: str, one: Json, other: Json) -> Iterator[tuple[str, Json, Json]]:
-    """Walk both; `path` has the indexes, `place` leaves them out."""
+    """Walk both; `path` has the indexes, `place` omits them."""
     if isinstance(one, dict) and isinstance(other, dict):
         passed_over = VOLATILE.get(place, frozenset()) | _REPEATED.get(place, frozenset())
         for key in sorted(one.keys() | other.keys()):
@@ -161,7 +161,7 @@ def _texts(name: str, value: object) -> Iterator[tuple[str, str]]:
 
 
 def _diff(name: str, old: str | None, new: str | None) -> Iterator[str]:
-    """Return the one hunk that a text's changes are."""
+    """Return a text's changes as a single hunk."""
     if old == new:
         return
     before, after = (old or "").splitlines(), (new or "").splitlines()

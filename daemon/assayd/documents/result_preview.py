@@ -35,7 +35,7 @@ Rows = Sequence[Sequence[str]]
 
 
 def preview_of(result: JsonValue) -> str | None:
-    """Return a preview of the first tables and arrays in a result; None where there is none."""
+    """Return a preview of the first tables and arrays in a result, or None."""
     return "\n\n".join(islice(_previews(result, "", _DEPTH), MOST_TABLES)) or None
 
 
@@ -138,7 +138,7 @@ def _cells(values: Sequence[JsonValue]) -> list[str]:
 
 
 def _nested(value: list[JsonValue] | dict[str, JsonValue]) -> str:
-    """Write an array, as labels of several levels are; what is nested deeper is left out."""
+    """Write an array, such as labels of several levels; deeper nesting is omitted."""
     if isinstance(value, dict):
         return "{…}" if value else "{}"
     parts = ["…" if isinstance(one, list | dict) else _cell(one) for one in value[:_LEVELS]]

@@ -89,7 +89,7 @@ def read_json(text: bytes, *, most_values: int = MAX_VALUES) -> JsonValue:
 
 
 def read_bytes(text: bytes) -> int:
-    """Return about how much memory a text takes once it is read, beside the text."""
+    """Estimate the memory of a parsed text, in addition to the text."""
     return len(text) + 64 * count_containers(text) + 32 * text.count(b",")
 
 
@@ -126,7 +126,7 @@ def with_texts(document: BaseModel, texts: Mapping[str, bytes]) -> bytes:
 
 
 def _write(value: object, to: BytesIO) -> None:
-    """Write JSON canonically, what is large piece by piece."""
+    """Write JSON canonically, large parts piece by piece."""
     if (members := members_of(value)) is not None:
         value = members
     if _weight(value) < _PIECE:
@@ -210,7 +210,7 @@ def digest(text: bytes) -> str:
 
 
 def refuse_many(text: bytes, *, most_values: int = MAX_VALUES) -> None:
-    """Count what a text holds before memory is taken for it. Raises: RequestError ``too_large``."""
+    """Count the values of a text before memory is allocated. Raises: RequestError ``too_large``."""
     try:
         refuse_large(text, replace(_LIMITS, values=most_values))
     except JsonTooLargeError as error:

@@ -100,7 +100,7 @@ class RepairRequest(BaseModel):
 
 
 class SubmissionBody(BaseModel):
-    """What is posted: one piece of code, and how to look at it."""
+    """The body of a submission: one piece of code, and the options of its validation."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -186,7 +186,7 @@ def _capped_parts(validator: Kind, payload: Mapping[str, object]) -> list[tuple[
 
 
 def _excess(value: object, cap: Cap, most: int) -> str:
-    """Return what is too much; empty for what is not, or has another form, which the model will refuse."""
+    """Return the excess; empty if there is none, or for another form, which the model refuses."""
     from assayd.kind import Cap
 
     match cap:
@@ -226,7 +226,7 @@ def _leaves(whole: Part) -> Iterator[Part]:
 
 
 def _inner(part: Part) -> list[tuple[str, Part]]:
-    """Return what is directly in a part, by key."""
+    """Return the direct entries of a part, by key."""
     field, value = part
     if isinstance(value, dict):
         return [(name, (f"{field}.{name[:_NAME_CHARS]}", inner)) for name, inner in value.items()]
@@ -307,7 +307,7 @@ def with_payload(
 
 
 async def read_accepted(document: bytes, kinds: Mapping[str, Kind]) -> Submission:
-    """Read a submission as it was accepted; a large one in a thread, so that others are served."""
+    """Read an accepted submission; a large one in a thread, so that the event loop stays free."""
     read = partial(read_submission, document, kinds, caps=_ACCEPTED)
     return await asyncio.to_thread(read) if len(document) > LARGE_DOCUMENT_BYTES else read()
 

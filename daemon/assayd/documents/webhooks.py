@@ -1,4 +1,4 @@
-"""What webhooks are told: that something has ended, how, and where the rest is. Nothing that code said."""
+"""The messages of webhooks: the ended object, its result, and its path. Never output of code."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class WebhookDocument(BaseDocument):
 
 
 def attempt_message(attempt: Attempt, at: datetime) -> WebhookDocument:
-    """Return what is told of a verdict."""
+    """Return the message about a verdict."""
     data = EndedAttemptDocument.from_value(
         attempt, labels=dict(attempt.labels), uid=attempt.peer.uid, path=f"/v1/attempts/{attempt.id}"
     )
@@ -75,7 +75,7 @@ def attempt_message(attempt: Attempt, at: datetime) -> WebhookDocument:
 
 
 def batch_message(batch: Batch, tally: Tally, at: datetime) -> WebhookDocument:
-    """Return what is told of the end of a batch."""
+    """Return the message about the end of a batch."""
     counts = counts_document(tally, running=0)
     place = f"/v1/batches/{batch.id}"
     data = EndedBatchDocument.from_value(batch, counts=counts, uid=batch.peer.uid, path=place)

@@ -46,7 +46,7 @@ class Way:
 
 
 class Access:
-    """What is known of one access, and what it came to."""
+    """The facts of one access, and its outcome."""
 
     def __init__(self, way: Way, target: Target | NoTarget, entry: Entry) -> None:
         self._way = way
@@ -61,7 +61,7 @@ class Access:
         addresses: tuple[str, ...] | None = None,
         server_name: str | NetworkRule | None = None,
     ) -> Decision:
-        """Judge by what was known and what is learnt now.
+        """Judge by the known facts and the new ones.
 
         Raises: NotServed when a rule refuses.
         """
@@ -103,7 +103,7 @@ class Access:
             way.places.release(way.owner)
 
     async def _resolved(self, target: Target) -> tuple[tuple[str, ...], float]:
-        """Return the target's addresses, and what is left for connecting of the time that the profile gives.
+        """Return the target's addresses, and the remaining time to connect.
 
         Waiting for a place takes nothing of that time. Raises: NotServed.
         """
@@ -115,7 +115,7 @@ class Access:
 
 
 async def timed(work: Coroutine[object, object, T], left_s: float) -> tuple[T, float]:
-    """Return what comes of the work and the time that is left then. Raises: NotServed when none is."""
+    """Return the result of the work and the remaining time. Raises: NotServed if none remains."""
     until = asyncio.get_running_loop().time() + left_s
     try:
         async with asyncio.timeout_at(until):
@@ -138,7 +138,7 @@ async def granted(waiting: Coroutine[object, object, None], wait_s: float) -> No
 def access(way: Way, unit: int, target: Target | NoTarget) -> Iterator[Access]:
     """Put an access on record while the body serves it, and how that ended.
 
-    Raises: NotServed when the attempt has had all of its own.
+    Raises: NotServed if the attempt has reached its limit.
     """
     entry = way.ledger.open(unit, target)
     try:

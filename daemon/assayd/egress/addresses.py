@@ -47,7 +47,7 @@ _NOT_PUBLIC_6 = tuple(
 
 
 def is_public(text: str) -> bool:
-    """Return whether an address is one of the public network; what is not an address is not."""
+    """Return whether a text is an address of the public network."""
     try:
         address = ip_address(text)
     except ValueError:

@@ -24,7 +24,7 @@ from assayd.model.run import Via
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessRequest:
-    """What is known of an access so far. `server_name` may be the rule by which there is none."""
+    """The known facts of an access. `server_name` may be the rule that explains its absence."""
 
     target: Target | NoTarget
     named: str | None = None
@@ -59,7 +59,7 @@ def decide(policy: NetworkPolicy, ask: AccessRequest, public: Public = is_public
 
     Args:
         policy: the attempt's.
-        ask: what is known.
+        ask: the known facts.
         public: which addresses count as public.
     """
     refusals = (*_by_target(policy, ask), *_by_address(ask, public), *_by_server_name(ask))

@@ -57,7 +57,7 @@ class HttpReader:
         return self._http.trailing_data[0] + self._rest
 
     def next(self) -> h11.Event | None:
-        """Return the next event; None when that takes more bytes, or the answer to what was read.
+        """Return the next event; None if it needs more bytes, or the answer to the last request.
 
         Raises: h11.RemoteProtocolError.
         """
@@ -100,7 +100,7 @@ class HttpReader:
         return extra
 
     def _give_more(self) -> bool:
-        """Return h11 more of what is there; False when there is nothing."""
+        """Feed h11 more of the received bytes; False if none are left."""
         if not self._rest:
             if self._ended and not self._http.trailing_data[1]:
                 self._http.receive_data(b"")

@@ -1,4 +1,4 @@
-"""Plain HTTP: each request judged by itself, and sent on a connection of its own.
+"""Plain HTTP: each request is judged separately, and sent on a separate connection.
 
 The request is not passed on but written anew from what h11 has read, so that the host can see no other
 in it; what is meant for a proxy only stays here. A redirect is an answer: what the guest makes of it is its

@@ -44,7 +44,7 @@ class Guest:
         stream: its bytes.
         ledger: told of all that is read; raises NotServed when there may be no more.
         limits: how long things may take.
-        turn: waits until what was read may be dealt with.
+        turn: waits for the turn of the received data.
     """
 
     def __init__(self, stream: GuestStream, ledger: Ledger, limits: EgressLimits, turn: Turn) -> None:
@@ -71,7 +71,7 @@ class Guest:
     async def request(self) -> h11.Request | None:
         """Return the next request; None when the guest has none.
 
-        Raises: NotServed when what comes is none, or comes too slowly.
+        Raises: NotServed if it isn't a request, or arrives too slowly.
         """
         self._phase, self._method = Phase.ANSWER, b""
         event = self._next_event()
@@ -96,7 +96,7 @@ class Guest:
         return event
 
     async def early(self) -> bytes:
-        """Return what came after the head of a CONNECT.
+        """Return the bytes after the head of a CONNECT.
 
         Raises: NotServed when that has a body.
         """
@@ -190,7 +190,7 @@ class Guest:
 
     @contextmanager
     def _judged(self) -> Iterator[None]:
-        """Refuse what is no HTTP, and charge for what is. A client that hangs up has broken no rule."""
+        """Refuse other protocols, and charge for HTTP. A client that hangs up has broken no rule."""
         try:
             yield
         except h11.RemoteProtocolError as problem:

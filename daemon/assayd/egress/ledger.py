@@ -1,4 +1,4 @@
-"""The record of an attempt's accesses, and what is left of its budgets; log and metrics are told."""
+"""The record of an attempt's accesses, and its remaining budgets; writes log and metrics."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Ledger:
     def open(self, unit: int, target: Target | NoTarget) -> Entry:
         """Begin an access.
 
-        Raises: NotServed when the attempt has had all of its own; that is put on record once per unit.
+        Raises: NotServed if the attempt has reached its limit, which is recorded once per unit.
         """
         if len(self._entries) >= self._connections:
             self.used_up(unit, target)
@@ -113,23 +113,23 @@ class Ledger:
             entry.close()
 
     def spend_up(self, count: int) -> None:
-        """Take from the budget of what may be sent. Raises: NotServed."""
+        """Charge the budget of sent bytes. Raises: NotServed."""
         self._metrics.egress_bytes.labels("up").inc(count)
         self.charge_up(max(count, LEAST_COST))
 
     def spend_down(self, count: int) -> None:
-        """Take from the budget of what may be received. Raises: NotServed."""
+        """Charge the budget of received bytes. Raises: NotServed."""
         self._metrics.egress_bytes.labels("down").inc(count)
         self.charge_down(max(count, LEAST_COST))
 
     def charge_up(self, cost: int) -> None:
-        """Take the cost of what was read of guest code. Raises: NotServed."""
+        """Charge the bytes read from guest code. Raises: NotServed."""
         self._up -= cost
         if self._up < 0:
             raise refused_by(NetworkRule.TOO_MANY_BYTES)
 
     def charge_down(self, cost: int) -> None:
-        """Take the cost of what was read of a host. Raises: NotServed."""
+        """Charge the bytes read from a host. Raises: NotServed."""
         self._down -= cost
         if self._down < 0:
             raise refused_by(NetworkRule.TOO_MANY_BYTES)

@@ -1,4 +1,4 @@
-"""Places that users share so that nobody's are all: each may take another while it has fewer than are free.
+"""Places shared by users: each user can take another one while it has fewer than are free.
 
 One user alone gets half of them, the next a quarter, and so on: somebody new finds one.
 
@@ -21,7 +21,7 @@ class ThresholdSemaphore:
 
     @property
     def free(self) -> int:
-        """Count the places that nobody has."""
+        """Count the free places."""
         return self._free
 
     async def acquire(self, owner: int) -> None:
@@ -54,7 +54,7 @@ class ThresholdSemaphore:
         self._held[owner] += 1
 
     def _hand_out(self) -> None:
-        """Assign places to those who wait, until nobody is left who may have one."""
+        """Assign places to waiters, until no waiter can have one."""
         given = True
         while given:
             given = False

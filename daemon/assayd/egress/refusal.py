@@ -1,4 +1,4 @@
-"""How guest code is told of a refusal or failure: an answer in HTTP that says which rule, or a TLS alert."""
+"""The answer to guest code after a refusal or failure: HTTP with the rule, or a TLS alert."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REFUSED, _TROUBLE = 403, 502
 
 
 class NotServed(Exception):
-    """An access ends here: by a rule, or because what was allowed did not work. Never leaves `egress`."""
+    """Ends an access: by a rule, or because an allowed access failed. Never leaves `egress`."""
 
     def __init__(self, why: NetworkRule | NetworkTrouble, reason: str, hint: str = "") -> None:
         super().__init__(why)

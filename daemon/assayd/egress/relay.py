@@ -33,7 +33,7 @@ class Relay:
     Args:
         limits: what each attempt may use, and all together.
         clock: measures how long accesses take.
-        metrics: where they are counted.
+        metrics: the counters.
         look_up: resolves names.
         public: tells which addresses may be connected to at all.
     """
@@ -84,7 +84,7 @@ class RelaySession:
     async def serve(self, stream: GuestStream, unit: int) -> None:
         """Serve one connection of a unit, request by request."""
         guest = Guest(stream, self._way.ledger, self.limits, self._way.turn)
-        with suppress(ConnectionResetError):  # nobody is left to serve
+        with suppress(ConnectionResetError):  # the container has disconnected
             try:
                 while await self._serve_next(guest, unit):
                     pass

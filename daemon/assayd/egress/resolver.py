@@ -1,4 +1,4 @@
-"""Names to addresses, in threads that nobody waits for longer than there is time.
+"""Resolves names in threads, with a bounded wait.
 
 `getaddrinfo` cannot be stopped. So each look-up has a thread of its own that the process does not wait for
 at its end, and its place is free again only when the look-up is really over: slow names of one attempt use up
@@ -75,7 +75,7 @@ class Resolver:
                 addresses = self._look_up(looking.host, looking.port)
             except (OSError, UnicodeError):
                 addresses = ()
-            with suppress(RuntimeError):  # the loop has closed: nobody is left to tell
+            with suppress(RuntimeError):  # the loop has closed: no caller waits
                 loop.call_soon_threadsafe(give, addresses)
 
         try:

@@ -24,7 +24,7 @@ _NOT_IN_A_HOST = re.compile(r"[@\\%\s,;]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What is asked for. `host` is folded; `path` has no query, `origin` has it."""
+    """The requested target. `host` is folded; `path` has no query, `origin` has it."""
 
     via: Via
     host: str
@@ -36,7 +36,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoTarget:
-    """What is asked for and is no target, by which rule; `host` and `port` as far as they can be shown."""
+    """An invalid target, with the rule; `host` and `port` as far as they can be shown."""
 
     via: Via
     rule: NetworkRule
@@ -46,7 +46,7 @@ class NoTarget:
 
 
 def read_target(method: str, text: str) -> Target | NoTarget:
-    """Read the target of a request, as it stands in the request line."""
+    """Read the target in the request line."""
     if method == "CONNECT":
         return _place(Via.TLS, method, text, None)
     match = _URL.fullmatch(text)
@@ -86,7 +86,7 @@ def _place(via: Via, method: str, authority: str, default_port: int | None) -> T
 
 
 def _refused(host: str, port: int | None) -> NetworkRule | None:
-    """Return the rule by which this is the place of no host; None where it may be one."""
+    """Return the rule that refuses this host; None if it is valid."""
     if "@" in host:
         return NetworkRule.USER_IN_URL
     if not host:

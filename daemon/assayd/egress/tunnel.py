@@ -32,7 +32,7 @@ _ENCRYPTED = frozenset({0xFE0D, 0xFFCE})
 
 
 class HelloError(ValueError):
-    """There is no server name to be had; `rule` says why."""
+    """The ClientHello has no usable server name; `rule` is the reason."""
 
     def __init__(self, rule: NetworkRule) -> None:
         super().__init__(rule)

@@ -1,6 +1,6 @@
 """Judges one `call` unit: did it return a value, and if not, which findings that makes.
 
-Works on bytes that a guest wrote; a value counts only beside the one good cause, which the sandbox decided.
+Works on bytes that a guest wrote; a value counts only with the cause `completed`, which the sandbox decided.
 What the value should be is left to the validator.
 """
 

@@ -1,4 +1,4 @@
-"""Suggests what helps against an exception of submitted code: by its type, its text, and what came nearest.
+"""Suggests fixes for exceptions of submitted code: by type, message, and the most similar names.
 
 All of that is the guest's word: it chooses words, and an edit of the guest's own line.
 
@@ -44,7 +44,7 @@ class _Subscript(ast.Subscript):
 
 
 def _subscripts(line: str) -> list[_Subscript]:
-    """Return the subscripts of plain names in a line; none where it is no statement by itself."""
+    """Return the subscripts of plain names in a line; none if the line isn't a complete statement."""
     text = line.strip()[:_MOST_CHARS]
     for tried in (text, f"{text} pass", f"{text.removeprefix('el')} pass"):
         try:
@@ -207,7 +207,7 @@ def hint_for(error_type: str) -> str:
 
 
 def exception_hint(record: Raised, text: str = "") -> str:
-    """Return what helps against this exception, and the values that were there; `text` is what was run."""
+    """Return the fix for this exception, and the values on its line; `text` is the source."""
     seen = "; ".join(f"{name} = {value}" for name, value in record.values)
     there = f" Values on this line: {_QUOTES[0]}{_one_line(seen)}{_QUOTES[1]}." if seen else ""
     return _hint(record, text) + there
@@ -229,7 +229,7 @@ def _hint(record: Raised, text: str) -> str:
 
 
 def _by_place(record: Raised, error_type: str, text: str) -> str | None:
-    """Return what the line and the values of an exception tell of it, beside its text."""
+    """Return the fix that follows from the line and the values, in addition to the message."""
     if error_type == "FileNotFoundError" and _STARTS_PROGRAM.search(line_at(text, record.line) or ""):
         return "The image doesn't have this program. Do it in Python, or pass its output as an input."
     if error_type in {"IndexError", "ValueError"} and any("\\\\" in value for _, value in record.values):
@@ -285,7 +285,7 @@ def _one_line(text: str) -> str:
 
 
 def misspelling_edit(record: Raised, text: str) -> Edit | None:
-    """Write the name that was meant, where it is certain and the line has the other one once."""
+    """Replace the misspelt name, if the replacement is certain and the line has the name once."""
     line = line_at(text, record.line)
     wrong = _misspelt(record)
     if record.meant is None or not record.certain or line is None or wrong is None or record.line is None:

@@ -47,7 +47,7 @@ def judge_exec(name: str, unit: UnitResult | None, *, program: str, offer: str =
 
     Args:
         name: the case's.
-        unit: what came back of it.
+        unit: its result.
         program: what it was to become.
         offer: a sentence that says which programs the image has.
     """

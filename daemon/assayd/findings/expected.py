@@ -1,7 +1,7 @@
 """Compares what code gave with what a submitted case expects, and words the difference.
 
 Named fields must be equal, at any depth, and others may exist; lists are equal element by element. Works on
-values that a guest wrote: nothing here runs, and what is shown of them is cut.
+values that a guest wrote: nothing here runs, and shown values are cut.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ExpectedCase(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """The first place at which two values differ, with what stands there; shown as texts."""
+    """The first place where two values differ, with both parts as text."""
 
     place: str
     expected: str
@@ -76,7 +76,7 @@ class Difference:
 
 
 def refuse_twins(cases: Sequence[ExpectedCase]) -> None:
-    """See that every case has a name of its own. Raises: ValueError."""
+    """Check that case names are unique. Raises: ValueError."""
     seen: set[str] = set()
     for case in cases:
         if case.name in seen:
@@ -85,7 +85,7 @@ def refuse_twins(cases: Sequence[ExpectedCase]) -> None:
 
 
 def difference(expected: object, received: object, compare: Compare, place: str = "") -> Difference | None:
-    """Return where a received value differs first; None where it is what is expected."""
+    """Return the first difference of a received value; None if it equals the expected value."""
     if isinstance(expected, dict):
         return _in_fields(expected, received, compare, place)
     if isinstance(expected, list):
@@ -95,7 +95,7 @@ def difference(expected: object, received: object, compare: Compare, place: str 
 
 
 def text_difference(expected: str, received: str, compare: Compare) -> Difference | None:
-    """Return the first line at which a printed text differs; None where it is what is expected."""
+    """Return the first different line of the output; None if it equals the expected output."""
     if _same_text(expected, received, compare):
         return None
     if compare is Compare.EXACT and expected.split() == received.split():
@@ -108,7 +108,7 @@ def text_difference(expected: str, received: str, compare: Compare) -> Differenc
 
 
 def judge_value(tried: Tried, wanted: ExpectedCase, expected: JsonValue) -> Tried:
-    """Compare the result of a case that ran well; one that did not is left as it is."""
+    """Compare the result of a completed case; leave other cases unchanged."""
     tried = _as_case(tried, wanted, expected)
     if tried.case.status is not CaseStatus.PASSED:
         return tried
@@ -117,7 +117,7 @@ def judge_value(tried: Tried, wanted: ExpectedCase, expected: JsonValue) -> Trie
 
 
 def judge_output(tried: Tried, wanted: ExpectedCase, expected: str, stdout: Captured) -> Tried:
-    """Compare what a case that ran well has printed; one that did not is left as it is."""
+    """Compare the output of a completed case; leave other cases unchanged."""
     tried = _as_case(tried, wanted, expected)
     if tried.case.status is not CaseStatus.PASSED:
         return tried
@@ -148,7 +148,7 @@ TEXTS_COMPARED = (
 
 
 def cases_told(cases: Iterable[tuple[ExpectedCase, object, object]]) -> str:
-    """Return cases for a model: name, what is given, what is expected, one per line."""
+    """Return cases for a model, one per line: name, input, expected result."""
     return "\n".join(
         f"{shorten(case.name, NAME_CHARS)} ({case.compare.value}): {_shown(given)} -> {_shown(expected)}"
         for case, given, expected in cases
@@ -237,7 +237,7 @@ def _same_number(expected: object, received: object, compare: Compare) -> bool:
 def _close(one: object, other: object) -> bool:
     """Return whether two numbers, or words that are numbers, are equal within the tolerance."""
     try:
-        first, second = float(one), float(other)  # type: ignore[arg-type]  # it raises for what is none
+        first, second = float(one), float(other)  # type: ignore[arg-type]  # it raises for other values
     except (ValueError, OverflowError):
         return False
     finite = math.isfinite(first) and math.isfinite(second)
@@ -256,7 +256,7 @@ def _shown(value: object) -> str:
 
 
 def _pieces(encoded: Iterable[str]) -> Iterator[str]:
-    """Return as much of a text as is shown: what is large is not written out whole."""
+    """Return the shown part of a text; long text is cut."""
     length = 0
     for piece in encoded:
         yield piece[: _SHOWN_CHARS + 1]
@@ -266,5 +266,5 @@ def _pieces(encoded: Iterable[str]) -> Iterator[str]:
 
 
 def _ends(text: str) -> str:
-    """Show a text by its end, where white space is often forgotten."""
+    """Show the end of a text, where white space often differs."""
     return _shown(text if len(text) <= _PLACE_CHARS else "…" + text[-_PLACE_CHARS:])

@@ -5,7 +5,7 @@
 
 What an exception says is the guest's own word: it words a hint, and decides nothing.
 
-Words findings of a run by what its accesses to listed hosts came to, where there is an allowlist.
+Words findings by the results of accesses to listed hosts, under an allowlist.
 
 A finding that is made of an exception or of a timeout alone blames the code: "a loop that never ends", "the
 profile blocks the network". The relay knows better which host hung, was down, or could not be asked.

@@ -1,4 +1,4 @@
-"""Words exceptions of nodes and scripts: what is not defined, and what cannot be imported.
+"""Words exceptions of nodes and scripts about undefined names and failed imports.
 
 The type and text of an exception are the guest's: they choose the words, and decide nothing. A text that is
 not the interpreter's own (a NameError raised by hand) is shown as it is.
@@ -43,7 +43,7 @@ def nearest_name(name: str, circles: Sequence[Iterable[str]], fitting: Iterable[
     """Return the name that was most likely meant; None when all are too far.
 
     Args:
-        name: what was written.
+        name: the written name.
         circles: the names that there are, the nearest scope first.
         fitting: those that fit the use; they come before others of as many steps.
     """

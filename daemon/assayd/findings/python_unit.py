@@ -43,7 +43,7 @@ def judge_end(unit: UnitResult, around: ExceptionContext, *, what: str) -> Tried
     """Judge how a unit ended: passed when that was well, and the policy refused nothing.
 
     Args:
-        unit: what came back of it.
+        unit: its result.
         around: what an exception is explained with.
         what: the subject of the sentences, e.g. ``The script``.
     """

@@ -95,7 +95,7 @@ def _said(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    """Return a text on one line, without what is not seen: nobody else than we begins a line here."""
+    """Return a text on one line, without invisible characters: untrusted text can't begin a line here."""
     seen = text
     if not text.isprintable():
         seen = "".join(c if c.isprintable() else " " if c.isspace() else "" for c in text)
@@ -168,7 +168,7 @@ def _edited(
 
 
 def _said_before(report: Report) -> Iterator[Surrounding]:
-    """Return the end of what the first case that failed wrote on its standard error."""
+    """Return the end of the first failed case's standard error."""
     results = report.get("runtime_results")
     cases = _objects(results, "cases") if isinstance(results, dict) else []
     failed = [case for case in cases if case.get("status") in {"failed", "error"}]
@@ -196,7 +196,7 @@ def _objects(report: Report, name: str) -> list[Mapping[str, object]]:
 
 
 def without_layout(text: str, comment: str) -> bytes:
-    """Return the words of a text, without whole-line comments: what stays when its layout changes."""
+    """Return the words of a text without whole-line comments; its layout doesn't matter."""
     lines = (" ".join(line.split()) for line in text.splitlines())
     kept = (line for line in lines if line and not line.startswith(comment))
     return "\n".join(kept).encode("utf-8", "surrogatepass")

@@ -23,7 +23,7 @@ _LINE_CHARS = 200
 
 
 def last_lines(text: str) -> str | None:
-    """Return the last lines of a text that are not blank, each cut to a fair length; or None."""
+    """Return the last non-empty lines of a text, each cut to a bounded length; or None."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()][-_LINES:]
     return "\n".join(shorten(line, _LINE_CHARS) for line in lines) or None
 
@@ -106,12 +106,12 @@ def cause_finding(cause: Cause, what: str, details: str = "") -> Finding:
 def unfinished(result: RunResult, what: str) -> tuple[Finding, ...]:
     """Return the finding for a run that claims to be complete although a unit of it gave nothing."""
     if not result.outcome.completed:
-        return ()  # that end has words of its own
+        return ()  # that end has a separate wording
     return (cause_finding(Cause.PROTOCOL_VIOLATION, what, "a part of it was never run"),)
 
 
 def details_of(unit: UnitResult) -> str:
-    """Return how much there was of what a unit ran out of; time is worded in `timeout`."""
+    """Return the limit that a unit reached; `timeout` words time limits."""
     evidence = unit.outcome.evidence
     limit = evidence.get("limit_bytes")
     if isinstance(limit, int):
@@ -137,7 +137,7 @@ def raised_finding(record: Raised, text: str) -> Finding:
 
 
 def not_compiled_finding(record: NotCompiled, text: str) -> Finding:
-    """Return the finding for a text that only the container's Python refuses."""
+    """Return the finding for source that only the container's Python refuses."""
     return Finding(
         rule=NOT_COMPILED_RULE.id,
         category="syntax",
@@ -151,7 +151,7 @@ def not_compiled_finding(record: NotCompiled, text: str) -> Finding:
 
 
 def no_function_finding(function: str) -> Finding:
-    """Return the finding for a text that ran and did not define the function."""
+    """Return the finding for source that ran without defining the function."""
     return Finding(
         rule=NO_FUNCTION_RULE.id,
         category="runtime",
@@ -208,7 +208,7 @@ def file_events(
     """Return every refused event with its finding, for kinds of several files.
 
     Args:
-        file: the file that was run; named where the event has no place of its own.
+        file: the file that was run; named if the event has no place.
         events: what the runtime policy saw.
         texts: the submitted texts by the names of their files.
     """
@@ -255,7 +255,7 @@ def _told(event: PolicyEvent) -> str:
 
 
 def _instead(event: PolicyEvent) -> str | None:
-    """Return what to do instead; rules of the network have words of their own."""
+    """Return the fix; network rules have separate wordings."""
     if event.rule is not None:
         return WORDINGS[NetworkRule(event.rule)].hint
     return "Remove this operation: the policy doesn't allow it." if event.enforced else None

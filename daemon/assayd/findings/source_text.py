@@ -14,7 +14,7 @@ def line_of(text: str, index: int) -> int:
 
 
 def line_at(text: str, line: int | None) -> str | None:
-    """Return a line without its end; None when there is no such line."""
+    """Return a line without its line end, or None."""
     if line is None or not 1 <= line <= len(text) + 1:
         return None
     lines = text.split("\n", line)
@@ -22,7 +22,7 @@ def line_at(text: str, line: int | None) -> str | None:
 
 
 def snippet(text: str, line: int | None) -> str | None:
-    """Return a line, cut to a fair length; None when there is no such line."""
+    """Return a line, cut to a bounded length, or None."""
     found = line_at(text, line)
     return None if found is None else shorten(found.rstrip(), SNIPPET_CHARS)
 

@@ -86,7 +86,7 @@ def _spent(unit: UnitResult) -> Iterator[Spent]:
     if isinstance(limit_s, float | int) and own_s > limit_s * _MOST_OF_IT:
         parts, whole_s = parts[:2], own_s  # it would have met its limit on an idle machine, too
     for part in sorted(parts, key=lambda part: -part.seconds):
-        # Waiting for a processor is not counted, and is what ended it only where it is most of the time.
+        # Waiting for a processor doesn't count; it is the reason only if it took most of the time.
         if part.seconds > whole_s * (_MOST_OF_IT if part.hint is STARVED else _SHARE):
             yield part
 

@@ -1,4 +1,4 @@
-"""What runs inside the container: standard library only, imports nothing else of ours.
+"""The code inside the container: only the standard library, no other module of this project.
 
 Every image has this folder as one compiled file; `frames` is also what `sandbox.channel` speaks.
 

@@ -34,7 +34,7 @@ _FROM_SOLUTION = frozenset({"ready", "broken", "ask", "answer"})
 
 
 class _End:
-    """One side: what it has sent so far, and what waits to be sent to it."""
+    """One side: the data received from it, and the data waiting to be sent to it."""
 
     def __init__(self, reading: int, writing: int, kinds: frozenset[str]) -> None:
         self.reading, self.writing, self.kinds = reading, writing, kinds

@@ -114,7 +114,7 @@ def _inner(value: object, depth: int) -> str:
 
 
 def _other(value: object, kind: type) -> str | None:
-    """Show times and paths, and name what nobody has run; None for all else."""
+    """Show times and paths, and name generators that never ran; None for all other values."""
     if kind is date or kind is timedelta:
         return str(value)
     if kind is datetime or kind is time:

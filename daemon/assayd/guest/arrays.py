@@ -1,4 +1,4 @@
-"""Forms of what numpy and pandas give: scalars as what they hold, arrays and tables with their kind beside.
+"""Forms of numpy and pandas values: scalars as plain values, arrays and tables with their kind.
 
     numpy.int64(3)                  3
     numpy.array([[1, 2]])           {"$py": "ndarray", "value": [[1, 2]], "type": "int64"}
@@ -6,7 +6,7 @@
     pandas.DataFrame({"a": [5]})    {"$py": "dataframe", "value": {"columns": ["a"], "dtypes": ["int64"], …}, …}
     pandas.Timestamp, NaT, NA       a datetime; null
 
-Nothing is loaded for this. What is under these names in `sys.modules` may be guest code, and fails as such.
+Nothing is loaded for this. The modules of these names in `sys.modules` may be guest code, and fail as such.
 """  # noqa: E501 - a line is a form
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Guards for attributes whose name is computed: what `getattr` and its like are to code with safe built-ins.
 
-Static rules see only names that stand in the text. These see all others, when the code runs: special names
+Static rules see only literal names. These guards see all others at run time: special names
 and what leads to frames and code are refused, of modules all that the policy does not list, of paths what
 touches files, of streams what leads to the file below.
 """
@@ -72,7 +72,7 @@ _ABSENT = object()
 
 
 class AttributeGuard:
-    """Holds which names each module may be asked for; none, until it is told."""
+    """Holds the allowed names of each module; none until they are set."""
 
     def __init__(self) -> None:
         self._names: Mapping[str, frozenset[str]] = {}
@@ -128,28 +128,28 @@ class AttributeGuard:
         if plain in _SPECIAL:
             return plain
         if plain in _LEADING_ON or plain in _INTERNALS:
-            raise PermissionError(f"the attribute {plain!r} may not be taken by a computed name")
+            raise PermissionError(f"the attribute {plain!r} can't be accessed by a computed name")
         if is_a(value, ModuleType):
             module = _vars(value).get("__name__")
             if type(module) is not str or plain not in self._names.get(module, ()):
-                raise PermissionError(f"{module}.{plain} may not be used")
+                raise PermissionError(f"{module}.{plain} isn't allowed")
         elif _touches_files(value, plain):
-            raise PermissionError(f"{plain!r} touches files; there are none")
+            raise PermissionError(f"{plain!r} accesses files, which don't exist here")
         return plain
 
     def _changed(self, value: object, name: object) -> str:
         if is_a(value, ModuleType):
-            raise PermissionError("a module may not be changed")
+            raise PermissionError("a module can't be changed")
         plain = self._checked(value, name)
         if plain in _SPECIAL:
-            raise PermissionError(f"the attribute {plain!r} may not be changed")
+            raise PermissionError(f"the attribute {plain!r} can't be changed")
         return plain
 
 
 def _fields(value: object, /) -> dict[str, object]:
-    """Stand in for ``vars(x)``: the fields of an object, and of nothing that code is made of."""
+    """Stand in for ``vars(x)``: the fields of an object, never those of modules, classes or functions."""
     if is_a(value, ModuleType) or is_a(value, type):
-        raise PermissionError("vars() may not be asked for what a module or a class holds")
+        raise PermissionError("vars() of a module or class isn't allowed")
     return _vars(value)
 
 

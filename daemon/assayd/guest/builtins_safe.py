@@ -33,7 +33,7 @@ def guest_builtins(
     Args:
         kind: ``safe`` or ``full``.
         guarded_import: what an import statement calls.
-        guarded: what stands in the place of some of the safe ones, by name.
+        guarded: replacements of some safe built-ins, by name.
 
     Raises: ValueError for another kind.
     """

@@ -6,7 +6,7 @@ from __future__ import annotations
 class Capture:
     """Counts all, hands the first half of `kept_bytes` through and keeps the last half.
 
-    The tail never repeats what was in the head.
+    The tail never repeats a part of the head.
     """
 
     def __init__(self, kept_bytes: int) -> None:
@@ -16,7 +16,7 @@ class Capture:
         self._tail = bytearray()
 
     def feed(self, content: bytes) -> bytes:
-        """Take what was read and return the part of it that belongs to the head."""
+        """Add data, and return the part of it that belongs to the head."""
         self.total_bytes += len(content)
         head = content[: self._head_room]
         self._head_room -= len(head)
@@ -27,7 +27,7 @@ class Capture:
         return head
 
     def tail(self) -> bytes:
-        """Return what was kept of the rest."""
+        """Return the kept tail."""
         self._trim()
         return bytes(self._tail)
 

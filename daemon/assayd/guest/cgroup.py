@@ -17,9 +17,9 @@ class Counters(Value):
 
 
 class Cgroup:
-    """The container's own control group, version 1 or 2; 0 where the files are not there.
+    """The container's control group, version 1 or 2; 0 if the files don't exist.
 
-    The files are opened once and read again and again, as they are asked for twice per unit.
+    The files are opened once and read repeatedly, twice per unit.
     """
 
     def __init__(self, root: str = ROOT) -> None:

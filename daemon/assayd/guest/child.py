@@ -2,7 +2,7 @@
 
 Takes away what a child must not have, in the only order that works: descriptors and signals first, then
 rlimits, /proc, the system call filter, and the Python audit hook last. All but the hook is done, and
-reported, before the child is told what it is to run: it may have been forked ahead of its unit.
+reported before the child receives its request: it may have been forked ahead of its unit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ else:
 private.isolate(globals())
 
 ORDER = REPORT + 1
-"""The descriptor on which a child is told what it is to run; closed before it runs."""
+"""Descriptor on which a child receives its request; closed before submitted code runs."""
 
 _PAIRED = "tests"
 _BROKEN = 70
@@ -87,7 +87,7 @@ class Confinement(Value):
 
 
 def order(program: str, arguments: bytes, *, has_input: bool) -> bytes:
-    """Return what a child is told on `ORDER`, up to its end; without input its standard input is empty."""
+    """Return the request from `ORDER`; without input, the standard input is empty."""
     return b"%s %d\n%s" % (program.encode(), has_input, arguments)
 
 
@@ -121,14 +121,14 @@ def _share_filter(attempt: BeginFrame, shared: bytes) -> bool:
         kernel.forbid_new_privileges()
         kernel.load_filter(shared)
     except OSError as problem:
-        raise Unconfined(f"the filter of system calls could not be loaded: {problem}") from problem
+        raise Unconfined(f"the seccomp filter couldn't be loaded: {problem}") from problem
     return True
 
 
 def become(
     confinement: Confinement, programs: Mapping[str, UnitProgram], descriptors: Descriptors
 ) -> NoReturn:
-    """Turn this fork of the runner into a unit's process, and run what it is told to. Never returns."""
+    """Turn this fork of the runner into a unit's process, and run its request. Never returns."""
     status = _BROKEN
     try:
         separate(descriptors)
@@ -138,7 +138,7 @@ def become(
         if descriptors.paired is not None:
             _silence(null)
         told = _read_order()
-        # Nothing: there is no unit for this child.
+        # None: this child gets no unit.
         status = _run(told, confinement, programs) if told else 0
     except BaseException:  # noqa: BLE001 - guest code ran; nothing may get back into the runner's code
         from traceback import format_exc  # takes longer than all that a child does, and is hardly ever needed
@@ -180,7 +180,7 @@ def _silence(null: int) -> None:
 
 
 def _read_order() -> bytearray:
-    """Wait to be told what to run; nothing when the runner has no use for this child."""
+    """Wait for a request; None if the runner doesn't need this child."""
     told = bytearray()
     while part := os.read(ORDER, _READ_BYTES):
         told += part
@@ -237,7 +237,7 @@ def separate(descriptors: Descriptors) -> None:
 
 
 def _rlimits(limits: GuestLimits) -> Iterator[tuple[int, int]]:
-    """Return each rlimit with its value, which may not be above what this process has."""
+    """Return each rlimit with its value, at most this process's own limit."""
     for kind, value in (
         (resource.RLIMIT_NOFILE, limits.open_files),
         (resource.RLIMIT_FSIZE, limits.work_bytes),
@@ -250,7 +250,7 @@ def _rlimits(limits: GuestLimits) -> Iterator[tuple[int, int]]:
 def _make_killable(how: bytes) -> None:
     """Let the kernel, when memory runs out, take this process before the runner.
 
-    A process that is not dumpable may not write its own file, hence the moment in which it is.
+    A non-dumpable process can't write its own file, so it is dumpable for a moment.
     """
     kernel.set_dumpable(True)
     descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)

@@ -49,11 +49,11 @@ class UnitClock:
 
     Args:
         limit_s: processor time that the unit may use.
-        below: what it has started.
+        below: the processes that it started.
         kept_s: returns how long it was kept waiting by the runner, itself without a processor, since the
             last call.
         now: the time.
-        tasks: what it has started by now.
+        tasks: the tasks that it has started so far.
     """
 
     def __init__(

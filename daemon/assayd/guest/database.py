@@ -1,6 +1,6 @@
 """The database of an attempt: bytes in the runner, and a file only while a `sql` unit runs.
 
-So no other unit ever meets it, and a unit that fails leaves it as it was.
+So no other unit ever meets it, and a failing unit leaves it unchanged.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 FOLDER = ".database"
 FILE = f"{FOLDER}/pipeline.sqlite"
-"""Where the file is, relative to the work directory. SQLite puts its journals beside it."""
+"""Path of the file, relative to the work directory. SQLite puts its journals in the same folder."""
 
 RESULT = "database.sqlite"
 """What the database is called among the declared outputs."""
@@ -44,14 +44,14 @@ class AttemptDatabase:
             raise
 
     def take(self, work: WorkDirectory, *, keep: bool) -> str | None:
-        """Remove the file, and keep what it holds if so; tell what is wrong with it."""
+        """Remove the file, keep its content if asked, and return its fault."""
         try:
             content = work.read(FILE, self.most_bytes) if keep else None
         except OSError as problem:
-            return f"the database cannot be read: {problem.strerror}"
+            return f"the database can't be read: {problem.strerror}"
         finally:
             work.remove(FOLDER)
         if keep and content is None:
-            return "the database is too large, or no file any more"
+            return "the database is too large, or no longer a file"
         self._content = content or self._content
         return None

@@ -54,7 +54,7 @@ def told(problem: BaseException, texts: Texts) -> Record:
 
 
 def not_compiled(problem: BaseException) -> Record:
-    """Return the record of a text that the compiler refused; line and column count from 1, or None."""
+    """Return the record of a compiler error; line and column count from 1, or are None."""
     syntax = problem if isinstance(problem, SyntaxError) else None
     return {
         "status": "not_compiled",
@@ -75,7 +75,7 @@ def message_of(problem: BaseException) -> str:
 
 
 def clean(text: str) -> str:
-    """Return a text in a fair length that JSON can hold."""
+    """Return a text of bounded length that JSON can hold."""
     return str.__str__(text)[:_MAX_MESSAGE].encode("utf-8", "backslashreplace").decode()
 
 
@@ -97,7 +97,7 @@ def _traceback(problem: BaseException, places: list[tuple[int, CodeType]], texts
     ]
     if len(shown) > _MAX_FRAMES:
         half = _MAX_FRAMES // 2
-        shown[half:-half] = [f"  [… {len(shown) - _MAX_FRAMES} frames left out …]"]
+        shown[half:-half] = [f"  [… {len(shown) - _MAX_FRAMES} frames omitted …]"]
     last = f"{type_name(problem)}: {message_of(problem)}".removesuffix(": ")
     return "\n".join(["Traceback (most recent call last):", *shown, last])
 

@@ -45,7 +45,7 @@ def check_field_names(places: FrameClassifier, reporter: Reporter) -> bool:
 
     def refuse() -> None:
         place = places.locate(_getframe(2))
-        detail = "a field of a dataclass whose name is no name"
+        detail = "a dataclass field whose name isn't an identifier"
         reporter.event(_EVENT, detail, allowed=False, enforced=True, file=place.file, line=place.line)
         raise PermissionError(f"{detail} is not allowed by the policy")
 

@@ -23,7 +23,7 @@ private.isolate(globals())
 TAG = "$py"
 VALUE = "value"
 TYPE = "type"
-"""Beside the value of an enum's member and of a dataclass: which one it is."""
+"""Key for the name of the enum member or of the dataclass, in addition to the value."""
 
 
 class ValueForm:

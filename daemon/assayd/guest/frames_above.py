@@ -44,7 +44,7 @@ class FrameClassifier:
         self.submitted: dict[str, str] = {}
         """File names that submitted texts were compiled under, each with the name that it is shown by."""
         self.looking: set[int] = set()
-        """Threads in which we look at frames, which raises events of its own."""
+        """Threads that inspect frames, which raises audit events itself."""
         self.work = work_path.rstrip("/") + "/"
         self.libraries = tuple(_library_folders(self.work))
         self._trusted = ("<frozen ", *self.libraries)

@@ -79,7 +79,7 @@ class HookRules(Value):
 
 
 class Act:
-    """A judged event: what is told of it, and whether the policy allows it."""
+    """A judged event: its description, and whether the policy allows it."""
 
     __slots__ = ("allowed", "detail", "kind")
 
@@ -153,7 +153,7 @@ class AuditHook:
         return Act(event, _text(arguments[0]), self._rules.allow_exec)
 
     def _anew(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
-        """Judge a second load of what is loaded: it would bring back what was taken out of the first."""
+        """Judge a second load of a module: it would restore names that were removed from the first."""
         return Act(event, _NEVER_ANEW, False)
 
     def _fork(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
@@ -171,7 +171,7 @@ class AuditHook:
         )
 
     def _file(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
-        """Judge a path as it is written: inside the work directory, a harmless device, or outside."""
+        """Judge a literal path: inside the work directory, a harmless device, or outside."""
         if type(arguments[0]) is int:
             return None
         path = _text(arguments[0])
@@ -215,7 +215,7 @@ class AuditHook:
 
 
 def _text(value: object) -> str:
-    """Return a text for a value of any type without running code of its class."""
+    """Return a string for a value of any type, without running code of its class."""
     if is_a(value, str):
         return str.__str__(value)
     if is_a(value, bytes):

@@ -51,7 +51,7 @@ names; an import statement passes None or a tuple.
 
 
 _PATCHED_BY_TESTS = frozenset({"builtins"})
-"""What tests name without being able to import it, and what is harmless: ``patch("builtins.open")``."""
+"""Harmless modules that tests may name although they can't import them: ``patch("builtins.open")``."""
 
 
 class ImportGuard:

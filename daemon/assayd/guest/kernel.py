@@ -78,7 +78,7 @@ def forbid_new_privileges() -> None:
 
 
 def load_filter(program: bytes) -> None:
-    """Put a seccomp filter (BPF instructions) on this process and all that it starts, for good."""
+    """Apply a seccomp filter (BPF instructions) permanently to this process and all its children."""
     fprog = _Program(len(program) // _INSTRUCTION_BYTES, program)
     _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _ctypes.byref(fprog))
 

@@ -27,12 +27,12 @@ _MOST_KEYS = 1000
 _namespace = type.__dict__["__dict__"].__get__
 _ModuleType = type(sys)
 _CANNOT_IMPORT = ("cannot import name ", " from ")
-"""What is between the quotes of an ImportError's text."""
+"""The quoted names in an ImportError's message."""
 _MOST_CHARS = 80
 
 
 def meant_by(problem: BaseException, texts: Texts) -> tuple[str, bool] | None:
-    """Return the name that was most likely meant, and whether that is certain; None where nothing is near."""
+    """Return the most similar name, and whether it is certain; None if no name is similar."""
     try:
         if is_a(problem, AttributeError):
             name, value = problem.name, problem.obj

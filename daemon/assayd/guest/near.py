@@ -1,4 +1,4 @@
-"""How far two names are apart, and which of several is nearest: to say what was meant."""
+"""The distance between two names, and the nearest of several, for suggestions."""
 
 from __future__ import annotations
 

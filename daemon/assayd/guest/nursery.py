@@ -114,7 +114,7 @@ def _live(control: int, confinement: child.Confinement, document: bytes, work: i
 
 
 def _keep_only(control: int, work: int) -> tuple[int, int]:
-    """Close every descriptor but these two; return where they are now."""
+    """Close every descriptor except these two; return their new numbers."""
     os.setsid()
     kept = [os.dup(one) for one in (control, work)]
     low, high = sorted(kept)

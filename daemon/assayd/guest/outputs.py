@@ -1,4 +1,4 @@
-"""Declared outputs: which files of the work directory leave the container, and what was left behind and why.
+"""Declared outputs: the files that leave the container, and the omitted files with reasons.
 
 Runs after the children are dead. Names and files are the guest's, so both are checked and capped.
 """
@@ -30,7 +30,7 @@ _PIECE_BYTES = 2**18
 
 
 class Piece(Value):
-    """A part of a file that leaves; `truncated` tells that there was no room for the whole file."""
+    """A part of an output file; `truncated` if the whole file didn't fit."""
 
     path: str
     content: bytes

@@ -56,7 +56,7 @@ class Peer:
         represent: makes what stands here for a value that stayed there, from ``[number, kind, names]``.
         describe: returns kind and names of a value that is to stay here; the flag says that it has a number.
         perform: does what the other side asks for, with ``(operation, value, name, args, kwargs)``.
-        explain: describes an exception of ours.
+        explain: describes an exception of this side.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Peer:
     def ask(
         self, operation: str, number: int, name: str, args: Iterable[object], kwargs: Mapping[str, object]
     ) -> object:
-        """Ask for something, and return what it gives.
+        """Send a request, and return its result.
 
         Raises: RemoteRaised, PeerGone, PeerFault, TransferError.
         """
@@ -111,7 +111,7 @@ class Peer:
         return self._result(kind, answer, outgoing.objects)
 
     def answer(self, asked: object) -> None:
-        """Do what the other side asks for, and send what it gives. Raises: PeerFault, PeerGone."""
+        """Carry out the peer's request, and send its result. Raises: PeerFault, PeerGone."""
         operation, number, name, given, nodes = _parts(asked, 5)
         incoming = Incoming(self._resolve, self.classes)
         try:

@@ -1,6 +1,6 @@
 """The runtime policy of a child: the guarded importer and the audit hook, as one thing to install.
 
-Feedback and audit trail, not a wall: what it sees can fail a submission, never pass one.
+Feedback and audit trail, not isolation: its events can fail a submission, never pass one.
 """
 
 from __future__ import annotations

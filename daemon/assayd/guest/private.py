@@ -1,4 +1,4 @@
-"""Built-in names that guest code cannot replace, for modules of ours that run beside it."""
+"""Built-in names that guest code can't replace, for trusted modules in the same process."""
 
 from __future__ import annotations
 

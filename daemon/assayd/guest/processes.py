@@ -43,7 +43,7 @@ class ProcessesRemain(RuntimeError):
 
 
 class Unconfined(RuntimeError):
-    """A child ended before it had given up its rights, and so before it was told what to run."""
+    """A child ended before it dropped its privileges, and so before it received its request."""
 
 
 class Processes:
@@ -58,7 +58,7 @@ class Processes:
             kernel.become_subreaper()
 
     def spare(self, pid: int) -> None:
-        """Leave out a process of ours that lives as long as the attempt, from counting and killing."""
+        """Exclude a trusted process that lives as long as the attempt from counting and killing."""
         self._spared.add(pid)
 
     def reap(self) -> Iterator[ReapedProcess]:
@@ -69,7 +69,7 @@ class Processes:
                 yield ended
 
     def none_left(self) -> bool:
-        """Return whether nothing is left, neither running nor unreaped; what is spared doesn't count."""
+        """Return whether no process is left, running or unreaped; spared processes don't count."""
         # In this order: a process that ends between the two looks is found by the second.
         if self._spared and self._running():
             return False
@@ -104,7 +104,7 @@ class Processes:
         return 0 if self.none_left() else len(self._running())
 
     def kill_all(self) -> Iterator[ReapedProcess]:
-        """Kill and reap until nothing is left; return what was reaped.
+        """Kill and reap until no process is left; return the reaped ones.
 
         SIGCHLD must be blocked. Raises: ProcessesRemain when that takes longer than a few seconds.
         """

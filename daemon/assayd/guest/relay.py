@@ -1,4 +1,4 @@
-"""The proxy in the container, as far as it is here: a listener on loopback, and its connections as frames.
+"""The container's end of the proxy: a listener on loopback, and its connections as frames.
 
 Nothing of what guest code says to the proxy is understood here; the daemon reads it and answers. This end
 counts and caps: connections at once (more wait in the listener's queue), connections in all, and bytes on
@@ -106,7 +106,7 @@ class GuestRelay:
         """Take a frame of the daemon; one for a connection that is gone was on its way. Raises: Fault."""
         number = get(header, "stream", int)
         if self._listener is None or not 0 <= number < self._next:
-            raise Fault(f"there was no stream {number}")
+            raise Fault(f"stream {number} doesn't exist")
         connection = self._connections.get(number)
         if connection is None:
             return

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MAX_EVENTS = 200
 _EVENTS_FOR_ALLOWED = 150
-"""So many events may tell of allowed things; the others are kept for what was not allowed."""
+"""Maximum number of events about allowed operations; the rest is reserved for forbidden ones."""
 _RESULTS_PASSED = 2
 """A second result is shown to the daemon, since it decides the verdict; more add nothing."""
 _OVERHEAD_BYTES = 2**20
@@ -45,7 +45,7 @@ class Reports:
         self._broken = False
 
     def feed(self, data: bytes) -> Iterator[tuple[Header, bytes]]:
-        """Take what was read and return the frames that the daemon is to get."""
+        """Add received data, and return the frames for the daemon."""
         self._read_bytes += len(data)
         self.overflow = self.overflow or self._read_bytes > self._cap + _OVERHEAD_BYTES
         if self._broken:
@@ -104,7 +104,7 @@ class SolutionReports:
         self._reports = Reports(unit, result_bytes)
 
     def feed(self, content: bytes) -> Iterator[tuple[Header, bytes]]:
-        """Return the events among what came."""
+        """Return the events in the received frames."""
         return (frame for frame in self._reports.feed(content) if frame[0]["type"] == "event")
 
 

@@ -80,7 +80,7 @@ class BeginFrame(Value):
 class UnitRequest(Value):
     """What `unit` says, apart from the arguments in its body. `more`: another one will follow.
 
-    `call_s` limits each call of a solution that has a process of its own.
+    `call_s` limits each call of a solution in a separate process.
     """
 
     index: int

@@ -122,7 +122,7 @@ class Runner:
             self._give_up("unconfined", str(problem))
         except (Fault, FrameError, ProcessesRemain, NotEmptied, OSError) as problem:
             self._give_up("fault", f"{type(problem).__name__}: {problem}")
-        with suppress(OSError):  # nobody listens any more
+        with suppress(OSError):  # the daemon has disconnected
             self._flush()
         with suppress(ProcessesRemain):
             list(self._around.processes.kill_all())
@@ -141,11 +141,11 @@ class Runner:
             self._unit = None
             self._listen()
             if more and self._session is not None:
-                with suppress(OSError):  # the next unit tries again, and says what is wrong
+                with suppress(OSError):  # the next unit tries again, and reports the fault
                     self._session.fork_ahead()
 
     def _wait(self) -> None:
-        """Wait for something to do, and send what is unsent before a wait that may be long."""
+        """Wait for work; before a possibly long wait, send pending output."""
         wait_s = self._unit.wait_s() if self._unit is not None else None
         if self._unsent:
             keep_s = self._send_at - time.monotonic()
@@ -228,11 +228,11 @@ class Runner:
             case "finish":
                 self._say_goodbye(session)
             case other:
-                raise Fault(f"{other} was not expected")
+                raise Fault(f"unexpected {other}")
 
     def _relay(self) -> GuestRelay:
         if self._session is None or self._session.relay is None:
-            raise Fault("there is no relay")
+            raise Fault("this container has no relay")
         return self._session.relay
 
     def _begin(self, attempt: BeginFrame) -> None:
@@ -268,7 +268,7 @@ class Runner:
         ready |= {"preloaded": len(wanted) - len(failed), "preload_failed": failed}
         ready |= {"cgroup": self._around.cgroup.version, "memory_bytes": self._around.cgroup.memory_bytes()}
         self._send(ready, b"")
-        # The daemon takes as long to say what is next.
+        # The daemon may take that long to send the next request.
         load_session()
         find_our_modules()
 

@@ -71,7 +71,7 @@ _SOCKET_KIND = 0x0F
 _PRIO_PROCESS = 0
 _IOPRIO_WHO_PROCESS = 1
 
-# Number on x86_64, number on aarch64 (None: there is no such call).
+# Number on x86_64, number on aarch64 (None: the call doesn't exist).
 _REFUSED: dict[str, tuple[int, int | None]] = {
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
@@ -351,7 +351,7 @@ def _unless_listed(more: dict[int, tuple[int, ...]]) -> bytes:
 
 
 def _kept_by_child(*, report: bool) -> dict[str, bytes]:
-    """Return the blocks that refuse further filters, and keep the report pipe where it is.
+    """Return the blocks that refuse further filters, and keep the report pipe open at its number.
 
     A range gets "no such call", at which callers close one by one.
     """

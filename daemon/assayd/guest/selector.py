@@ -1,4 +1,4 @@
-"""Which descriptors are ready, and who is to be told: what `selectors` does, without its import."""
+"""Ready descriptors and their callbacks: `selectors` without its import."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 READ, WRITE, HANG_UP = EPOLLIN, EPOLLOUT, EPOLLRDHUP
-"""What is waited for; that the other end is gone is told in any case."""
+"""Events to wait for; a closed peer is always reported."""
 
 
 class Selector:
-    """Descriptors, each with what is called when it can be read or written, or its other end is gone."""
+    """Descriptors with the callbacks for readable, writable and closed."""
 
     def __init__(self) -> None:
         self._poll = epoll()

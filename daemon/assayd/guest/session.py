@@ -65,7 +65,7 @@ class GuestSession:
         self._common = bytearray()
 
     def fork_ahead(self) -> None:
-        """Fork the child of the next unit, unless it is there. No other may live. Raises: OSError."""
+        """Fork the child of the next unit, unless it exists. No other may live. Raises: OSError."""
         if self._next_child is None:
             self._around.work.open_up()
             before, work = self._around.cgroup.counters(), self._around.work.descriptor
@@ -88,7 +88,7 @@ class GuestSession:
         self.fork_ahead()
 
     def add_common(self, body: bytes) -> None:
-        """Take a part of what all tests have in common."""
+        """Add a part of the data that all tests share."""
         self._common += body
 
     def add_file(self, header: Header, body: bytes) -> None:

@@ -1,6 +1,6 @@
 """A child that is forked before it is needed: it confines itself, then waits to be told what it is to run.
 
-What a fork costs is then paid while the runner would only wait. It never lives beside a unit: what runs there
+The fork then happens while the runner would only wait. It never lives next to a unit: code there
 could kill it.
 """
 
@@ -39,7 +39,7 @@ class Pipes(Value):
 class PreforkedChild:
     """A child that waits. Either `assign` or `discard` ends that.
 
-    `before` is what was counted before it was there: memory may run out, and take it, while files are staged.
+    `before` has the counts from before the fork: it may be killed for memory while files are staged.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class PreforkedChild:
         return said == child.CONFINED
 
     def last_words(self) -> str:
-        """Return the end of what a child that is dead wrote to standard error."""
+        """Return the end of a dead child's standard error."""
         with suppress(BlockingIOError):
             return os.read(self.pipes.stderr, _MOST_WORDS).decode("utf-8", "replace").strip()[-_LAST_WORDS:]
         return ""

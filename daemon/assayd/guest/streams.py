@@ -64,7 +64,7 @@ class UnitStreams:
         return "result_limit" if self.reports.overflow else None
 
     def finish(self) -> None:
-        """Read what is still there, send the tails, close. Nobody may be writing any more."""
+        """Read the rest, send the tails, close. All writers must be dead."""
         for pipe in list(self._takers):
             while self._read(pipe):
                 pass
@@ -95,7 +95,7 @@ class UnitStreams:
         self._selector.register(pipe, READ, lambda: self._read_or_close(pipe))
 
     def _feed(self) -> None:
-        """Write what the pipe takes now; close it after the last byte, or when nobody reads."""
+        """Write as much as the pipe accepts now; close it after the last byte, or without a reader."""
         if self._feeding is None:
             return
         try:

@@ -32,7 +32,7 @@ __all__ = ["FLOATS", "TAG", "TAGS", "VALUE", "render_tagged", "restore"]
 
 
 def render_tagged(value: object) -> Rendered:
-    """Return the tagged form of a value. `notes` is empty when it comes back as it was."""
+    """Return the tagged form of a value. `notes` is empty if the value survives unchanged."""
     return _Tagging().rendered(value)
 
 
@@ -61,13 +61,15 @@ def _restored(elements: list[Json]) -> list[object]:
 def _restore_tagged(form: dict[str, Json]) -> object:
     tag = form[TAG]
     if form.keys() != {TAG, VALUE} or type(tag) is not str or tag not in _READERS:
-        raise ValueError(f"an object with {TAG} has {VALUE} beside it, and names one of {', '.join(TAGS)}")
+        raise ValueError(
+            f"an object with {TAG} must also have {VALUE}, and must name one of {', '.join(TAGS)}"
+        )
     return _READERS[tag](form[VALUE])
 
 
 def _elements(value: Json) -> list[object]:
     if type(value) is not list:
-        raise ValueError("its value is not an array")
+        raise ValueError("its value isn't an array")
     return _restored(value)
 
 
@@ -75,16 +77,16 @@ def _pairs(value: Json) -> dict[object, object]:
     pairs = _elements(value)
     for pair in pairs:
         if type(pair) is not list or len(pair) != 2:
-            raise ValueError("its value is not an array of pairs")
+            raise ValueError("its value isn't an array of pairs")
     found = {pair[0]: pair[1] for pair in pairs if type(pair) is list}
     if len(found) != len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("a key is repeated")
     return found
 
 
 def _text(value: Json) -> str:
     if type(value) is not str:
-        raise ValueError("its value is not text")
+        raise ValueError("its value isn't text")
     return value
 
 
@@ -96,7 +98,7 @@ def _bytes(value: Json) -> bytes:
 
 def _float(value: Json) -> float:
     if value not in FLOATS:
-        raise ValueError(f"its value is none of {', '.join(FLOATS)}")
+        raise ValueError(f"its value must be one of {', '.join(FLOATS)}")
     return float(_text(value))
 
 
@@ -106,13 +108,13 @@ def _decimal(value: Json) -> Decimal:
     try:
         return Decimal(_text(value))
     except ArithmeticError:
-        raise ValueError("its value is not a decimal number") from None
+        raise ValueError("its value isn't a decimal number") from None
 
 
 def _timedelta(value: Json) -> timedelta:
     parts = [part for part in _elements(value) if type(part) is int]
     if len(parts) != 3:
-        raise ValueError("its value is not days, seconds and microseconds")
+        raise ValueError("its value isn't an array of days, seconds and microseconds")
     return timedelta(*parts)
 
 
@@ -153,7 +155,7 @@ class _Tagging(Renderer):
     def _odd_float(self, value: float, path: str) -> object:
         return self._tagged("float", float.__repr__(value))
 
-    _NO_FORM = "has no form here"
+    _NO_FORM = "has no tagged form"
 
     def _mapping(self, pairs: Pairs, path: str, depth: int) -> object:
         if all(_is_plain_key(key) for key, _ in pairs):

@@ -45,7 +45,7 @@ class OwnWaiting:
         self.take()
 
     def take(self) -> float:
-        """Return what it has waited since it was asked last."""
+        """Return the time that it waited since the last call."""
         waited_s = 0.0 if self._file is None else int(os.pread(self._file, 128, 0).split()[1]) * _NS
         passed_s, self._before_s = waited_s - self._before_s, waited_s
         return max(passed_s, 0.0)
@@ -61,7 +61,7 @@ def read_tasks(pids: Iterable[int]) -> Iterator[KernelTask]:
 
 
 def read_first_task(pid: int) -> Iterator[KernelTask]:
-    """Return the first task of a process, which has no other yet; nothing where there are no such figures."""
+    """Return the first task of a process that has no other yet; None without such figures."""
     with suppress(OSError, ValueError):
         yield _read(pid, pid)
 

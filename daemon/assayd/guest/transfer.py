@@ -116,7 +116,7 @@ class Outgoing:
         return [tag, [self.form(item) for item in items]]
 
     def _factory(self, factory: object) -> Form:
-        """Return the name of a built-in factory, or a handle of a function that stays where it is."""
+        """Return the name of a built-in factory, or a handle of a function that stays on its side."""
         name = next((name for name, kind in _FACTORIES.items() if kind is factory), None)
         found = name if name is not None else self._refer(factory)
         if found is None:
@@ -172,7 +172,7 @@ class Incoming:
         start = len(self.objects)
         try:
             self.objects += [self._empty(node) for node in nodes]
-            # What is hashed comes last, when all that it may consist of is whole.
+            # Hashed containers come last, when all their parts are complete.
             for number in sorted(range(len(nodes)), key=lambda number: nodes[number][0] in _HASHING):
                 self.fill(self.objects[start + number], nodes[number])
         except _UNREADABLE as problem:
@@ -349,7 +349,7 @@ def _counter() -> type:
 
 
 class _Nodes(dict[type, tuple[type, str]]):
-    """The types that are numbered, with their base and tag; `Counter` once somebody has loaded it."""
+    """The numbered types with their base and tag; `Counter` once its module is loaded."""
 
     def __contains__(self, kind: object) -> bool:
         return dict.__contains__(self, kind) or (kind is _counter() and kind is not dict)

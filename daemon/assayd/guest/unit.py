@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from .workdir import WorkDirectory
 
     OnDead = Callable[[bool], str | None]
-    """Done when a unit is dead, told whether it ended well; gives what is wrong with what is left."""
+    """Called after a unit's end with its success; returns the fault of its leftovers, or an empty string."""
 
 _LINGER_S = 0.1
 """How long descendants may take to end after the child, but for waiting for a processor; then they count as
 left behind."""
 _MOST_LINGER_S = 1.0
 _TOLD_S = 0.05
-"""The daemon is told of the clock when waiting for a processor has grown by so much, and once a second."""
+"""Report the clock to the daemon when the wait for a processor has grown by this much, and once a second."""
 _TELL_S = 1.0
 
 
@@ -67,7 +67,7 @@ def _nothing_to_do(_: bool) -> None:
 
 
 class UnitInput(Value):
-    """What a unit gets beside its request, a relay under an allowlist. `on_dead` may judge what it left."""
+    """The context of a request: a relay under an allowlist. `on_dead` can judge the leftovers."""
 
     arguments: bytes
     stdin: bytes
@@ -171,7 +171,7 @@ class RunningUnit:
         self._around.send({"type": "clock", "unit": self.request.index, **spent}, b"")
 
     def _clock_s(self) -> float:
-        """Return what went by since the start, less what was waited for a processor."""
+        """Return the time since the start, minus the wait for a processor."""
         return time.monotonic() - self._started - self._clock.starved_s
 
     def _linger_until(self) -> float:
@@ -195,7 +195,7 @@ class RunningUnit:
             self._starved_by_then_s = self._clock.starved_s
 
     def _finish(self) -> None:
-        """Kill what is left, read what is still in the pipes, and send the end."""
+        """Kill the remaining processes, drain the pipes, and send the end."""
         left_processes = self._left_processes()
         for ended in self._around.processes.kill_all():
             self._note(ended)

@@ -1,6 +1,6 @@
 """Values with named fields that never change: what `dataclasses` gives, without its import.
 
-That import and each class that it makes cost the runner's start more than all of our own code does.
+That import and each of its classes cost the runner's start more than all our code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ private.isolate(globals())
 
 
 class _Fields(type):
-    """Makes a slot of each annotated name; what is assigned to it in the class is its default."""
+    """Creates a slot for each annotated name; a value assigned in the class is its default."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, object]) -> _Fields:
         fields: tuple[str, ...] = tuple(namespace.get("__annotations__", ()))  # type: ignore[arg-type]

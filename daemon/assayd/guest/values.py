@@ -56,9 +56,9 @@ _DICTS = frozenset({OrderedDict, defaultdict})
 
 
 class Rendered(Value):
-    """A value as JSON can hold it, and what was lost on the way.
+    """A value in JSON form, with notes about losses.
 
-    `complete` tells that nothing of it was left out for its size.
+    `complete` if no part was omitted because of its size.
     """
 
     value: object
@@ -84,7 +84,7 @@ def is_a(value: object, kind: type[_T]) -> TypeGuard[_T]:
 
 
 class Renderer:
-    """Renders one value. Give it to nobody else: it counts."""
+    """Renders one value. Use it only once: it counts."""
 
     __slots__ = ("_above", "_containers_left", "_items_left", "complete", "notes")
 
@@ -125,7 +125,7 @@ class Renderer:
     def _float(self, value: float, path: str) -> object:
         plain = float.__float__(value)
         self._note_subclass(value, float, path)
-        # An infinity less itself is no number, and what is no number equals nothing.
+        # Infinity minus infinity is NaN, and NaN equals nothing.
         return plain if plain - plain == 0.0 else self._odd_float(plain, path)
 
     def _odd_float(self, value: float, path: str) -> object:
@@ -179,12 +179,12 @@ class Renderer:
             self._note_subclass(value, form.kind, path)
         text = form.value
         if is_a(text, str) and len(text) > MAX_STRING:
-            self._cut(path, f"a {form.tag} of {len(text)} characters, left out")
+            self._cut(path, f"a {form.tag} of {len(text)} characters, omitted")
             text = ""
         return self._tagged(form.tag, text)
 
     def _nested(self, value: object, form: ValueForm, path: str, depth: int) -> object:
-        """Render a member of an enum, or a dataclass, with the name of its class beside."""
+        """Render an enum member or a dataclass with the name of its class."""
         self._containers_left -= 1
         if depth >= MAX_DEPTH or self._containers_left < 0 or id(value) in self._above:
             self.complete = False
@@ -227,7 +227,7 @@ class Renderer:
                 break
             name = self._key(key, path)
             if name in rendered:
-                self._cut(path, f"two keys with the text {name[:40]!r}, one left out")
+                self._cut(path, f"two keys with the text {name[:40]!r}, one omitted")
             # A path is only read in a note; one that is long already stays as it is.
             below = f"{path}.{name[:40]}" if len(path) < _MAX_PATH else path
             rendered[name] = self.render(element, below, depth + 1)

@@ -60,7 +60,7 @@ class WorkDirectory:
         self._baseline = self._measure()
 
     def use(self) -> WorkdirUse:
-        """Measure what has been added since the start, and whether there is room for more."""
+        """Measure the growth since the start, and the remaining room."""
         now = self._measure()
         return WorkdirUse(
             used_bytes=max(now.used_bytes - self._baseline.used_bytes, 0),
@@ -87,7 +87,7 @@ class WorkDirectory:
             _write_file(parent, name, content)
 
     def make(self, folder: str) -> None:
-        """Make a directory at such a relative path; one that is there stays as it is. Raises: OSError."""
+        """Create a directory at such a relative path; an existing one stays unchanged. Raises: OSError."""
         with self._entered(folder.split("/")):
             pass
 
@@ -103,11 +103,11 @@ class WorkDirectory:
             return stream.read(most_bytes)
 
     def remove(self, name: str) -> None:
-        """Remove what has this name, if anything has, with all that is in it. Raises: NotEmptied, OSError."""
+        """Remove the entry of this name, if it exists, with its content. Raises: NotEmptied, OSError."""
         _discard(self.descriptor, name)
 
     def _entered(self, folders: list[str]) -> _Open:
-        """Open a directory, making it and those on the way to it where there is none."""
+        """Open a directory, and create it with its parents if missing."""
         entered = _Open(os.dup(self.descriptor))
         try:
             for folder in folders:

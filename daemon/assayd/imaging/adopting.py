@@ -1,4 +1,4 @@
-"""Somebody else's image made fit for runs: its files in one layer of their own, and the runner beside them.
+"""Prepares a foreign image for runs: its files in one layer, and the runner in another.
 
 Decides which Python the runner has: that of the image, where the guest code runs on it, else one of ours,
 which it brings. Nothing of the image is run on this machine: its Python works in a container.
@@ -77,7 +77,7 @@ class Machine(Protocol):
         ...
 
     def printed_by(self, archive: Path) -> bytes:
-        """Load an image, run its program in a container, remove both, and return what was printed."""
+        """Load an image, run its program in a container, remove both, and return the output."""
         ...
 
 
@@ -95,7 +95,7 @@ class Adopted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Facts:
-    """What is kept about the layer of an image that was unpacked once."""
+    """The cached facts about an unpacked layer of an image."""
 
     digest: str
     environment: Mapping[str, str]
@@ -119,8 +119,8 @@ def adopt(recipe: Recipe, guest: Path, place: Workplace, machine: Machine, syste
         recipe: of the operator's, with its source and its lock.
         guest: folder with the guest code.
         place: where the unpacked layer is kept, and found again.
-        machine: runs the image's Python where it has one.
-        system: the image whose interpreter the runner brings where it has none.
+        machine: runs the image's Python, if it has one.
+        system: the image whose interpreter the runner uses otherwise.
 
     Raises: ConfigError ``image.source_*``, ``image.lock_*``.
     """
@@ -133,7 +133,10 @@ def adopt(recipe: Recipe, guest: Path, place: Workplace, machine: Machine, syste
         if compiled is not None:
             return _on_its_own(python, compiled, recipe, layer, place.work)
     said = ", ".join(f"Python 3.{one.minor}" for one in facts.pythons) or "no Python"
-    place.progress(f"it has {said}: its runner brings one, and only programs of the image can be run (argv)")
+    place.progress(
+        f"it has {said}: the runner adds a Python for itself, and submissions can only "
+        "run programs of the image (argv)"
+    )
     return _with_ours(recipe, layer, guest, place.work, system)
 
 
@@ -149,7 +152,7 @@ def _path_of(where: str, work: Path, machine: Machine) -> Path:
     if path.exists():
         return path.resolve()
     if where.startswith((".", "/")):
-        raise ConfigError("image.source_missing", f"there is no image at {where}")
+        raise ConfigError("image.source_missing", f"no image at {where}")
     archive = work / "saved.tar"
     machine.save(where, archive)
     return archive
@@ -169,8 +172,9 @@ def _base(recipe: Recipe, place: Workplace, machine: Machine) -> Path:
         with opened(_path_of(wanted.where, place.work, machine), wanted.tag, architecture) as source:
             if source.digest != wanted.locked:
                 message = (
-                    f"{wanted.where} is another image now, {source.digest[:19]}, than was adopted, "
-                    f"{str(wanted.locked)[:19]}; if that is meant, run: assay images adopt {recipe.name}"
+                    f"{wanted.where} changed since adoption: it was {str(wanted.locked)[:19]}, "
+                    f"and is {source.digest[:19]} now; to accept the change, run: assay images adopt "
+                    f"{recipe.name}"
                 )
                 raise ConfigError("image.source_differs", message)
             facts = _unpack(source, made, place)
@@ -183,7 +187,7 @@ def _unpack(source: Source, made: Path, place: Workplace) -> _Facts:
     """Flatten an image into one layer, and look for interpreters."""
     if source.architecture != packages.engine_architecture():
         message = (
-            f"the image is for {source.architecture}, and this machine is {packages.engine_architecture()}"
+            f"the image is for {source.architecture}, but this machine is {packages.engine_architecture()}"
         )
         raise ConfigError("image.source_refused", message)
     root = Path(tempfile.mkdtemp(prefix="root-", dir=place.work))
@@ -201,12 +205,12 @@ def _unpack(source: Source, made: Path, place: Workplace) -> _Facts:
 
 
 def flatten(source: Source, root: Path, place: Workplace, caps: Caps = CAPS) -> None:
-    """Apply the layers of an image to an empty folder, and say what was left out.
+    """Apply the layers of an image to an empty folder, and report omitted entries.
 
     Raises: ConfigError ``image.source_refused``, ``image.source_too_large``; OSError, ValueError.
     """
     if len(source.layers) > caps.layers:
-        message = f"the image has {len(source.layers)} layers, {caps.layers} is the most"
+        message = f"the image has {len(source.layers)} layers; the limit is {caps.layers}"
         raise ConfigError("image.source_too_large", message)
     layered = LayeredRoot(root, caps)
     for number, layer in enumerate(source.layers, 1):
@@ -247,7 +251,7 @@ def _is_folder(path: Path) -> bool:
 def _say_left(environment: Mapping[str, str], progress: Progress) -> None:
     left = [name for name in environment if name not in {"PATH", "LANG"} and not is_variable_for_code(name)]
     if left:
-        progress(f"variables of the image that are not taken over: {', '.join(sorted(left)[:_SHOWN])}")
+        progress(f"ignored environment variables of the image: {', '.join(sorted(left)[:_SHOWN])}")
 
 
 def _read_facts(base: Path) -> _Facts:
@@ -287,7 +291,7 @@ def _compiled(
     try:
         compiled = _read_printed(machine.printed_by(archive), python)
     except AssaydError as problem:
-        place.progress(f"its Python 3.{python.minor} cannot hold the runner: {problem.message[:300]}")
+        place.progress(f"its Python 3.{python.minor} can't run the runner: {problem.message[:300]}")
         return None
     finally:
         archive.unlink()
@@ -298,7 +302,7 @@ def _compiled(
 
 
 def _stage(python: FoundPython, recipe: Recipe, guest: Path, below: tuple[str, Path], work: Path) -> Path:
-    """Write an image that compiles the guest code and prints what comes of it."""
+    """Write an image that compiles the guest code and prints the result."""
     root = Path(tempfile.mkdtemp(prefix="stage-", dir=work))
     place = root / HOME / "stage"
     place.mkdir(parents=True)
@@ -324,7 +328,7 @@ def _stage(python: FoundPython, recipe: Recipe, guest: Path, below: tuple[str, P
 
 
 def _read_printed(printed: bytes, python: FoundPython) -> _Compiled:
-    """Read what a stage printed; it comes from a stranger's interpreter."""
+    """Read a stage's output, which comes from an untrusted interpreter."""
     head, _, content = printed.partition(b"\n")
     try:
         said = json.loads(head)

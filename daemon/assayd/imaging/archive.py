@@ -24,7 +24,7 @@ _CREATED = "2020-01-01T00:00:00Z"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """What the engine is told about an image, beside its layers."""
+    """The engine's configuration of an image, in addition to its layers."""
 
     tag: str
     architecture: str
@@ -82,7 +82,7 @@ def image_id(archive: Path) -> str:
             stream = tar.extractfile("manifest.json")
             name = json.load(stream)[0]["Config"] if stream else ""
     except (OSError, tarfile.TarError, ValueError, KeyError, IndexError, TypeError) as error:
-        message = f"{archive} is not an image archive; build it again"
+        message = f"{archive} isn't an image archive; build it again"
         raise ConfigError("image.archive_invalid", message) from error
     return f"sha256:{str(name).removesuffix('.json')}"
 

@@ -1,4 +1,4 @@
-"""Memory baselines that were measured, kept beside the archives of a build by what is in the image."""
+"""Measured memory baselines, stored with the build's archives by the content of the image."""
 
 import json
 from pathlib import Path
@@ -18,5 +18,5 @@ def measured_baseline(cache: Path, name: str, files: str) -> int | None:
 
 
 def keep_baseline(cache: Path, name: str, files: str, megabytes: int) -> None:
-    """Keep what was measured; what was measured of other files is dropped."""
+    """Store the measurement, and drop those of other files."""
     (cache / name / _FILE).write_text(json.dumps({files: megabytes}))

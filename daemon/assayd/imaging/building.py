@@ -39,7 +39,7 @@ _BRINGS = "python"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Facts:
-    """What is kept about a cached base layer."""
+    """The facts about a cached base layer."""
 
     digest: str
     architecture: str
@@ -87,9 +87,9 @@ def build(  # noqa: PLR0913 - all by name
     """
     recipe = recipes.load(name)
     if recipe.source is not None and library is not None:
-        raise ConfigError("image.library", f"image {name!r} takes no library: it is adopted")
+        raise ConfigError("image.library", f"image {name!r} is adopted, so it can't have a library")
     if (recipe.guest or recipe.source) and not (guest / "__main__.py").is_file():
-        raise ConfigError("image.guest_missing", f"there is no guest code in {guest}: no __main__.py")
+        raise ConfigError("image.guest_missing", f"no guest code in {guest}: __main__.py is missing")
     with workplace(cache.resolve() / name, progress) as place:
         if recipe.source is None:
             made = _from_packages(recipe, guest, library, place)
@@ -227,7 +227,7 @@ def _say_pruned(removed: Sequence[str], recipe: Recipe, progress: Progress) -> N
     if removed:
         more = f" and {len(removed) - _NAMED} more" if len(removed) > _NAMED else ""
         named = f": {', '.join(removed[:_NAMED])}{more}" if recipe.extends else ""
-        progress(f"took out {len(removed)} programs that the recipe does not list{named}")
+        progress(f"removed {len(removed)} programs that the recipe doesn't list{named}")
 
 
 def _guest_layer(recipe: Recipe, guest: Path, system: Path, work: Path) -> tuple[str, Path]:
@@ -239,7 +239,7 @@ def _guest_layer(recipe: Recipe, guest: Path, system: Path, work: Path) -> tuple
 
 def _library_layer(recipe: Recipe, library: Path, work: Path) -> tuple[str, Path]:
     if recipe.library_folder is None or not library.is_dir():
-        problem = "takes no library" if library.is_dir() else f"cannot take {library}, which is not a folder"
+        problem = "doesn't allow a library" if library.is_dir() else f"can't add {library}: it isn't a folder"
         raise ConfigError("image.library", f"image {recipe.name!r} {problem}")
     root, layer = work / "library", work / "library.tar"
     root.mkdir()

@@ -63,7 +63,7 @@ def guest_file(sources: Path, package: str, shown: str) -> bytes:
         code = marshal.dumps(_compiled(path.read_bytes(), f"{shown}/{place}"))
         codes[name.removesuffix(".__init__")] = (is_package, f"{shown}/{place}", code)
     if f"{package}.__main__" not in codes:
-        raise SystemExit(f"there is no __main__.py below {sources}")
+        raise SystemExit(f"{sources} has no __main__.py")
     start = compile(_START.format(codes=codes, package=package), f"{shown}/start.py", "exec", optimize=2)
     # What a compiled file begins with: its version, and that its source is never compared (PEP 552).
     return importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8) + marshal.dumps(start)

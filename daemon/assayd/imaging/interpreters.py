@@ -33,7 +33,7 @@ _KNOWN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPython:
-    """A Python of an image. `libraries` are folders with further modules, `path` where it is."""
+    """A Python of an image. `libraries` are folders with further modules, `path` its place."""
 
     path: str
     minor: int
@@ -64,7 +64,7 @@ def known_programs(root: Path, folders: Sequence[str], pythons: Sequence[FoundPy
 
 
 def copy_own(system: Path, recipe: Recipe, root: Path) -> None:
-    """Copy the interpreter of an image of ours, with its library and all that it links to, into `root`.
+    """Copy the interpreter of a built image, with its library and linked libraries, into `root`.
 
     It is started by its own loader (`own_start`), so that it needs and finds nothing of the image.
     """

@@ -54,7 +54,7 @@ class Package:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """What was found, and the number of entries that can't be read."""
+    """The found packages, and the number of unreadable entries."""
 
     packages: tuple[Package, ...]
     unreadable: int = 0

@@ -1,4 +1,4 @@
-"""Applies the layers of somebody else's image to a folder: whiteouts, hard links, links that lead anywhere.
+"""Applies the layers of a foreign image to a folder: whiteouts, hard links, links to anywhere.
 
 Every path is resolved as after a chroot, so that nothing is written or read outside. Owners, special modes
 and extended attributes are not taken over; what is left out for good is told by `LayeredRoot.removed`.
@@ -42,9 +42,9 @@ CAPS = Caps()
 
 
 class LayeredRoot:
-    """A root filesystem in the making, in a folder that nobody else writes to.
+    """A partly built root filesystem, in a private folder.
 
-    `removed` has, by reason, what was not taken over.
+    `removed` has the omitted entries by reason.
     """
 
     def __init__(self, folder: Path, caps: Caps) -> None:
@@ -67,7 +67,7 @@ class LayeredRoot:
             if not parts:
                 continue
             if not _is_text(member.name) or not _is_text(member.linkname):
-                self.removed["its name is not UTF-8"].append(ascii(member.name))
+                self.removed["its name isn't UTF-8"].append(ascii(member.name))
                 continue
             parent = resolved(self._root, PurePosixPath(*parts[:-1]))
             if parts[-1].startswith(_WHITEOUT):
@@ -95,7 +95,7 @@ class LayeredRoot:
     def _require_shallow(self, target: Path) -> None:
         """Refuse what lies in more folders than a folder can be removed with. Links count where they lead."""
         if len(target.relative_to(self._root).parts) > self._caps.depth:
-            message = f"the image has files in more than {self._caps.depth} nested folders; take them out"
+            message = f"the image has files in more than {self._caps.depth} nested folders; remove them"
             raise ConfigError("image.source_refused", message)
 
     def _white_out(self, parent: Path, name: str, fresh: set[Path]) -> None:
@@ -107,7 +107,7 @@ class LayeredRoot:
         else:
             gone = name.removeprefix(_WHITEOUT)
             if gone in {"", ".", ".."}:
-                raise ConfigError("image.source_refused", f"the image takes away {name!r}, which no file is")
+                raise ConfigError("image.source_refused", f"invalid whiteout entry {name!r} in the image")
             victims = [parent / gone]
         for victim in victims:
             if victim not in fresh:
@@ -116,7 +116,7 @@ class LayeredRoot:
     def _place(self, layer: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
         shown = target.relative_to(self._root).as_posix()
         if target.name in _SOCKETS and not member.isdir():
-            message = f"the image has /{shown}, where programs look for an engine's socket; take it out"
+            message = f"the image has /{shown}, where programs look for an engine's socket; remove it"
             raise ConfigError("image.source_refused", message)
         if member.isdir():
             self._place_folder(target)
@@ -155,7 +155,7 @@ class LayeredRoot:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link or a folder with all in it; what is not there is fine."""
+    """Remove a file, a link or a folder with its content; a missing one is fine."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -166,7 +166,7 @@ def _parts(name: str) -> tuple[str, ...]:
     """Return the parts of a member's path below the root. Raises: ConfigError for one that leads up."""
     parts = tuple(part for part in PurePosixPath(name).parts if part.strip("/"))
     if ".." in parts:
-        raise ConfigError("image.source_refused", f"the image has {name[:200]!a}, which leads out of it")
+        raise ConfigError("image.source_refused", f"the image has {name[:200]!a}, which points outside it")
     return parts
 
 

@@ -1,4 +1,4 @@
-"""A recipe of the operator's: one TOML file that extends another recipe, with its lock and files beside it.
+"""An operator's recipe: one TOML file that extends another recipe, with its lock and files next to it.
 
 Decides what it may say and what that comes to. What it does not say is that of the recipe that it extends.
 """
@@ -54,14 +54,14 @@ def read_own(own: Path, name: str) -> tuple[Table, str | None]:
         for key in table.values:
             if key not in _KEYS_OF_ADOPTED:
                 raise table.error(
-                    key, "is not a key of a recipe with `from`: an adopted image is used unchanged"
+                    key, "isn't a key of a recipe with `from`: an adopted image is used unchanged"
                 )
         return table, None
     extends = table.text("extends")
     if not extends:
-        raise table.error("extends", 'must name the recipe that this one adds to, e.g. "python"')
+        raise table.error("extends", 'must name the recipe to extend, e.g. "python"')
     if "tag" in table.values:
-        raise table.error("tag", "goes with `from`")
+        raise table.error("tag", "requires `from`")
     return table, extends
 
 
@@ -116,7 +116,9 @@ def extended(parent: Recipe, table: Table, name: str) -> Recipe:
     python_packages = _joined(parent.python_packages, table, "python_packages")
     for text in python_packages:
         if not _REQUIREMENT.fullmatch(text):
-            raise table.error("python_packages", f"{text!r} is not a name with versions, e.g. 'numpy==2.1.3'")
+            raise table.error(
+                "python_packages", f"{text!r} isn't a package with a version, e.g. 'numpy==2.1.3'"
+            )
     if python_packages and parent.python is None:
         raise table.error("python_packages", f"image {parent.name!r} has no Python")
     lock = read_lock(lock_path(own, name)) if python_packages else None
@@ -158,9 +160,9 @@ def _environment(table: Table) -> dict[str, str]:
     found = table.pairs("environment")
     for variable in found:
         if not _VARIABLE.fullmatch(variable):
-            raise table.error("environment", f"{variable!r} is not a name of A-Z, 0-9 and _")
+            raise table.error("environment", f"{variable!r} must be a name of A-Z, 0-9 and _")
         if not is_variable_for_code(variable):
-            raise table.error("environment", f"{variable} decides how the runner works and cannot be set")
+            raise table.error("environment", f"{variable} controls the runner and can't be set")
     return found
 
 
@@ -171,12 +173,12 @@ def _preload(parent: Recipe, table: Table) -> tuple[str, ...]:
 def _modules(table: Table, modules: tuple[str, ...]) -> tuple[str, ...]:
     for module in modules:
         if not all(part.isidentifier() for part in module.split(".")):
-            raise table.error("preload", f"{module!r} is not the name of a module")
+            raise table.error("preload", f"{module!r} isn't a module name")
     return modules
 
 
 def _source(table: Table, place: str, file: str) -> Path:
-    """Return the file beside a recipe that goes to a place in the image."""
+    """Return the file next to a recipe that is copied into the image."""
     if not is_inside(place):
         raise table.error(
             "files", f"{place!r} must be a path below the root, without a leading slash or '..'"
@@ -185,11 +187,11 @@ def _source(table: Table, place: str, file: str) -> Path:
         raise table.error("files", f"{file!r} must be a path relative to the recipe, without '..'")
     path = table.path.parent / PurePosixPath(file)
     if not path.is_file():
-        raise table.error("files", f"there is no file {path}")
+        raise table.error("files", f"{path} doesn't exist")
     return path
 
 
 def recipe_of_both(name: str, shipped: Path, own: Path) -> ConfigError:
     """Return the error for a name that is shipped and the operator's."""
-    message = f"{own}: an image {name!r} is shipped ({shipped}); give the recipe another name"
+    message = f"{own}: {name!r} is the name of a shipped image ({shipped}); rename the recipe"
     return ConfigError("image.recipe_invalid", message)

@@ -52,7 +52,7 @@ class Extracted:
 
 
 def require_mmdebstrap(progress: Progress) -> None:
-    """Make sure that mmdebstrap is there; root on a Debian-like system gets it installed.
+    """Check for mmdebstrap; as root on a Debian-like system, install it.
 
     Raises:
         ConfigError: ``image.tool_missing``, with the remedy.
@@ -74,7 +74,7 @@ def refresh(progress: Progress) -> None:
     try:
         _run(["apt-get", "-qq", "update"])
     except ConfigError as error:  # one source of many may be down; what is missing shows in the next step
-        progress(f"the package lists could not all be refreshed: {error}")
+        progress(f"can't refresh all package lists: {error}")
 
 
 def can_refresh() -> bool:
@@ -88,7 +88,7 @@ def apt_sources() -> list[Source]:
     Raises: ConfigError ``image.tool_missing``.
     """
     if not shutil.which("apt-get"):
-        message = "images are built from the packages of a Debian-like system; apt is missing"
+        message = "building images needs a Debian-like system; apt is missing"
         raise ConfigError("image.tool_missing", message)
     vendor = _os_release().get("ID", "debian").lower()
     native = _run(["dpkg", "--print-architecture"]).strip()
@@ -149,7 +149,7 @@ def extract(
     try:
         _run([*command, "", str(tar), str(listing)], temporary=work)
     except ConfigError as error:
-        message = f"the packages cannot be fetched; is 'apt-get update' needed? {error.message}"
+        message = f"can't fetch the packages; try 'apt-get update'. {error.message}"
         raise ConfigError("image.packages_failed", message, retryable=True) from error
     return tar, _extracted(listed.read_text(), system_of(Path("/")))
 

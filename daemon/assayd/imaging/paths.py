@@ -11,7 +11,7 @@ _MAX_LINKS = 40
 
 
 def resolved(root: Path, path: str | PurePath) -> Path:
-    """Return where a path of the image leads to below `root`; what does not exist is taken as it is named.
+    """Resolve a path of the image below `root`; missing parts are used literally.
 
     Raises: ConfigError ``image.link_loop``.
     """
@@ -29,7 +29,7 @@ def resolved(root: Path, path: str | PurePath) -> Path:
             links += 1
             left += reversed((found / part).readlink().parts)
         else:
-            message = f"/{path} leads through more than {_MAX_LINKS} links; take the link out (drop)"
+            message = f"/{path} passes through more than {_MAX_LINKS} links; remove the link (drop)"
             raise ConfigError("image.link_loop", message)
     return found
 

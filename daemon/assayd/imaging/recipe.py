@@ -38,11 +38,11 @@ class Table:
         table = cls(path, source, values)
         for key in values:
             if key not in keys:
-                raise table.error(key, "is not a key of a recipe")
+                raise table.error(key, "isn't a key of a recipe")
         return table
 
     def error(self, key: str, problem: str) -> ConfigError:
-        """Make the error that says what is wrong with `key`."""
+        """Return the error about `key`."""
         return ConfigError("image.recipe_invalid", f"{self.path}: {key}: {problem}", field=key)
 
     def text(self, key: str) -> str | None:
@@ -60,7 +60,7 @@ class Table:
         raise self.error(key, "must be true or false")
 
     def count(self, key: str) -> int | None:
-        """Return a whole number above 0, or None."""
+        """Return an integer above 0, or None."""
         value = self.values.get(key)
         if value is None or (type(value) is int and value > 0):
             return value
@@ -74,7 +74,7 @@ class Table:
         raise self.error(key, "must be a list of strings")
 
     def pairs(self, key: str) -> dict[str, str]:
-        """Return a table of strings, empty where it is missing. Raises: ConfigError."""
+        """Return a table of strings; empty if it is missing. Raises: ConfigError."""
         value = self.values.get(key, {})
         if isinstance(value, dict) and all(isinstance(item, str) for item in value.values()):
             return value
@@ -106,7 +106,7 @@ _KEYS = _BASE_KEYS | {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptedFrom:
-    """The image of somebody else's that one of the operator's is made from.
+    """The foreign image that an adopted image is made from.
 
     `where` is a path, or the name that a local engine has for it; `tag` says which of several is meant;
     `locked` is the digest of its configuration when it was adopted, None before.
@@ -168,7 +168,7 @@ class Recipe:
 
     @property
     def is_measured(self) -> bool:
-        """Return whether a build measures the baseline, where nobody has stated it."""
+        """Return whether a build measures the baseline, because the recipe doesn't state it."""
         return bool(self.extends or self.preload or self.source)
 
     @property
@@ -192,7 +192,7 @@ def load_recipe(recipes: Path, name: str, shipped: Path | None = None) -> Recipe
     """
     path = recipes / name / RECIPE
     if not is_name(name) or not path.is_file():
-        raise ConfigError("image.unknown", f"there is no image recipe {name!r}: {path} does not exist")
+        raise ConfigError("image.unknown", f"unknown image recipe {name!r}: {path} doesn't exist")
     base = Table.read((shipped or recipes) / BASE, _BASE_KEYS)
     own = Table.read(path, _KEYS)
     recipe = Recipe(
@@ -233,7 +233,7 @@ def check(recipe: Recipe, table: Table) -> None:
     """Refuse what the types allow and a build could not use. Raises: ConfigError ``image.recipe_invalid``."""
     for package in recipe.packages:
         if not _PACKAGE.fullmatch(package):
-            raise table.error("packages", f"{package!r} is not a package name")
+            raise table.error("packages", f"{package!r} isn't a package name")
     paths = {
         "executables": recipe.executables,
         "drop": recipe.drop,
@@ -257,12 +257,12 @@ def check(recipe: Recipe, table: Table) -> None:
 def _check_python(recipe: Recipe, table: Table) -> None:
     if recipe.python is None:
         if recipe.guest or recipe.python_path:
-            raise table.error("python", "must be given for an image with guest code or a python_path")
+            raise table.error("python", "is required for an image with guest code or a python_path")
         return
     if not _VERSION.fullmatch(recipe.python):
-        raise table.error("python", f"{recipe.python!r} is not a version such as '3.11'")
+        raise table.error("python", f"{recipe.python!r} isn't a version such as '3.11'")
     if f"usr/bin/python{recipe.python}" not in recipe.executables:
-        raise table.error("executables", f"must hold 'usr/bin/python{recipe.python}'")
+        raise table.error("executables", f"must contain 'usr/bin/python{recipe.python}'")
 
 
 def is_inside(path: str) -> bool:

@@ -53,7 +53,7 @@ class Recipes:
             return adopted_recipe(table, name)
         if extends in {name, *trail}:
             circle = " > ".join((*trail, name, extends))
-            raise table.error("extends", f"recipes extend one another in a circle: {circle}")
+            raise table.error("extends", f"recipes extend each other in a cycle: {circle}")
         parent = self._load(extends, (*trail, name))
         if parent.source is not None:
             raise table.error("extends", f"image {extends!r} is adopted and used unchanged; extend another")
@@ -75,5 +75,5 @@ class Recipes:
             if error.code != "image.unknown" or own is None:
                 raise
             known = ", ".join(self.names())
-            message = f"there is no image recipe {name!r}, and no {own}; there are: {known}"
+            message = f"unknown image recipe {name!r} ({own} doesn't exist either); use one of {known}"
             raise ConfigError(error.code, message) from error

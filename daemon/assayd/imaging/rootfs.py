@@ -1,4 +1,4 @@
-"""A root folder from the packages' files: what stays, what is added, what is compiled.
+"""A root folder from the packages' files: kept, added and compiled files.
 
 Decides by the recipe's allow-list which programs stay. Modes, owners and times are left to `archive`.
 """
@@ -75,7 +75,9 @@ def prune(root: Path, recipe: Recipe) -> list[str]:
     _drop_dangling(root)
     for name in recipe.executables:
         if not resolved(root, name).exists():
-            raise ConfigError("image.executable_missing", f"image {recipe.name!r}: no package brings /{name}")
+            raise ConfigError(
+                "image.executable_missing", f"image {recipe.name!r}: no package contains /{name}"
+            )
     return removed
 
 
@@ -217,7 +219,7 @@ def _remove(path: Path) -> None:
 
 
 def write(root: Path, name: str, content: bytes) -> Path:
-    """Write a file of the image that is no program, with the folders that it needs; return where it is."""
+    """Write a non-executable file of the image, with its folders; return its path."""
     path = resolved(root, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)  # the mode of one that was a program goes with it

@@ -1,4 +1,4 @@
-"""Reads an image of somebody else's: an OCI layout (folder or archive), or what `docker save` writes.
+"""Reads a foreign image: an OCI layout (folder or archive), or the output of `docker save`.
 
 Decides which of several images is meant, and that every part has the digest that names it. What its layers
 come to is `layers`'. All of it is hostile: sizes are bounded before anything is read.
@@ -43,7 +43,7 @@ class Parts(Protocol):
     """The files that an image consists of."""
 
     def open(self, name: str) -> IO[bytes] | None:
-        """Open one of them by its path; None where there is none."""
+        """Open one by its path, or return None."""
         ...
 
 
@@ -88,7 +88,7 @@ def _told(path: Path) -> Iterator[None]:
     except ConfigError:
         raise
     except _BROKEN as error:
-        message = f"{path} can't be adopted: give an OCI layout or the output of `docker save`: {error}"
+        message = f"{path} can't be adopted; pass an OCI layout or the output of `docker save`: {error}"
         raise ConfigError("image.source_invalid", message[:500]) from error
 
 
@@ -108,7 +108,7 @@ def unpack_layer(source: Source, layer: Layer, target: Path, most_bytes: int) ->
             pass
     for wanted, found in ((layer.digest, packed.total.hexdigest()), (layer.unpacked, unpacked)):
         if wanted is not None and wanted != f"sha256:{found}":
-            raise ValueError(f"{layer.path} is not the layer that the image names")
+            raise ValueError(f"{layer.path} doesn't match the layer's digest in the image")
 
 
 def open_tar(file: IO[bytes]) -> tarfile.TarFile:
@@ -216,7 +216,7 @@ def _source(parts: Parts, content: bytes, named: Sequence[tuple[str, str | None]
     config = _table(json.loads(content))
     unpacked = [_digest_of(one) for one in _list(_table(config.get("rootfs")).get("diff_ids"))]
     if len(unpacked) != len(named):
-        raise ValueError(f"it has {len(named)} layers and names {len(unpacked)}")
+        raise ValueError(f"it has {len(named)} layers, but lists {len(unpacked)}")
     settings = _table(config.get("config") or {})
     return Source(
         digest=f"sha256:{hashlib.sha256(content).hexdigest()}",
@@ -247,7 +247,7 @@ def _chosen(parts: Parts, index: Table, tag: str | None, architecture: str, path
             if _table(one.get("platform") or {}).get("architecture") == architecture
             and _table(one.get("platform") or {}).get("os") == "linux"
         ]
-    raise ValueError("its index leads through too many others")
+    raise ValueError("its index is nested too deeply")
 
 
 def _names(descriptor: Table) -> list[str]:
@@ -257,7 +257,7 @@ def _names(descriptor: Table) -> list[str]:
 
 def _ambiguous(path: Path, names: Sequence[str]) -> ConfigError:
     known = ", ".join(sorted(set(names))[:20]) or "none has a name"
-    message = f"{path} does not hold exactly one image that fits; say which, with --tag: {known}"
+    message = f"{path} has no single matching image; choose one with --tag: {known}"
     return ConfigError("image.source_ambiguous", message)
 
 
@@ -319,23 +319,23 @@ def _copy(stream: IO[bytes], target: IO[bytes], most_bytes: int) -> str:
 def _digest_of(value: object) -> str:
     text = _text(value)
     if not _DIGEST.fullmatch(text):
-        raise ValueError(f"{text[:80]!a} is not a sha256 digest")
+        raise ValueError(f"{text[:80]!a} isn't a sha256 digest")
     return text
 
 
 def _table(value: object) -> Table:
     if not isinstance(value, dict):
-        raise TypeError("it is not of the form of an image")
+        raise TypeError("the image is malformed")
     return value
 
 
 def _list(value: object) -> Sequence[object]:
     if not isinstance(value, list):
-        raise TypeError("it is not of the form of an image")
+        raise TypeError("the image is malformed")
     return value
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError("it is not of the form of an image")
+        raise TypeError("the image is malformed")
     return value

@@ -20,7 +20,7 @@ Entries = Mapping[str, tuple[str, str]]
 
 
 def tree_digest(entries: Entries) -> str:
-    """Return ``sha256:…`` over all entries; owners and times are left out."""
+    """Return ``sha256:…`` over all entries; owners and times don't count."""
     return digest_of(
         (f"{kind} {path}", content.encode()) for path, (kind, content) in sorted(entries.items())
     )
@@ -50,7 +50,7 @@ def _entry_of(tar: tarfile.TarFile, member: tarfile.TarInfo) -> tuple[str, str]:
         return ("link", member.linkname)
     stream = tar.extractfile(member)
     if stream is None:
-        raise OSError(f"{member.name} is neither file, folder nor link")
+        raise OSError(f"{member.name} isn't a file, folder or link")
     with stream:
         return ("program" if member.mode & 0o100 else "file", _digest(stream))
 
@@ -69,7 +69,7 @@ def _walk(folder: str, name: str) -> Iterator[tuple[str, tuple[str, str]]]:
                 with open(each.path, "rb") as stream:  # noqa: PTH123 - as quick as it gets, thousands of times
                     yield path, ("program" if mode & 0o100 else "file", _digest(stream))
             else:
-                raise OSError(f"{path} is neither file, folder nor link")
+                raise OSError(f"{path} isn't a file, folder or link")
 
 
 def _digest(stream: IO[bytes]) -> str:

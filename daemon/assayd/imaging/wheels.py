@@ -76,7 +76,7 @@ def install(lock: Lock, required: Sequence[str], python: str, root: Path) -> Non
         if found is None:
             raise
         message = (
-            f"{lock.path}: {found[1]} is not the wheel that is locked: sha256 {found[2]} is expected, and "
+            f"{lock.path}: {found[1]} differs from the locked wheel: sha256 {found[2]} was expected, "
             f"{found[3]} was found; find out who changed it before you lock it again"
         )
         raise ConfigError("image.wheel_differs", message) from error
@@ -115,7 +115,7 @@ def _glibc() -> int:
     minor = platform.libc_ver()[1].partition(".")[2]
     if not minor.isdigit():
         raise ConfigError(
-            "image.tool_missing", "images with python_packages are built on a machine with glibc"
+            "image.tool_missing", "images with python_packages must be built on a machine with glibc"
         )
     return int(minor)
 

@@ -103,9 +103,7 @@ def load(enabled: Sequence[str]) -> Mapping[str, Kind]:
     for entry in _named(enabled):
         validator = _validator(entry)
         if validator.name in loaded:
-            message = (
-                f"the validator {entry.name!r} is for the kind {validator.name!r}, which there is already"
-            )
+            message = f"the validator {entry.name!r} is for the kind {validator.name!r}, which already exists"
             raise ConfigError("validator.duplicate", message, field=entry.name)
         loaded[validator.name] = validator
     return MappingProxyType(loaded)
@@ -134,7 +132,9 @@ def data_folders(enabled: Sequence[str], name: str) -> tuple[Path, ...]:
             continue
         spec = find_spec(entry.value)
         if spec is None or not spec.submodule_search_locations:
-            message = f"{entry.value!r}, which has the files of the kind {entry.name}, isn't a package"
+            message = (
+                f"{entry.value!r}, which should hold the files of the kind {entry.name}, isn't a package"
+            )
             raise ConfigError("validator.broken", message, field=entry.name)
         folders += [Path(place, name) for place in spec.submodule_search_locations]
     return tuple(folder for folder in folders if folder.is_dir())
@@ -170,7 +170,7 @@ def resolve(reference: str) -> object:
     try:
         found: object = pkgutil.resolve_name(reference)
     except (ImportError, AttributeError, ValueError) as problem:
-        message = f"{reference!r}, which a kind refers to, cannot be imported: {problem}"
+        message = f"{reference!r}, which a kind refers to, can't be imported: {problem}"
         raise ConfigError("validator.broken", message, field=reference) from problem
     return found
 
@@ -187,7 +187,7 @@ def _validator(entry: EntryPoint) -> Kind:
     try:
         validator: Kind = entry.load()
     except (ImportError, AttributeError) as problem:
-        message = f"the validator {entry.name!r} ({entry.value}) cannot be imported: {problem}"
+        message = f"the validator {entry.name!r} ({entry.value}) can't be imported: {problem}"
         raise ConfigError("validator.broken", message, field=entry.name) from problem
     return validator
 

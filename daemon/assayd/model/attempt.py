@@ -69,12 +69,12 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """What is known of an attempt, apart from report and execution, which lie in its bundle.
+    """An attempt without its report and execution, which are in its bundle.
 
     `timings_s` has the keys queued, static, lease, run, report, total (those that happened).
     `bundle` is the bundle's location relative to the artifact root, once it is written. `rules` are those
-    of its errors, each once. `replay_of` is the attempt that it repeats. `intent` is what was asked for, in
-    words. `webhook` is a URL that is told of the verdict. `enforcement` is the mode of the policy that it was
+    of its errors, each once. `replay_of` is the attempt that it repeats. `intent` is the request, in
+    words. `webhook` is a URL that receives the verdict. `enforcement` is the mode of the policy that it was
     judged under; a result that is not `approvable` can't be approved or committed.
     """
 

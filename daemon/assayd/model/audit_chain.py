@@ -15,7 +15,7 @@ class AuditError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """What was verified: how many lines, and the times of the first and the last one."""
+    """The verified chain: its number of lines, and the times of the first and last line."""
 
     lines: int
     first_at: str | None

@@ -30,11 +30,11 @@ class BatchState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What is known of a batch, apart from its items.
+    """A batch without its items.
 
     `name` is unique among its user's batches. `concurrency` is how many of its items may be unfinished
     attempts at once. With `dedupe`, items that would run the same are one attempt. `complete` says that a
-    sender has reached the end of its lines. `webhook` is a URL that is told of its end.
+    sender has reached the end of its lines. `webhook` is a URL that receives its end.
     """
 
     id: str
@@ -60,7 +60,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line as it is taken in.
+    """One accepted line.
 
     A line that can't be submitted has an `error`, and neither document nor attempt. `attempt_id` is the id
     that its attempt will have; `run_key` is equal for lines of a batch that are to be one attempt.
@@ -82,13 +82,15 @@ class ReceivedLines:
 
     lines: int = field(default=0, metadata=about("Lines that weren't empty."))
     added: int = field(default=0, metadata=about("New items."))
-    known: int = field(default=0, metadata=about("Lines that already were items."))
+    known: int = field(default=0, metadata=about("Lines that were already items."))
     malformed: int = field(
         default=0, metadata=about("Lines that can't be submitted; their items have the reason.")
     )
     conflicting: tuple[int, ...] = field(
         default=(),
-        metadata=about("Lines known with another policy, overrides or labels, which stay; at most 100."),
+        metadata=about(
+            "Lines already submitted with another policy, overrides or labels, which are kept; at most 100."
+        ),
     )
 
     def __add__(self, other: ReceivedLines) -> ReceivedLines:
@@ -156,7 +158,7 @@ class BatchPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRequest:
-    """What the sender of a batch asks for. None leaves what is set, or takes the daemon's own."""
+    """The sender's options of a batch. None keeps the earlier value, or uses the daemon's default."""
 
     name: str | None = None
     concurrency: int | None = None

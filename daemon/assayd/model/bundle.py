@@ -29,7 +29,7 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A bundle that is durable: its location, and what is in it."""
+    """A durable bundle: its location and its files."""
 
     location: str
     artifacts: tuple[Artifact, ...]

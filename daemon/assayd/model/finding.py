@@ -67,7 +67,7 @@ class Finding:
     """One thing found, at one place.
 
     `subject` is the name that a rule of the profile refuses: a module, an attribute, a command, a host.
-    Lines and columns are 1-based and refer to the text as it was checked (and run). `file` is which of the
+    Lines and columns are 1-based and refer to the checked (and run) text. `file` is which of the
     submitted files they are in; None where there is but one text.
     """
 
@@ -102,10 +102,8 @@ class FixHint:
     category: str = field(metadata=about("Group of rules."))
     message: str = field(metadata=about("The fault."))
     context: str | None = field(metadata=about("Place: source, or the unit that ran."))
-    suggestion: str = field(metadata=about("What to do."))
-    file: str | None = field(
-        default=None, metadata=about("Which submitted file; null if there is only one text.")
-    )
+    suggestion: str = field(metadata=about("The fix."))
+    file: str | None = field(default=None, metadata=about("Submitted file; null if there is only one text."))
     line: int | None = field(metadata=about("Line, from 1."))
     rule: str = field(metadata=about("Id of the rule."))
     edit: Edit | None = field(default=None, metadata=about("The change itself, if it is certain."))

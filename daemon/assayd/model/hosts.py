@@ -16,15 +16,15 @@ _MOST_CHARACTERS = 253
 def fold(text: str) -> str:
     """Return a host name in the form that is compared.
 
-    Raises: ValueError, with the reason, for what is not a host name in ASCII.
+    Raises: ValueError, with the reason, for what isn't a host name in ASCII.
     """
     if not text.isascii():
-        raise ValueError(f"{text!a} is not written in ASCII (as xn--…)")
+        raise ValueError(f"{text!a} isn't ASCII; write it as xn--…")
     name = text.removesuffix(".").lower()
     if is_address(name):
         raise ValueError(f"{text!a} is an address, not a name")
     if len(name) > _MOST_CHARACTERS or not all(_LABEL.fullmatch(label) for label in name.split(".")):
-        raise ValueError(f"{text[:_MOST_CHARACTERS]!a} is not a host name")
+        raise ValueError(f"{text[:_MOST_CHARACTERS]!a} isn't a host name")
     return name
 
 
@@ -59,8 +59,8 @@ def _ascii(name: str) -> str:
         plain = name.encode("idna").decode("ascii")
         agreed = plain.encode("ascii").decode("idna") == name.lower().removesuffix(".")
     except UnicodeError:
-        raise ValueError(f"{name!r} is not a host name") from None
+        raise ValueError(f"{name!r} isn't a host name") from None
     if not agreed:
         # "ß" is a letter of its own in today's names and was "ss" in those of 2003: two hosts.
-        raise ValueError(f"{name!r} can mean two names; write the one that is meant in ASCII (as xn--…)")
+        raise ValueError(f"{name!r} is ambiguous; write it in ASCII (xn--…)")
     return plain

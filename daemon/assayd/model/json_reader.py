@@ -58,7 +58,7 @@ class JsonError(ValueError):
 
 
 class JsonTooLargeError(JsonError):
-    """A text holds more than its limits allow. Raised before the text is parsed."""
+    """A text exceeds its limits. Raised before the text is parsed."""
 
 
 def read_strictly(text: bytes, limits: JsonLimits) -> JsonValue:
@@ -74,7 +74,7 @@ def read_strictly(text: bytes, limits: JsonLimits) -> JsonValue:
             parse_float=parse_float,
         )
     except UnicodeDecodeError as error:
-        raise JsonError(f"the text is not UTF-8 at byte {error.start}") from error
+        raise JsonError(f"the text isn't valid UTF-8 at byte {error.start}") from error
     except json.JSONDecodeError as error:
         raise JsonError(f"{error.msg} at line {error.lineno}, column {error.colno}") from error
     except RecursionError as error:
@@ -104,7 +104,7 @@ def _number_readers(text: bytes, limits: JsonLimits) -> tuple[Callable[[str], in
 
 
 def refuse_large(text: bytes, limits: JsonLimits) -> None:
-    """Count what a text holds before memory is taken for it; what is inside strings doesn't count.
+    """Count the values of a text before memory is allocated; the contents of strings don't count.
 
     Raises: JsonTooLargeError.
     """
@@ -122,15 +122,15 @@ def refuse_large(text: bytes, limits: JsonLimits) -> None:
         else:
             containers += 1
         if containers > limits.containers:
-            found = f"the text holds too many arrays and objects; at most {limits.containers} may be"
+            found = f"the text has too many arrays and objects; the limit is {limits.containers}"
             raise JsonTooLargeError(f"{found}. Send less, or nest it less")
         if commas >= limits.values or strings > 2 * limits.values:
-            message = f"the text holds too many values; at most {limits.values} may be. Send less"
+            message = f"the text has too many values; the limit is {limits.values}. Send less"
             raise JsonTooLargeError(message)
 
 
 def count_containers(text: bytes) -> int:
-    """Return how many arrays and objects a text can hold at most."""
+    """Return the maximum number of arrays and objects in a text."""
     return text.count(b"[") + text.count(b"{")
 
 
@@ -146,7 +146,7 @@ def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise JsonError(f"{name} is not a JSON number")
+    raise JsonError(f"{name} isn't a JSON number")
 
 
 def _finite(text: str) -> float:
@@ -194,4 +194,4 @@ def _check_text(text: str, chars: int | None) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         shown = text[max(0, error.start - 20) : error.start]
-        raise JsonError(f"a string holds a lone surrogate after {shown!r}") from error
+        raise JsonError(f"a string has a lone surrogate after {shown!r}") from error

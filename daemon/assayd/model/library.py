@@ -8,10 +8,10 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LibraryEntry:
-    """A validated submission that somebody approved under a name. Versions count from 1, per user and name.
+    """A validated submission that a user approved under a name. Versions count from 1, per user and name.
 
-    `chain` names the attempts that led to it, oldest first; `document` is the submission as it was accepted,
-    and an empty object where it was not asked for.
+    `chain` names the attempts that led to it, oldest first; `document` is the accepted submission,
+    or an empty object if it wasn't requested.
     """
 
     uid: int

@@ -111,7 +111,7 @@ def static_results(static: Sequence[StageReport]) -> tuple[StaticResult, ...]:
 
 
 def _general_findings(ran: Ran) -> list[Finding]:
-    """Return what is said of every kind of run: an unexplained bad end, and limits met beside a pass."""
+    """Return the findings common to all kinds: an unexplained bad end, and limits reached despite a pass."""
     outcome = ran.result.outcome
     explained = any(has_errors(findings) for findings in ran.judgement.stage_findings.values())
     findings: list[Finding] = []

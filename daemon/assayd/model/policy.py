@@ -190,7 +190,7 @@ class CommandPolicy:
     ignored_errors: IgnoredErrors | None = None
 
     def protects(self, variable: str) -> bool:
-        """Return whether a script may not set a variable."""
+        """Return whether a script is forbidden to set a variable."""
         return any(
             variable.startswith(name[:-1]) if name.endswith("*") else variable == name
             for name in self.protected
@@ -230,7 +230,7 @@ SQL_RULES = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlPolicy:
-    """How much SQL a step may have, and how much of what it selects is kept.
+    """Limits of a step's SQL, and of the selected rows to keep.
 
     Rows beyond `max_rows` are counted and not kept; a cell is cut at `max_cell_chars`. `rules` has what a
     profile makes of the rules that it may set, sorted by name; another rule is what it is.
@@ -265,7 +265,7 @@ QUALITY_RULES = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityPolicy:
-    """What is made of submissions that pass and are worth nothing, and how hard it is looked for.
+    """The severity of passes without value, and the effort to find them.
 
     `severity` is for all quality rules, `rules` for single ones. With `generalization`, extractors also get
     paths that are like the samples.
@@ -300,7 +300,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How far each limit of a profile may go; what is beyond is clamped."""
+    """The bounds of each limit of a profile; values beyond are clamped."""
 
     timeout_s: Range = Range(least=1, most=60)
     unit_timeout_s: Range = Range(least=1, most=60)

@@ -22,10 +22,10 @@ class Worth(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """The text of a submission that is to be replaced as a whole, e.g. one step of a pipeline.
+    """The text of a submission to replace as a whole, e.g. one step of a pipeline.
 
-    Without a name there is no text that could be fixed. `beginning` is a pattern for how a program in that
-    language begins, where no parser of ours reads it.
+    Without a name, no text can be fixed. `beginning` is a pattern for the start of a program in that
+    language, if no parser for it exists here.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Surrounding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairContext:
-    """What a fix is asked for with.
+    """The request for a fix.
 
     `failure` words what failed, findings included. `instructions` are ours, all else may hold guest text.
     `edits` are replacements in the passage that are certain to be right, `others` the same of other passages.
@@ -73,7 +73,7 @@ class RepairContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenField:
-    """A field that code takes out of a text. A computed one is more than a part of the text."""
+    """A field that code extracts from a text. A computed field is more than a part of the text."""
 
     name: str
     computed: bool

@@ -1,4 +1,4 @@
-"""What is on record of attempts, what a query of them asks for, and what it returns."""
+"""Recorded attempts, queries for them, and results of queries."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """What was removed, or would be: finished attempts, bundles that no attempt names, room on the disk."""
+    """The removed objects, or those to remove: finished attempts, unnamed bundles, their disk space."""
 
     attempts: int = 0
     bundles: int = 0

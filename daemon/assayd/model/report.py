@@ -63,7 +63,7 @@ class StaticResult:
 
     check: str = field(metadata=about("Name of the check."))
     passed: bool = field(metadata=about("Whether it found no error."))
-    details: str = field(metadata=about("What it found, in short."))
+    details: str = field(metadata=about("Summary of its findings."))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rating:
-    """What a kind that rates its submissions says of one, beside its findings."""
+    """A kind's rating of a submission, in addition to its findings."""
 
     confidence: float
     feedback: JsonValue

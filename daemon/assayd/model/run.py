@@ -1,4 +1,4 @@
-"""What is to run in a container, and what came back.
+"""The input of a container, and its result.
 
 RunSpec and Unit are what a validator plans; UnitResult and RunResult are the raw record that it judges.
 Everything in a result that the guest wrote is hostile bytes; everything else was measured by the
@@ -90,7 +90,7 @@ class Limits:
     """What a container and its units get. Bytes and seconds.
 
     `memory_bytes` and `max_processes` are the policy's; the sandbox adds what image and runner need. `work_*`
-    bound the one writable tmpfs; `work_exec`: what is in it can be run. The `*_kept_bytes` are per stream:
+    bound the only writable tmpfs; `work_exec`: its files can be executed. The `*_kept_bytes` are per stream:
     half from the head, half from the tail; `output_read_bytes` is where a unit is stopped. `findings` and
     `retry_context_bytes` bound the report.
     """
@@ -255,7 +255,7 @@ class Via(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkEvent:
-    """One host that guest code asked the relay for, and what came of it.
+    """One host that guest code requested from the relay, and the outcome.
 
     `host` is as it was asked for, empty when that could not be read; `rule` is what decided. `address` is the
     one connected to. `trouble` says what went wrong with what was allowed. Bytes are those relayed. It is not
@@ -316,7 +316,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitResult:
-    """What came back of one unit.
+    """The result of one unit.
 
     `wait_status` is the raw status of wait4 (None when it was never seen). `results` are the result
     records that the child wrote, in order: exactly one in a good run. `left_processes` counts what
@@ -388,7 +388,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """All that is known of a run. `units` that never started are missing; None is what was not measured."""
+    """The result of a run. `units` that never started are missing; None means not measured."""
 
     units: tuple[UnitResult, ...]
     end: RunEnd
@@ -402,7 +402,7 @@ class RunResult:
 
     @property
     def exit(self) -> tuple[int | None, str | None]:
-        """Return exit code and signal of the unit that decided: the first bad one, else the last."""
+        """Return exit code and signal of the deciding unit: the first bad one, or the last."""
         bad = (unit for unit in self.units if not unit.outcome.completed)
         decided = next(bad, self.units[-1] if self.units else None)
         if decided is None or decided.wait_status is None:

@@ -1,4 +1,4 @@
-"""A submission: what somebody wants validated, after the border has checked its form."""
+"""A submission whose form is already checked."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Submission:
 
     `payload` is an instance of the kind's own payload model. `input_digest` is the SHA-256 of the
     canonical JSON of {kind, payload}; `document` is the canonical JSON of the whole submission as it
-    was accepted, which is what the store keeps and what a replay sends again. `intent` is what was asked for,
-    in words. `webhook` is a URL that is told of the verdict.
+    was accepted, which is what the store keeps and what a replay sends again. `intent` is the request,
+    in words. `webhook` is a URL that receives the verdict.
     """
 
     kind: str
@@ -37,7 +37,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairWish:
-    """By whom, and with how many fixes at most, an attempt is to be repaired if it fails.
+    """The provider and the maximum number of fixes for a repair, if the attempt fails.
 
     Without a number there are as many as the settings say.
     """

@@ -29,5 +29,5 @@ TRACEBACK_CHARS = 8000
 
 
 def shorten(text: str, chars: int = MESSAGE_CHARS) -> str:
-    """Cut a text to so many characters, with a mark where it was cut."""
+    """Cut a text to `chars` characters, with a mark at the cut."""
     return text if len(text) <= chars else text[: chars - 1] + "…"

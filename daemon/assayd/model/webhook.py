@@ -44,7 +44,7 @@ class WebhookUrl:
 
     @property
     def origin(self) -> str:
-        """Return who is called, without path and query, which may hold what is not for a log."""
+        """Return the receiver without path and query, which may contain secrets."""
         return f"{self.scheme}://{self.authority}"
 
     def covers(self, other: WebhookUrl) -> bool:
@@ -56,12 +56,10 @@ class WebhookUrl:
 def read_webhook_url(text: str) -> WebhookUrl:
     """Return a URL, read. Raises: ValueError, with the reason."""
     if len(text) > MOST_CHARS:
-        raise ValueError(f"a URL has at most {MOST_CHARS} characters, this one {len(text)}")
+        raise ValueError(f"the URL has {len(text)} characters; the limit is {MOST_CHARS}")
     found = _URL.fullmatch(text)
     if found is None:
-        raise ValueError(
-            "it is not a plain URL: http(s)://HOST[:PORT]/PATH, no user name, no fragment, ASCII"
-        )
+        raise ValueError("use a plain ASCII URL: http(s)://HOST[:PORT]/PATH, without user name and fragment")
     scheme, target = found["scheme"].lower(), found["target"] or "/"
     if target.startswith("?"):
         target = f"/{target}"
@@ -70,7 +68,7 @@ def read_webhook_url(text: str) -> WebhookUrl:
         raise ValueError("its path has dots, escapes (%) or parameters (;), which servers read differently")
     port = int(found["port"]) if found["port"] else _PORTS[scheme]
     if not 0 < port < 2**16:
-        raise ValueError(f"there is no port {port}")
+        raise ValueError(f"{port} isn't a valid port")
     return WebhookUrl(scheme=scheme, host=_host(found["host"].lower()), port=port, target=target)
 
 

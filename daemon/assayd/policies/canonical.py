@@ -122,7 +122,7 @@ def unenforceable(policy: ExecutionPolicy, *, egress: bool) -> str | None:
     """
     if policy.network.mode is NetworkMode.ALLOWLIST and policy.network.hosts and not egress:
         count = len(policy.network.hosts)
-        return f"its network allowlist names {count} host(s), and the relay is switched off (egress.enabled)"
+        return f"its network allowlist has {count} host(s), but the relay is off (egress.enabled)"
     return None
 
 

@@ -1,4 +1,4 @@
-"""The form of a profile file and of ``categories.toml``, and where they are found.
+"""The form of a profile file and of ``categories.toml``, and their folders.
 
 Decides which keys there are and which values each may have. What profiles come to when they extend one
 another is decided in `resolve`.
@@ -32,68 +32,63 @@ _OPTION = re.compile(r"-[A-Za-z0-9]|--?[a-z0-9][a-z0-9-]*")
 
 def _dotted(name: str) -> str:
     if not all(part.isidentifier() for part in name.split(".")):
-        raise ValueError(f"{name!r} is not a dotted name")
+        raise ValueError(f"{name!r} isn't a dotted name")
     return name
 
 
 def _attribute(name: str) -> str:
     if not name.isidentifier():
-        raise ValueError(f"{name!r} is not the name of an attribute")
+        raise ValueError(f"{name!r} isn't an attribute name")
     return name
 
 
 def _method(name: str) -> str:
     if not _METHOD.fullmatch(name) or name == "CONNECT":
-        raise ValueError(f"{name!r} is not a method of HTTP in capitals")
+        raise ValueError(f"{name!r} isn't an uppercase HTTP method")
     return name
 
 
 def _path(path: str) -> str:
     if not _PATH.fullmatch(path) or not is_plain(path) or "?" in path or "#" in path:
-        plain = (
-            "begins with / and has no //, .., ?, #, or escape that servers read in different ways, like %2f"
-        )
-        raise ValueError(f"{path!r} is not a plain path, which {plain}")
+        plain = "must begin with / and must not have //, .., ?, #, or an ambiguous escape such as %2f"
+        raise ValueError(f"{path!r} isn't a plain path: it {plain}")
     return path
 
 
 def _command(name: str) -> str:
     if not _COMMAND.fullmatch(name):
-        raise ValueError(f"{name!r} is not the name of a command")
+        raise ValueError(f"{name!r} isn't a command name")
     return name
 
 
 def _option(text: str) -> str:
     if not _OPTION.fullmatch(text):
-        raise ValueError(f"{text!r} is not an option; write -x, --name or, for find, -name")
+        raise ValueError(f"{text!r} isn't an option; write -x, --name or, for find, -name")
     return text
 
 
 def _variable(text: str) -> str:
     if not text.removesuffix("*").isidentifier():
-        raise ValueError(f"{text!r} is not the name of a variable; it may end with a *")
+        raise ValueError(f"{text!r} isn't a variable name (a final * is allowed)")
     return text
 
 
 def _image(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is not the name of an image: a-z, 0-9, _ and -, at most 64 characters")
+        raise ValueError(f"{name!r} isn't an image name: use a-z, 0-9, _ and -, at most 64 characters")
     return name
 
 
 def _sql_rule(name: str) -> str:
     if name not in SQL_RULES:
-        raise ValueError(
-            f"{name!r} is not a rule that a profile may set; those are {', '.join(sorted(SQL_RULES))}"
-        )
+        raise ValueError(f"profiles can't set the rule {name!r}; use one of {', '.join(sorted(SQL_RULES))}")
     return name
 
 
 def _quality_rule(name: str) -> str:
     if name not in QUALITY_RULES:
         raise ValueError(
-            f"{name!r} is not a quality rule that a profile may set; those are "
-            f"{', '.join(sorted(QUALITY_RULES))}"
+            f"profiles can't set the quality rule {name!r}; use one of {', '.join(sorted(QUALITY_RULES))}"
         )
     return name
 
@@ -102,7 +97,7 @@ def _host(text: str) -> str:
     entry = fold_entry(text)
     if entry.lstrip(".").split(".")[-1] in _THIS_MACHINE:
         raise ValueError(
-            f"{text!r} is the machine itself, or belongs to it, and the relay connects to nothing private; "
+            f"{text!r} names this machine, but the relay connects only to public addresses; "
             "name a public host"
         )
     return entry
@@ -117,17 +112,17 @@ def _accepts(check: Callable[[str], str], text: str) -> bool:
 
 
 def is_dotted(text: str) -> bool:
-    """Return whether a profile may list a text as a module or as an attribute of one."""
+    """Return whether a text is a valid module or attribute name for a profile."""
     return _accepts(_dotted, text)
 
 
 def is_command(text: str) -> bool:
-    """Return whether a profile may list a text as a command."""
+    """Return whether a text is a valid command name for a profile."""
     return _accepts(_command, text)
 
 
 def is_host(text: str) -> bool:
-    """Return whether a profile may list a text as a host."""
+    """Return whether a text is a valid host for a profile."""
     return _accepts(_host, text)
 
 
@@ -289,7 +284,7 @@ def profile_paths(folders: Sequence[Path]) -> dict[str, Path]:
         try:
             paths = sorted(folder.iterdir())
         except OSError as problem:
-            message = f"cannot be listed: {problem.strerror or problem}"
+            message = f"can't be listed: {problem.strerror or problem}"
             raise FileError(CODE, [Problem(path=folder, line=None, key="", message=message)]) from problem
         found |= {path.stem: path for path in paths if path.suffix == ".toml" and path.name != CATEGORIES}
     return found
@@ -306,7 +301,7 @@ def read_profile(path: Path, content: bytes | None = None) -> Profile:
         FileError: with every problem of the file.
     """
     if not _NAME.fullmatch(path.stem):
-        message = "the file's name is the profile's: a-z, 0-9, _ and -, at most 64 characters"
+        message = "the file name is the profile name: use a-z, 0-9, _ and -, at most 64 characters"
         raise FileError(CODE, [Problem(path=path, line=None, key="", message=message)])
     file = tomlfile.read(path, CODE) if content is None else tomlfile.read_content(path, content, CODE)
     return Profile(name=path.stem, file=file, table=tomlfile.parse(file, ProfileTable, CODE))

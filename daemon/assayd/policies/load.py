@@ -3,7 +3,7 @@
 All or nothing: one problem in one file refuses the whole set, with every problem that was found, so that a
 daemon never serves with some of its policies.
 
-Bring a profile's limits within bounds, and say what was changed.
+Clamp a profile's limits to the bounds, and return the changes.
 
 Profiles are clamped; requests are refused (`override`).
 """
@@ -84,7 +84,7 @@ class PolicySet:
         self._paths: dict[str, Path] = {}
         self._origins: dict[str, Origins] = {}
         self.reload_problem = ""
-        """Why the files could not be loaded at the last `reload`; what was loaded before is used then."""
+        """Why the last `reload` failed; the profiles loaded before it stay in use."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ class PolicySet:
         """
         if name not in self._policies:
             known = ", ".join(self.names)
-            message = f"there is no policy {name!r}{did_you_mean.hint(name, self.names)}; known are {known}"
+            message = f"unknown policy {name!r}{did_you_mean.hint(name, self.names)}; use one of {known}"
             raise RequestError("policy.unknown", message, field="policy")
         return self._policies[name]
 
@@ -125,7 +125,7 @@ class PolicySet:
         return self._origins[name]
 
     def check_file(self, path: Path) -> list[Problem]:
-        """Find what is wrong in a file if it were loaded with the others of this set."""
+        """Return the errors of a file, as if it were loaded with the others of this set."""
         try:
             self.try_file(path)
         except FileError as error:
@@ -158,7 +158,7 @@ class PolicySet:
         """Read and resolve everything.
 
         Raises:
-            FileError: with every problem of every file; the set is left as it was.
+            FileError: with every problem of every file; the set stays unchanged.
         """
         try:
             self._load()
@@ -194,7 +194,7 @@ def load_policies(
 
     Args:
         folders: where the files are, the shipped folder first.
-        bounds: what a profile is clamped to when it states no bounds of its own.
+        bounds: the bounds of profiles that don't set their own.
         widest: how far a profile's own bounds may reach, beyond `bounds`.
         egress: whether the relay to listed hosts is switched on.
 
@@ -218,7 +218,7 @@ def require_enforceable(policy: ExecutionPolicy, *, egress: bool = True) -> None
     """
     reason = unenforceable(policy, egress=egress)
     if reason is not None:
-        message = f"policy {policy.name!r} cannot be enforced: {reason}"
+        message = f"policy {policy.name!r} can't be enforced: {reason}"
         raise RequestError("policy.unenforceable", message, field="policy")
 
 

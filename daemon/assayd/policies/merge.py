@@ -39,7 +39,7 @@ def merge(first: ExecutionPolicy, second: ExecutionPolicy, *, name: str = "") ->
     Args:
         first: a policy.
         second: another; the order does not matter.
-        name: of the result; else both names joined by ``+``.
+        name: of the result. Default: both names joined by ``+``.
     """
     united = replace(
         first,
@@ -158,7 +158,7 @@ def _imports(a: ImportPolicy, b: ImportPolicy) -> ImportPolicy:
 
 
 def _adapter(a: AdapterContract, b: AdapterContract) -> AdapterContract:
-    """Unite two contracts: either's decorators and names will do; both's methods are asked for."""
+    """Unite two contracts: decorators and names of either are accepted; methods of both are required."""
     return AdapterContract(
         decorators=_joined(a.decorators, b.decorators),
         methods=_joined(a.methods, b.methods),

@@ -134,7 +134,7 @@ def _http_rules(
     for host, table in _table(field, value).items():
         at = f"{field}.{host[:100]}"
         if host not in hosts:
-            raise _wider(at, "is none of the hosts; name it among them")
+            raise _wider(at, "isn't one of the hosts; add it to hosts")
         asked[host] = _http_rule(at, _table(at, table), rules.get(host, HttpRule()))
     return asked
 
@@ -157,9 +157,9 @@ def _some(field: str, value: object) -> frozenset[str]:
     """Read a list that is not empty; an empty one would allow all."""
     texts = _list(field, value)
     if not texts or len(texts) > _MOST_NAMES:
-        raise _wrong(field, f"must have between 1 and {_MOST_NAMES} texts")
+        raise _wrong(field, f"must have between 1 and {_MOST_NAMES} strings")
     if not all(isinstance(text, str) and _PRINTED.fullmatch(text) for text in texts):
-        raise _wrong(field, "must be a list of texts in ASCII, each of at most 200 characters")
+        raise _wrong(field, "must be a list of ASCII strings, each of at most 200 characters")
     return frozenset(str(text) for text in texts)
 
 
@@ -171,7 +171,7 @@ def _imports(policy: ImportPolicy, table: Table) -> ImportPolicy:
     if not isinstance(forbid, bool):
         raise _wrong(f"{at}.enforce_forbidden", "must be true or false")
     if policy.enforce_forbidden and not forbid:
-        raise _wider(f"{at}.enforce_forbidden", "cannot be switched off")
+        raise _wider(f"{at}.enforce_forbidden", "can't be switched off")
     return replace(
         policy,
         mode=ImportMode(_choice(at, "mode", table, policy.mode, "enforce", tuple(ImportMode))),
@@ -213,11 +213,11 @@ def _rules(policy: SqlPolicy, given: object) -> tuple[tuple[str, RuleLevel], ...
         raise RequestError("request.override", f"{at} must map rules to levels", field=at)
     for name, text in given.items():
         if name not in SQL_RULES or text not in list(RuleLevel):
-            message = f"{at}: {name!r} = {text!r} is not a rule that may be set with error, warning or off"
+            message = f"{at}: {name!r} = {text!r} must be a rule of the profile with error, warning or off"
             raise RequestError("request.override", message, field=at)
         order = tuple(RuleLevel)
         if order.index(RuleLevel(text)) < order.index(levels.get(name, RuleLevel.ERROR)):
-            raise _wider(at, f"{name} may only become stricter")
+            raise _wider(at, f"{name} can only become stricter")
         levels[name] = RuleLevel(text)
     return tuple(sorted(levels.items()))
 
@@ -226,7 +226,7 @@ def _allowed(field: str, value: object, policy: ImportPolicy) -> frozenset[str]:
     modules = _names(field, value)
     for module in sorted(modules):
         if not policy.allows(module):
-            raise _wider(field, f"{module!r} is not allowed by the policy")
+            raise _wider(field, f"{module!r} isn't allowed by the policy")
     return modules
 
 
@@ -237,7 +237,7 @@ def _at_most(
         return most
     value = read(f"{at}.{key}", table[key])
     if value > most:
-        raise _wider(f"{at}.{key}", f"{value:g} is more than the policy's {most:g}")
+        raise _wider(f"{at}.{key}", f"{value:g} exceeds the policy's {most:g}")
     return value
 
 
@@ -260,13 +260,13 @@ def _number(field: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _wrong(field, "must be a number")
     if not math.isfinite(value) or value <= 0:
-        raise _wrong(field, "must be a finite number over 0")
+        raise _wrong(field, "must be a finite number above 0")
     return float(value)
 
 
 def _whole(field: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise _wrong(field, "must be a whole number, 1 or more")
+        raise _wrong(field, "must be an integer, 1 or more")
     return value
 
 
@@ -298,7 +298,7 @@ def _table(field: str, value: object) -> Table:
 def _refuse_unknown(at: str, table: Table, known: tuple[str, ...]) -> None:
     for key in table:
         if key not in known:
-            message = f"{at}.{key}: unknown key{did_you_mean.hint(key, known)}; known are {', '.join(known)}"
+            message = f"{at}.{key}: unknown key{did_you_mean.hint(key, known)}; use one of {', '.join(known)}"
             raise RequestError("override.unknown", message, field=f"{at}.{key}")
 
 

@@ -94,16 +94,16 @@ class ProfileResolver:
 
     def _refuse(self, parent: str, trail: tuple[str, ...]) -> str | None:
         if parent in trail:
-            return "profiles extend one another in a circle: " + " > ".join((*trail, parent))
+            return "profiles extend each other in a cycle: " + " > ".join((*trail, parent))
         if parent not in self._profiles:
-            return f"there is no profile {parent!r}{did_you_mean.hint(parent, list(self._profiles))}"
+            return f"unknown profile {parent!r}{did_you_mean.hint(parent, list(self._profiles))}"
         return None
 
     def _unknown_categories(self, profile: Profile) -> Iterator[Problem]:
         for category in profile.table.imports.categories or ():
             if category not in self._categories:
                 hint = did_you_mean.hint(category, list(self._categories))
-                message = f"there is no import category {category!r}{hint}"
+                message = f"unknown import category {category!r}{hint}"
                 yield profile.file.problem(("imports", "categories"), message)
 
     def _state(self, profile: Profile, parents: Sequence[ProfileDraft]) -> ProfileDraft:
@@ -142,12 +142,12 @@ def _contradictions(profile: Profile, parents: Sequence[ProfileDraft]) -> Iterat
     if profile.table.imports.enforce_forbidden is False:
         for parent in parents:
             if parent.policy.imports.enforce_forbidden:
-                message = f"cannot be switched off: {parent.policy.name!r}, which it extends, has it on"
+                message = f"can't be switched off: the extended profile {parent.policy.name!r} has it on"
                 yield profile.file.problem(("imports", "enforce_forbidden"), message)
     yield from _too_wide(profile, parents)
     images = sorted({parent.policy.image for parent in parents if parent.policy.image is not None})
     if len(images) > 1 and profile.table.image is None:
-        message = f"what it extends names the images {' and '.join(images)}: say which with image"
+        message = f"the extended profiles name different images, {' and '.join(images)}: set image"
         yield profile.file.problem(("extends",), message)
     for limit, pair in profile.table.bounds:
         if pair is not None and pair[0] > pair[1]:
@@ -160,7 +160,7 @@ def _too_wide(profile: Profile, parents: Sequence[ProfileDraft]) -> Iterator[Pro
     for module in profile.table.imports.only or ():
         if not any(parent.policy.imports.allows(module) for parent in parents):
             what = "no profile that this one extends allows it" if parents else "this profile extends none"
-            message = f"{module!r} is nothing to narrow to: {what}; to allow more, write it under allowed"
+            message = f"can't narrow to {module!r}: {what}; to allow more, list it under allowed"
             yield profile.file.problem(("imports", "only"), message)
 
 
@@ -170,7 +170,7 @@ def _idle_http_rules(profile: Profile) -> Iterator[Problem]:
     for host in table.http:
         free = [entry for entry in table.hosts or () if covers(entry, host)]
         if free:
-            message = f"restricts nothing: hosts lists {free[0]!r} without rules"
+            message = f"has no effect: hosts lists {free[0]!r} without rules"
             yield profile.file.problem(("network", "http", host), message)
 
 
@@ -211,14 +211,14 @@ def _imports(table: ImportsTable, base: ImportPolicy | None, categories: Categor
 
 
 def _narrowed(inherited: ImportPolicy, only: frozenset[str]) -> ImportPolicy:
-    """Return what is left of an inherited policy when it allows these modules alone."""
+    """Return an inherited policy reduced to these modules."""
     kept = replace(inherited, categories=(), allowed=only)
     names = {module: names for module, names in inherited.names.items() if kept.allows(module)}
     return replace(kept, names=names)
 
 
 def _adapter(table: AdapterTable, base: AdapterContract) -> AdapterContract:
-    """Return the contract; a list that is stated replaces what is inherited, what is forbidden adds up."""
+    """Return the contract; a given list replaces the inherited one, forbidden names accumulate."""
     return AdapterContract(
         decorators=_listed(table.decorators, base.decorators),
         methods=_listed(table.methods, base.methods),

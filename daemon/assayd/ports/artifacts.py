@@ -27,7 +27,7 @@ class ArtifactStore(Protocol):
         ...
 
     def path(self, location: str) -> Path | None:
-        """Return the folder of a bundle; None where bundles are no folders."""
+        """Return the folder of a bundle; None if bundles aren't folders."""
         ...
 
     async def read(self, location: str, name: str) -> bytes:

@@ -71,7 +71,7 @@ class NoChains:
 
     def check(self, wish: RepairWish) -> None:
         """Refuse. Raises: RequestError ``repair.provider_unknown``."""
-        message = "this daemon repairs nothing: the package assayd_chains is missing"
+        message = "this daemon doesn't support repairs: the package assayd_chains is missing"
         raise RequestError("repair.provider_unknown", message, field="repair.provider")
 
     async def record(self, attempt: Attempt, wish: RepairWish) -> None:

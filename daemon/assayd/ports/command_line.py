@@ -1,4 +1,4 @@
-"""What `assay` shows and offers of a kind: a value that each kind may have beside its validator.
+"""The command-line part of a kind: an optional value in addition to its validator.
 
 It is the module-level object `command_line` of `kinds/<kind>/command_line.py`, or what another distribution
 offers under the kind's name in the entry-point group `assayd.command_lines`. The client imports it for every
@@ -17,7 +17,7 @@ STDIN = "stdin"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileOptions:
-    """What `assay validate KIND FILE…` was given beside the files."""
+    """The options of `assay validate KIND FILE…`."""
 
     sample_paths: tuple[str, ...] = ()
     input: Mapping[str, object] | None = None

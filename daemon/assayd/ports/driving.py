@@ -11,7 +11,7 @@ ELSEWHERE_S = 1.0
 
 
 class Driven(StrEnum):
-    """What is carried on by one process at a time."""
+    """Work that one process at a time drives."""
 
     BATCH = "batch"
     """Its lines become attempts."""
@@ -26,20 +26,20 @@ class Driving(Protocol):
 
     @property
     def alone(self) -> bool:
-        """Return whether there is no other process."""
+        """Return whether this is the only process."""
         ...
 
     async def take(self, kind: Driven, subject: str) -> bool:
-        """Return whether this process is to carry it on; else the one that does is told to look at it."""
+        """Return whether this process drives it; otherwise notify the process that does."""
         ...
 
     async def cancel(self, kind: Driven, subject: str) -> bool:
-        """Tell the process that carries it on to end it; False where that is no other one."""
+        """Ask the process that drives it to end it; False if that is this process."""
         ...
 
 
 class DrivingAlone:
-    """Implements `Driving` where there is one process."""
+    """Implements `Driving` for a single process."""
 
     alone = True
 
@@ -48,7 +48,7 @@ class DrivingAlone:
         return True
 
     async def cancel(self, kind: Driven, subject: str) -> bool:
-        """Know of nobody else."""
+        """Know no other process."""
         return False
 
 

@@ -1,7 +1,7 @@
 """The egress of a container without a network: what the sandbox and the egress side need of each other.
 
 The sandbox turns frames into streams of bytes, one per connection that guest code makes to the proxy in its
-container. The egress side reads what is asked for there, decides, connects, and keeps the record.
+container. The egress side reads the requests there, decides, connects, and keeps the record.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class EgressLimits:
 
 
 class GuestStream(Protocol):
-    """One connection of guest code, as the egress side has it. What comes out of it is hostile."""
+    """One connection of guest code, on the egress side. Its data is hostile."""
 
     async def read(self) -> bytes:
         """Return the next bytes; empty when the guest has ended its side, or the connection is gone."""
@@ -71,7 +71,7 @@ class EgressSession(Protocol):
         ...
 
     def used_up(self, unit: int) -> None:
-        """Take note that a unit was refused a connection because the attempt has had all of its own."""
+        """Record that a unit was refused a connection because the attempt reached its limit."""
         ...
 
     def events(self, unit: int) -> tuple[NetworkEvent, ...]:

@@ -92,7 +92,7 @@ class ContainerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerRef:
-    """A container of ours: the engine's id, and the ULID that we gave it."""
+    """A container of this daemon: the engine's id, and the daemon's ULID."""
 
     engine_id: str
     ulid: str
@@ -189,7 +189,7 @@ class Duplex(Protocol):
     async def write(self, data: bytes) -> None:
         """Send bytes to the runner's input and wait while its buffer is full.
 
-        Raises: EngineError when nobody reads any more.
+        Raises: EngineError if the container no longer reads.
         """
         ...
 
@@ -219,7 +219,7 @@ class Engine(Protocol):
         ...
 
     async def verify(self, ref: ContainerRef, spec: ContainerSpec) -> None:
-        """Compare what was created with what was asked.
+        """Compare the created container with the request.
 
         Raises: EngineError ``engine.mismatch``, naming each difference.
         """
@@ -261,11 +261,11 @@ class Engine(Protocol):
         ...
 
     async def list_images(self) -> Sequence[ListedImage]:
-        """List the images that were loaded under names of ours, ``assayd/…``."""
+        """List the images that were loaded under names ``assayd/…``."""
         ...
 
     async def remove_image(self, name: str) -> None:
-        """Let a name stand for no image, and remove what nobody uses then; a missing name is fine.
+        """Remove a name, and its image if unused; a missing name is fine.
 
         Raises: EngineError ``image.in_use``.
         """

@@ -53,11 +53,11 @@ class Service(Protocol):
         ...
 
     async def wait(self, attempt_id: str, timeout_s: float) -> Attempt:
-        """Return the attempt as soon as it is finished, or as it is when the time is up."""
+        """Return the attempt once it is finished, or its current state when the time is up."""
         ...
 
     async def get(self, attempt_id: str) -> Attempt | None:
-        """Return an attempt by its id; None where there is none."""
+        """Return an attempt by its id, or None."""
         ...
 
     async def list(self, query: Query) -> Page:
@@ -111,12 +111,12 @@ class Service(Protocol):
     ) -> AsyncGenerator[tuple[str, Event], None]:
         """Return the events of all attempts of a user (of everybody: None), each with its place there.
 
-        `after` is such a place; what has happened since then comes first.
+        `after` is such a place; events since then come first.
         """
         ...
 
     async def collect_garbage(self, *, dry_run: bool) -> Swept:
-        """Remove what is too old or too much, or only tell what that would be."""
+        """Remove attempts by age and size, or only report them."""
         ...
 
     def policies(self) -> Mapping[str, Mapping[str, object]]:
@@ -126,7 +126,7 @@ class Service(Protocol):
     def check_policy(
         self, name: str, content: bytes
     ) -> tuple[Mapping[str, object] | None, Sequence[Problem]]:
-        """Return what a profile would come to, or what is wrong with it; nothing is loaded."""
+        """Return a profile's effective values, or its errors; nothing is loaded."""
         ...
 
     def facts(self) -> DaemonFacts:

@@ -47,7 +47,7 @@ async def measure_baseline_mb(engine: Engine, facts: ImageFacts, preload: tuple[
     if second.ready.not_preloaded:
         named = ", ".join(second.ready.not_preloaded)
         name = facts.name.partition(":")[0]
-        remedy = "build it without preload, and import that in an attempt to see why"
-        message = f"{name} cannot import {named}, which its recipe preloads; {remedy}"
+        remedy = "build it without preload, and import the module in an attempt to see the error"
+        message = f"{name} can't import {named}, which its recipe preloads; {remedy}"
         raise ConfigError("image.preload", message)
     return max(_LEAST_MB, -(-second.ready.memory_bytes // _MIB) + _SPARE_MB)

@@ -1,4 +1,4 @@
-"""One container of ours from its creation to its verified removal."""
+"""One container from its creation to its verified removal."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def open_container(
         except StreamEnded as end:
             await _discard(container.remove(), ulid)
             said = container.channel.duplex.diagnostics.decode("utf-8", "replace").strip()[-_SAID:]
-            message = f"the runner ended before it was ready; it said {said!r}"
+            message = f"the runner ended before it was ready; its output: {said!r}"
             raise EngineError("runner.silent", message, retryable=True) from end
         except BaseException:
             await _discard(container.remove(), ulid)
@@ -154,9 +154,9 @@ async def _guest_faults_are_ours() -> AsyncIterator[None]:
     except GuestFault as fault:
         raise EngineError("image.mismatch", str(fault)) from fault
     except FrameError as problem:
-        raise EngineError("runner.request", "what the runner is to prepare does not fit a frame") from problem
+        raise EngineError("runner.request", "the runner's preparation doesn't fit into a frame") from problem
     except TimeoutError as late:
-        raise EngineError("runner.slow", "the runner was not ready in time", retryable=True) from late
+        raise EngineError("runner.slow", "the runner wasn't ready in time", retryable=True) from late
 
 
 def container_spec(key: PoolKey, origin: ContainerOrigin, ulid: str) -> ContainerSpec:

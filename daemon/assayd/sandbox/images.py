@@ -41,14 +41,14 @@ class Images:
             if facts.labels.get(LABEL_GUEST) != self._expected:
                 raise EngineError(
                     "image.mismatch",
-                    f"image {PREFIX}{name} holds another version of the guest code than this daemon; "
+                    f"image {PREFIX}{name} has a guest version that differs from the daemon's; "
                     f"run: assay images build {name}",
                 )
             self._known[name] = facts
         return self._known[name]
 
     def forget(self) -> None:
-        """Look every image up anew at its next use."""
+        """Look up every image again at its next use."""
         self._known.clear()
 
 
@@ -64,7 +64,7 @@ def preload_of(facts: ImageFacts) -> tuple[str, ...]:
 
 
 def modules_of(facts: ImageFacts) -> dict[str, str]:
-    """Return the modules that an image has beside its Python's own library, with their versions."""
+    """Return the modules of an image in addition to Python's standard library, with versions."""
     return dict(named.split("=", 1) for named in facts.labels.get(LABEL_MODULES, "").split() if "=" in named)
 
 

@@ -82,7 +82,7 @@ async def _lose_the_runner(sandbox: Sandbox, spec: RunSpec, found: list[str]) ->
 
 
 async def _try(sandbox: Sandbox, tried: Sequence[Probe], spec: RunSpec, found: list[str]) -> None:
-    """Run probes in a container of their own, and add what is wrong to `found`.
+    """Run probes in a separate container, and add faults to `found`.
 
     Raises: EngineError when the run is lost, which says nothing of the isolation.
     """

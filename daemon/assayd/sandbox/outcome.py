@@ -110,7 +110,7 @@ def _first_limit(unit: UnitResult) -> Cause | None:
 
 
 _WAITING_SHARE = 0.5
-"""A unit that used less processor time than this share of its wall time was waiting."""
+"""A unit that used less than this share of its elapsed time on a processor was waiting."""
 
 
 def _counted(unit: UnitResult) -> Cause | None:
@@ -139,7 +139,7 @@ def _by_wait(unit: UnitResult, planned: Unit) -> Outcome:
 
 
 def _wrong_record(unit: UnitResult, planned: Unit) -> dict[str, object] | None:
-    """Return what is wrong with the record of a unit that ended well; None when nothing is."""
+    """Return the fault in a completed unit's record, or None."""
     if planned.status_decides and planned.program is not Program.EXEC:
         return None
     if unit.malformed is not None:
@@ -168,7 +168,7 @@ def _traces(unit: UnitResult) -> dict[str, object]:
 
 
 def _with_limit(outcome: Outcome, limits: Limits) -> Outcome:
-    """Add to the evidence how much there was of what ran out."""
+    """Add the exhausted limit to the evidence."""
     if outcome.cause is Cause.PROCESS_LIMIT:
         return replace(outcome, evidence={**outcome.evidence, "limit_processes": limits.max_processes})
     most = {Cause.OUT_OF_MEMORY: limits.memory_bytes, Cause.DISK_LIMIT: limits.work_bytes}
@@ -210,7 +210,7 @@ def _lost(container: ContainerFacts, evidence: dict[str, object]) -> Outcome:
 
 
 def _of_units(units: tuple[UnitResult, ...], planned: int) -> Outcome:
-    """Return the outcome of the first unit that did not complete, else completed."""
+    """Return the outcome of the first unit that didn't complete, or `completed`."""
     for unit in units:
         if not unit.outcome.completed:
             return unit.outcome

@@ -21,7 +21,7 @@ _SETTLE_TRIES, _SETTLE_S = 100, 0.05
 
 
 async def printed_by(engine: Engine, archive: Path) -> bytes:
-    """Load an image, run its program in a container with all walls, and remove both.
+    """Load an image, run its program in a fully isolated container, and remove both.
 
     Raises: EngineError; ``image.program_failed`` when it fails, prints too much or takes too long.
     """
@@ -67,5 +67,5 @@ async def _run(engine: Engine, key: PoolKey) -> bytes:
     finally:
         await finish(engine.remove(ref), timeout_s=REMOVE_TIMEOUT_S)
     if facts.running or facts.exit_code != 0 or len(printed) > _MOST_BYTES:
-        raise EngineError("image.program_failed", f"it ended with {facts.exit_code}, and said {said!a}")
+        raise EngineError("image.program_failed", f"it ended with {facts.exit_code}; its output: {said!a}")
     return bytes(printed)

@@ -1,4 +1,4 @@
-"""The isolation check's probes: guest code of ours that tries the container, and what must come of each.
+"""The isolation check's probes: trusted guest code that tests the container, and the required results.
 
 The texts are run like any submission's, in `observe` mode and with all builtins, so that what holds is the
 container and the child's own limits, not the Python rules.
@@ -134,9 +134,9 @@ def probe():
     }
 """
 )
-"""For a container whose profile has an allowlist: there is the proxy, and no other way.
+"""For a container whose profile has an allowlist: only the proxy is reachable.
 
-Nothing is asked of the proxy, so that this is no access that is counted. 192.0.2.1 is for documentation.
+The probe sends no request to the proxy, so no access is counted. 192.0.2.1 is for documentation.
 """
 
 MEMORY = """
@@ -229,7 +229,7 @@ def probe():
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """Guest code of ours, the cause that it must end with, and what its value must show.
+    """Trusted guest code, the required cause of its end, and the required value.
 
     `complaints` gives a sentence for each thing in the value that is not as it must be.
     """
@@ -290,7 +290,7 @@ def _egress(value: JsonValue) -> Iterator[str]:
 def _at_most(limit: int, what: str) -> Callable[[JsonValue], Iterator[str]]:
     def judge(value: JsonValue) -> Iterator[str]:
         if type(value) is not int or value > limit:
-            yield f"{what}: {value!r} where {limit} is the most"
+            yield f"{what}: {value!r}, above the limit {limit}"
 
     return judge
 

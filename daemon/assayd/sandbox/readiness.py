@@ -67,7 +67,7 @@ class ReadinessSupervisor:
         self.look_again_s = LOOK_AGAIN_S
         self.unusable: dict[str, str] = {}
         """Images of kinds that are missing or of another version, each with the reason."""
-        self.problem = "the engine has not answered yet"
+        self.problem = "the engine hasn't answered yet"
         self.tried = asyncio.Event()
         """Set once getting ready has succeeded or failed for the first time."""
 
@@ -76,13 +76,13 @@ class ReadinessSupervisor:
         return not self.problem, self.problem
 
     async def prepare(self) -> None:
-        """Get ready, however long it takes; what is missing meanwhile is in `problem`."""
+        """Get ready, however long it takes; `problem` has the current obstacle."""
         if self.problem:
             retrying = AsyncRetrying(retry=retry_if_exception_type(EngineError), wait=back_off)
             await retrying(self._prepare_once)
 
     async def keep_ready(self) -> NoReturn:
-        """Get ready anew each time that the engine has failed repeatedly: it may be another one by then.
+        """Get ready again after repeated failures of the engine: it may be a different one by then.
 
         Meanwhile, look for images that were missing: an operator may have built them.
         """
@@ -106,7 +106,7 @@ class ReadinessSupervisor:
         return self.unusable.get(name, "")
 
     async def image_digest(self, name: str) -> str:
-        """Return which image stands behind a name at present. Raises: EngineError."""
+        """Return the digest of the image that a name refers to now. Raises: EngineError."""
         return (await self._images.get(name)).digest
 
     async def _prepare_once(self) -> None:
@@ -178,9 +178,7 @@ class ReadinessSupervisor:
         if len(troubles) == 1:
             raise first
         names = " ".join(troubles)
-        message = (
-            f"images that the kinds need are missing or of another version; run: assay images build {names}"
-        )
+        message = f"images of the kinds are missing or have another version; run: assay images build {names}"
         raise EngineError(first.code, message)
 
     def show(self, metrics: Metrics) -> None:
@@ -222,9 +220,9 @@ class ReadinessSupervisor:
                 "isolation",
                 Health.FAIL,
                 "; ".join(leaks),
-                "do not serve from this host; see the threat model",
+                "don't run submissions on this host; see the threat model",
             )
-        return _row("isolation", Health.OK, "every probe of the isolation check was held")
+        return _row("isolation", Health.OK, "all probes of the isolation check were contained")
 
     async def _examine_engine(self) -> HealthRow:
         try:
@@ -270,11 +268,11 @@ class ReadinessSupervisor:
         if self._pool.stuck:
             names = ", ".join(sorted(self._pool.stuck))
             return _row(
-                "containers", Health.FAIL, f"left behind: {names}", "remove them by hand; see the log"
+                "containers", Health.FAIL, f"left behind: {names}", "remove them manually; see the log"
             )
         ready, reason = self.ready()
         if not ready:
-            return _row("containers", Health.FAIL, reason, "it is tried again by itself; see the log")
+            return _row("containers", Health.FAIL, reason, "the daemon retries automatically; see the log")
         return _row("containers", Health.OK, detail)
 
 

@@ -32,7 +32,7 @@ RUNNER_PIDS = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A container for one run of a spec, with what is known of it so far. It was told the rules, no more."""
+    """A container for one run of a spec, with its state so far. It has received only the rules."""
 
     spec: RunSpec
     container: Container
@@ -122,7 +122,7 @@ class Sandbox:
             self.pool.release(container)
 
     async def run(self, lease: Lease, deadline: Deadline, observer: Observer | None = None) -> RunResult:
-        """Run the units in the leased container; return what came back, classified."""
+        """Run the units in the leased container; return the classified result."""
         began, killed_before = self._clock.monotonic(), self.oom_kills() if self.counts_kills else None
         conversation = lease.conversation
         making_way = asyncio.create_task(lease.container.make_way_later())
@@ -154,7 +154,7 @@ class Sandbox:
 
 
 async def _facts_of_a_bad_end(lease: Lease, end: RunEnd) -> ContainerFacts:
-    """Ask the engine how the container ended; an engine that doesn't answer is no evidence."""
+    """Ask the engine how the container ended; no answer isn't evidence."""
     try:
         asking = lease.container.facts(ends_by_itself=end is RunEnd.LOST)
         ended, killed = await finish(asking, timeout_s=REMOVE_TIMEOUT_S)

@@ -114,7 +114,7 @@ def _refuse_unknown_variables(model: type[RootSettings], prefix: str) -> None:
     sections = {name.rpartition("__")[0] for name in known}
     for name in os.environ:
         if name.startswith(prefix) and name not in {*known, *sections, prefix + _FILE_VARIABLE}:
-            message = f"{name}: there is no such setting{did_you_mean.hint(name, known)}"
+            message = f"{name}: unknown setting{did_you_mean.hint(name, known)}"
             raise ConfigError(CODE, message, field=name)
 
 

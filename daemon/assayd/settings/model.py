@@ -59,12 +59,14 @@ class EngineSettings(_Section):
     )
     url: str | None = Field(
         None,
-        description="Engine socket; unset: DOCKER_HOST, then the engine's default.",
+        description="Engine socket. Default: DOCKER_HOST, then the engine's default.",
         examples=["unix:///run/docker.sock"],
     )
     images_dir: Path | None = Field(
         None,
-        description="Folder of unpacked images (oci), can be shared; unset: below the state directory.",
+        description=(
+            "Folder of unpacked images (oci); daemons can share it. Default: below the state directory."
+        ),
         examples=["/var/lib/assayd/images"],
     )
     templates: Literal["on", "off"] = Field(
@@ -79,7 +81,9 @@ class EngineSettings(_Section):
     threads: Count = Field(8, description="Maximum number of simultaneous engine calls.")
     timeout_s: Seconds = Field(30.0, description="Timeout of one engine call, in seconds.")
     patience_s: float = Field(
-        60, ge=0, description="Seconds that attempts wait for a missing engine before they end as errors."
+        60,
+        ge=0,
+        description="Seconds that attempts wait for an unreachable engine before they end as errors.",
     )
     holes_are_errors: bool = Field(
         False, description="Refuse an engine version with published vulnerabilities; false: warn."
@@ -269,7 +273,7 @@ class WidestReach(Reach):
 
 
 class AccessSettings(_Section):
-    """Who may connect, beyond root and the daemon's own user. Empty lists leave it to the socket's mode."""
+    """Users that can connect, besides root and the daemon's user. If empty, the socket's mode decides."""
 
     uids: tuple[Zero, ...] = Field((), description="User ids that can connect.")
     gids: tuple[Zero, ...] = Field((), description="Group ids whose members can connect.")
@@ -281,7 +285,7 @@ class AccessSettings(_Section):
 
 
 class RetentionSettings(_Section):
-    """How long what is finished is kept, and how much of it; of who holds the most, the oldest goes first."""
+    """Age and size limits of finished attempts; the largest holder's oldest are deleted first."""
 
     days: Count = Field(30, description="Delete attempts and bundles after this many days.")
     attempts: Count = Field(
@@ -375,7 +379,7 @@ class AttestationSettings(_Section):
     command_key: Path | None = Field(None, description="Public key of the command, in PEM.")
     timeout_s: Seconds = Field(10.0, description="Time limit of the command, in seconds.")
     name: str | None = Field(
-        None, max_length=200, description="Name of this daemon in its statements; unset: its id alone."
+        None, max_length=200, description="Name of this daemon in its statements. Default: only its id."
     )
 
     @property

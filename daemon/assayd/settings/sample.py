@@ -15,11 +15,11 @@ from assayd.settings.load import PREFIX, variable
 from assayd.settings.model import Settings
 
 HEAD = """\
-# Settings of assayd. A line that is commented out shows the default, or an example where it says so.
+# Settings of assayd. A commented line shows the default, or an example if it says so.
 #
-# What is set here can also be set in the environment, which then wins: [pool] enabled is
-# ASSAYD_POOL__ENABLED. `assayd --check-config` checks this file, and `assayd --print-config` shows what is in
-# effect and where each value came from. After a change: systemctl restart assayd.
+# Environment variables override this file: [pool] enabled is
+# ASSAYD_POOL__ENABLED. `assayd --check-config` checks this file, and `assayd --print-config` shows the
+# effective values and their origins. After a change: systemctl restart assayd.
 """
 
 
@@ -90,7 +90,7 @@ def _shown(field: FieldInfo, owner: type[BaseModel]) -> str:
 
 
 def _toml(field: FieldInfo, owner: type[BaseModel]) -> str:
-    """Write the default, else the example."""
+    """Write the default, or the example."""
     if not _has_default(field):
         return json.dumps((field.examples or [""])[0])
     name = next(name for name, each in owner.model_fields.items() if each is field)

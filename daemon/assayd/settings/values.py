@@ -25,7 +25,7 @@ def octal(value: object) -> object:
     try:
         return int(value, 8)
     except ValueError:
-        raise ValueError(f"{value!r} is not an octal mode, e.g. 0660") from None
+        raise ValueError(f"{value!r} isn't an octal mode, e.g. 0660") from None
 
 
 def known_group(name: str) -> str:
@@ -33,7 +33,7 @@ def known_group(name: str) -> str:
     try:
         grp.getgrnam(name)
     except KeyError:
-        raise ValueError(f"there is no group {name!r}") from None
+        raise ValueError(f"group {name!r} doesn't exist") from None
     return name
 
 
@@ -45,7 +45,7 @@ def loopback(text: str) -> str:
     except ValueError:
         own = False
     if not own or port > 65535:
-        raise ValueError(f"{text!r} is not a loopback address with a port, e.g. 127.0.0.1:9464 or [::1]:9464")
+        raise ValueError(f"{text!r} isn't a loopback address with a port, e.g. 127.0.0.1:9464 or [::1]:9464")
     return text
 
 
@@ -69,6 +69,6 @@ def no_public_http(url: str | None) -> str | None:
 
 
 def parted(text: str) -> tuple[str, int]:
-    """Return address and port of a text; an empty address and 0 where it is none."""
+    """Return address and port of a text; an empty address and 0 if it is invalid."""
     found = re.fullmatch(r"(?:\[([0-9a-f:]+)\]|([0-9.]+)):([0-9]{1,5})", text, re.ASCII | re.IGNORECASE)
     return (found[1] or found[2], int(found[3])) if found else ("", 0)

@@ -22,7 +22,7 @@ def _network(text: str) -> str:
     try:
         ip_network(text)
     except ValueError:
-        raise ValueError(f"{text!r} is not an address or a network, e.g. 10.1.2.3 or 10.1.2.0/24") from None
+        raise ValueError(f"{text!r} isn't an address or a network, e.g. 10.1.2.3 or 10.1.2.0/24") from None
     return text
 
 
@@ -45,14 +45,14 @@ class WebhookReceiver(BaseModel):
     @model_validator(mode="after")
     def _complete(self) -> WebhookReceiver:
         if (self.secret_file is None) == (self.secret_variable is None):
-            raise ValueError("secret_file, secret_variable: name one of them")
+            raise ValueError("secret_file, secret_variable: set one of them")
         if read_webhook_url(self.url).scheme == "http" and not self.private_addresses:
             raise ValueError("url: http is allowed for private_addresses only; list them, or use https")
         return self
 
 
 class WebhookSettings(BaseModel):
-    """Messages to URLs about what has ended; none is sent unless a receiver is listed."""
+    """Messages to URLs about finished objects; sent only to listed receivers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

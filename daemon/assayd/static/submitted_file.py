@@ -23,7 +23,7 @@ def only_text(files: Mapping[str, bytes], *, what: str) -> str:
     Raises: RequestError ``request.files``, with the file at fault.
     """
     if len(files) != 1:
-        raise RequestError("request.files", f"{what} is one file, not {len(files)}", field="files")
+        raise RequestError("request.files", f"{what} must be one file, not {len(files)}", field="files")
     [(name, content)] = files.items()
     if name != STDIN and PurePath(name).suffix not in SUFFIXES:
         message = f"{name}: expected one of {', '.join(sorted(SUFFIXES))}"
@@ -39,7 +39,7 @@ def code_from_files(
     Raises: RequestError ``request.files``, ``request.options``.
     """
     if options.sample_paths or options.extra:
-        message = "this kind takes one file and --input, and neither --sample-path nor --option"
+        message = "this kind accepts one file and --input, but no --sample-path or --option"
         raise RequestError("request.options", message)
     return {**(options.input or {}), field: only_text(files, what="a submission of this kind")}
 
@@ -49,7 +49,7 @@ def text_of(name: str, content: bytes) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as problem:
-        raise RequestError("request.files", f"{name} is not UTF-8 text", field=name) from problem
+        raise RequestError("request.files", f"{name} isn't UTF-8 text", field=name) from problem
 
 
 def payload_of(content: bytes) -> object:

@@ -13,7 +13,7 @@ def _base64_text(text: str) -> str:
     try:
         base64.b64decode(text.encode("ascii"), validate=True)
     except (binascii.Error, UnicodeEncodeError):
-        raise ValueError("is not base64") from None
+        raise ValueError("isn't valid base64") from None
     return text
 
 

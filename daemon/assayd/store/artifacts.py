@@ -207,7 +207,7 @@ class FileArtifactStore:
             return sorted(first for first in firsts if (self._root / first).is_dir())
 
     def _free_bytes(self) -> int:
-        with translated("looking at the bundles' file system"):
+        with translated("checking the bundles' file system"):
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
             with folders.opened(self._root) as root:
                 if not os.access(".", os.W_OK | os.X_OK, dir_fd=root):
@@ -259,7 +259,7 @@ def bundle_contents(bundle: Bundle) -> tuple[dict[str, bytes], tuple[Artifact, .
     """Return all files with their manifest, and the description of each."""
     for name in bundle.files:
         if folders.parts(name) is None or name == MANIFEST:
-            raise StoreError("artifact.name", f"{name!r} cannot be the name of an artifact")
+            raise StoreError("artifact.name", f"{name!r} isn't a valid artifact name")
     described = [_describe(name, content, bundle) for name, content in sorted(bundle.files.items())]
     listed = [{key: getattr(a, key) for key in ("name", "bytes", "sha256", "truncated")} for a in described]
     text = json.dumps({**bundle.manifest, "files": listed}, sort_keys=True, indent=1, ensure_ascii=False)
@@ -280,13 +280,13 @@ def _describe(name: str, content: bytes, bundle: Bundle) -> Artifact:
 
 def _folder_name(name: str) -> str:
     if not _FOLDER.fullmatch(name):
-        raise StoreError("artifact.name", f"{name!r} cannot be the name of a category or platform")
+        raise StoreError("artifact.name", f"{name!r} isn't a valid category or platform")
     return name
 
 
 def _attempt_id(bundle: Bundle) -> str:
     if not _ID.fullmatch(bundle.attempt_id):
-        raise StoreError("artifact.name", f"{bundle.attempt_id!r} is not the id of an attempt")
+        raise StoreError("artifact.name", f"{bundle.attempt_id!r} isn't an attempt id")
     return bundle.attempt_id
 
 
@@ -305,7 +305,7 @@ def location_parts(location: str) -> tuple[str, ...]:
 
 def missing(location: str, name: str) -> StoreError:
     """Return the error for a file that is not there."""
-    return StoreError("artifact.missing", f"there is no artifact {location}/{name}".rstrip("/"))
+    return StoreError("artifact.missing", f"artifact {location}/{name} doesn't exist".rstrip("/"))
 
 
 def tar_header(name: str, size: int) -> bytes:

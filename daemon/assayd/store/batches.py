@@ -267,7 +267,7 @@ class DatabaseBatchStore:
         """Return a submission by its digest. Raises: StoreError ``submission.missing``."""
         found = await self._rows(_DOCUMENT, {"wanted": submission})
         if not found:
-            raise StoreError("submission.missing", "the submission of an item is gone")
+            raise StoreError("submission.missing", "the submission of an item no longer exists")
         return bytes(found[0]["document"])
 
     async def unfinished(self) -> Sequence[Batch]:
@@ -325,7 +325,7 @@ def _tally(connection: Connection, batch_id: str) -> Tally:
 
 
 def _removed() -> RequestError:
-    message = "the batch was removed, being old, when these lines came; send all of them again under its name"
+    message = "the batch expired before these lines arrived; send the whole batch again under its name"
     return RequestError("batch.removed", message, retryable=True)
 
 
@@ -336,7 +336,7 @@ def _digest(document: bytes | None) -> str | None:
 def _beyond(cursor: str) -> Any:
     micros, dot, batch_id = cursor.partition(".")
     if not (dot and micros.isascii() and micros.isdigit() and len(micros) <= 18):
-        raise RequestError("invalid", "the cursor is not one that a page gave", field="cursor")
+        raise RequestError("invalid", "invalid cursor; pass the `next_cursor` of a page", field="cursor")
     return tuple_(batches.c.created_at, batches.c.id) < tuple_(int(micros), batch_id)
 
 

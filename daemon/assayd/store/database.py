@@ -218,10 +218,10 @@ def _parse(url: str) -> URL:
         parsed.get_dialect().import_dbapi()
     except (ArgumentError, ImportError) as problem:
         raise ConfigError(
-            "store.url", f"database_url cannot be used: {problem}", field="database_url"
+            "store.url", f"database_url can't be used: {problem}", field="database_url"
         ) from None
     if parsed.get_backend_name() not in BACKENDS:
-        message = f"database_url: {parsed.get_backend_name()} is not one of {', '.join(BACKENDS)}"
+        message = f"database_url: {parsed.get_backend_name()} isn't one of {', '.join(BACKENDS)}"
         raise ConfigError("store.url", message, field="database_url")
     return parsed
 

@@ -42,19 +42,21 @@ _SERVER_CODES = {
     "57P": "store.unreachable",
 }
 _REMEDY = {
-    "store.full": "make room on the file system of the state directory",
+    "store.full": "free space on the file system of the state directory",
     "store.unwritable": "check owner, mode and mount options of the state directory",
     "store.busy": "another process holds the database; only one daemon may use a state directory",
-    "store.unreachable": "see that the database's server runs, and that it can be reached from here",
-    "store.corrupt": "restore it from a backup, or move it away to start with an empty one",
-    "store.failed": "see the system's log for errors of the disk",
+    "store.unreachable": "check that the database server runs and is reachable from here",
+    "store.corrupt": "restore it from a backup, or move it elsewhere to start with an empty one",
+    "store.failed": "check the system log for disk errors",
     "store.conflict": "this was recorded before",
 }
 _SERVER_REMEDY = {
-    "store.full": "make room on the file system of the database's server",
-    "store.unwritable": "see that its account may do this; tables are made by the account that owns them",
-    "store.busy": "the database's server is at its limits; see its log and sessions",
-    "store.failed": "see the log of the database's server",
+    "store.full": "free space on the database server's file system",
+    "store.unwritable": (
+        "check the rights of its account; only the account that owns the tables can create them"
+    ),
+    "store.busy": "the database server has reached its limits; check its log and sessions",
+    "store.failed": "check the database server's log",
 }
 _RETRYABLE = {"store.full", "store.busy", "store.failed", "store.unreachable"}
 

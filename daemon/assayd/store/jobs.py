@@ -266,7 +266,7 @@ class DatabaseJobStore:
             lambda connection: connection.execute(_DOCUMENT, {"wanted": attempt_id}).scalar()
         )
         if found is None:
-            raise StoreError("attempt.missing", f"there is no attempt {attempt_id}")
+            raise StoreError("attempt.missing", f"attempt {attempt_id} doesn't exist")
         return bytes(found)
 
     async def list(self, query: Query) -> Page:
@@ -339,10 +339,10 @@ def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | N
     found = connection.execute(_SAME_REQUEST, same).all()
     if any(row.uid != attempt.peer.uid for row in found):
         # Said whatever was submitted: nobody can try out what somebody else has sent.
-        raise RequestError("conflict", "this id is taken", field="id")
+        raise RequestError("conflict", "this id is already in use", field="id")
     if len(found) > 1 or any(row.submission != digest for row in found):
         what = "id" if any(row.id == attempt.id for row in found) else "idempotency key"
-        raise RequestError("conflict", f"this {what} was used before, for another submission")
+        raise RequestError("conflict", f"this {what} was already used for another submission")
     return get_attempt(connection, found[0].id) if found else None
 
 
@@ -350,7 +350,7 @@ def _recorded(connection: Connection, attempt: Attempt, digest: str, key: str | 
     """Return the attempt whose id or key was found on record. Raises: as `_earlier`; StoreError."""
     earlier = _earlier(connection, attempt, digest, key)
     if earlier is None:
-        message = "the attempt that had this id or key was removed just now; send it again"
+        message = "the attempt with this id or key was just deleted; submit again"
         raise StoreError("attempt.missing", message, retryable=True)
     return earlier
 
@@ -371,7 +371,7 @@ def _is_first(written: Written, verdict: rows.Values, by: str) -> bool:
 
 def _foreign(verdict: rows.Values, by: str) -> RequestError:
     number = verdict["run_number"]
-    return RequestError("run.foreign", f"{by} does not hold run {number} of this attempt any more")
+    return RequestError("run.foreign", f"{by} no longer holds run {number} of this attempt")
 
 
 def _is_same(earlier: Attempt, attempt: Attempt) -> bool:

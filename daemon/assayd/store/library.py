@@ -153,10 +153,10 @@ class DatabaseLibrary:
             return
         limit = f"limits.library_mb_per_uid ({self._most_bytes // MIB})"
         if most_bytes < self._most_bytes:
-            limit = f"the {most_bytes / MIB:.0f} MB that are left of the disk or the database"
+            limit = f"of {most_bytes / MIB:.0f} MB left on the disk or in the database"
         message = (
-            f"with this entry, the library of this user would keep {held_bytes / MIB:.1f} MB, which is more "
-            f"than {limit}; remove entries first: `assay library remove NAME[@VERSION]`"
+            f"with this entry, the library of this user would have {held_bytes / MIB:.1f} MB, above "
+            f"the limit {limit}; remove entries first: `assay library remove NAME[@VERSION]`"
         )
         raise RequestError("quota.library", message)
 

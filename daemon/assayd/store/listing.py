@@ -92,7 +92,7 @@ def _cursor(last: Attempt) -> str:
 def _beyond(cursor: str) -> Condition:
     micros, dot, attempt_id = cursor.partition(".")
     if not (dot and micros.isascii() and micros.isdigit() and len(micros) <= 18):
-        raise RequestError("invalid", "the cursor is not one that a page gave", field="cursor")
+        raise RequestError("invalid", "invalid cursor; pass the `next_cursor` of a page", field="cursor")
     # As one value, which the indexes find; with OR, a server walks all pages before this one.
     return tuple_(attempts.c.created_at, attempts.c.id) < tuple_(int(micros), attempt_id)
 

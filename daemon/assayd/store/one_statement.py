@@ -117,7 +117,7 @@ def _fetched(raw: psycopg.Connection, statements: Sequence[OneStatement[Any]]) -
         ]
         commit = raw.execute("COMMIT")
     if commit.statusmessage != "COMMIT":  # what a server answers that has rolled back
-        raise InFailedSqlTransaction(f"COMMIT was answered by {commit.statusmessage}")
+        raise InFailedSqlTransaction(f"COMMIT returned {commit.statusmessage}")
     return [cursor.fetchone() for cursor in cursors]
 
 

@@ -190,6 +190,6 @@ def check_server(connection: Connection) -> None:
     if encoding != "UTF8" or not sorts:
         raise StoreError(
             "store.collation",
-            f"the database has the encoding {encoding} and sorts {'by bytes' if sorts else 'by a language'};"
-            " make it with TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'",
+            f"the database has the encoding {encoding} and sorts {'by bytes' if sorts else 'by language'};"
+            " create it with TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'",
         )

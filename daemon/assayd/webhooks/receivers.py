@@ -58,12 +58,12 @@ def read_secret(text: str) -> bytes:
         key = b64decode(text.removeprefix(PREFIX), validate=True)
     except NotBase64:
         raise ValueError(
-            "it is not whsec_ and base64; make one: echo whsec_$(head -c 32 /dev/urandom | base64)"
+            "it must be whsec_ and base64; create one: echo whsec_$(head -c 32 /dev/urandom | base64)"
         ) from None
     if not LEAST_BYTES <= len(key) <= MOST_BYTES:
         raise ValueError(
-            f"it has {len(key)} bytes, and needs {LEAST_BYTES} to {MOST_BYTES}; "
-            "make one: echo whsec_$(head -c 32 /dev/urandom | base64)"
+            f"it has {len(key)} bytes, but needs {LEAST_BYTES} to {MOST_BYTES}; "
+            "create one: echo whsec_$(head -c 32 /dev/urandom | base64)"
         )
     return key
 

@@ -100,15 +100,11 @@ class Sender:
     async def check(self, url: str, uid: int) -> None:
         """See that a user may have messages sent to a URL. Raises: RequestError."""
         if self._receiver(_read(url)) is None:
-            message = (
-                "webhook: no receiver is listed for this URL; an operator lists them below webhooks.receivers"
-            )
+            message = "webhook: no receiver matches this URL; operators list receivers in webhooks.receivers"
             raise RequestError("webhook.not_allowed", message, field="webhook")
         most = self._limits.waiting_per_uid
         if await self._store.waiting(uid) >= most:
-            message = (
-                f"webhook: {most} messages of this user wait for their receivers; look at those, or wait"
-            )
+            message = f"webhook: {most} messages of this user are undelivered; check the receivers, or wait"
             raise RequestError("quota.webhooks", message, field="webhook", retryable=True)
 
     def _receiver(self, url: WebhookUrl) -> Receiver | None:
@@ -178,7 +174,7 @@ class Sender:
         url = read_webhook_url(message.url)
         receiver = self._receiver(url)
         if receiver is None:
-            raise NotDeliveredError("not listed any more", final=True)
+            raise NotDeliveredError("no longer listed", final=True)
         body = message.body.encode()
         await self._places.acquire(message.uid)
         try:
@@ -213,15 +209,13 @@ class Sender:
         waiting = await self._store.undelivered()
         if waiting.oldest is not None:
             hours = (self._clock.now() - waiting.oldest).total_seconds() / 3600
-            problems.append(
-                f"messages that could not be delivered yet: {waiting.count}, the oldest for {hours:.1f} h"
-            )
+            problems.append(f"undelivered messages: {waiting.count}, the oldest for {hours:.1f} h")
         if self._given_up:
             problems.append(f"messages given up since the start: {self._given_up}")
         if not problems:
-            detail = f"nothing waits; receivers listed: {len(self._receivers)}"
+            detail = f"all messages are delivered; receivers: {len(self._receivers)}"
             return (HealthRow(check="webhooks", status=Health.OK, detail=detail),)
-        remedy = "look for webhook.failed and webhook.given_up in the log, and at webhooks.receivers"
+        remedy = "see webhook.failed and webhook.given_up in the log, and check webhooks.receivers"
         return (HealthRow(check="webhooks", status=Health.WARN, detail="; ".join(problems), remedy=remedy),)
 
     async def _problem(self, receiver: Receiver) -> str | None:
@@ -230,12 +224,12 @@ class Sender:
             async with asyncio.timeout(EXAMINED_S):
                 await self._courier.addresses(receiver, 0)
         except TimeoutError:
-            reason = "its name is not resolved in time"
+            reason = "its name wasn't resolved in time"
         except NotDeliveredError as failure:
             reason = failure.reason
         else:
             return None
-        listed = "" if reason != "address not public" else "; list it in private_addresses if that is meant"
+        listed = "" if reason != "address not public" else "; list it in private_addresses to allow it"
         return f"{receiver.name}: {receiver.url.origin}: {reason}{listed}"
 
 

@@ -21,7 +21,7 @@ def open_audit(settings: Settings, basics: Basics, stack: AsyncExitStack) -> Aud
     try:
         audit = AuditLog(folder)
     except OSError as problem:
-        raise ConfigError("state.unusable", f"cannot use {folder}: {problem.strerror}") from problem
+        raise ConfigError("state.unusable", f"can't use {folder}: {problem.strerror}") from problem
     stack.callback(audit.close)
     daemon: dict[str, object] = {"daemon": basics.origin.daemon_id}
     stack.callback(audit.note, "daemon.stopped", actor=daemon, subject=__version__)

@@ -14,6 +14,7 @@ from assayd.attempts.events import EventHub
 from assayd.attempts.execution import Execution, Readiness
 from assayd.kind import Kind
 from assayd.metrics import Metrics
+from assayd.pace import SHARE
 from assayd.policies import PolicySet
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.attesting import Attester
@@ -52,6 +53,7 @@ class PartOverrides:
     `execution` is where attempts run, and `artifacts` where bundles lie: what a gateway exchanges.
     `database_bytes` is what submissions that wait may take of a database that is elsewhere.
     `wrap` gets the job store, the artifact store, the analyst and the sandbox, as attempts use them.
+    `loop_share` is the part of the event loop's time for a user who isn't alone.
     `leads` is whether this process cleans up and sends to webhooks; of several on one database, one does.
     """
 
@@ -65,6 +67,7 @@ class PartOverrides:
     job_rows: JobRows | None = None
     database_bytes: int | None = None
     wrap: Wrap = unwrapped
+    loop_share: float = SHARE
     leads: Leads = leads_alone
 
 

@@ -35,6 +35,7 @@ from assayd.kinds import registry
 from assayd.metrics import Metrics
 from assayd.model.attempt import State
 from assayd.model.health import DaemonFacts
+from assayd.pace import Pace
 from assayd.policies import PolicySet
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.chains import Chains
@@ -259,6 +260,7 @@ def _build_scheduler(basics: Basics, execution: Execution) -> Scheduler:
         metrics=basics.metrics,
         stopping=basics.stopping,
         limits=basics.limits.queue,
+        pace=Pace(basics.overrides.loop_share),
     )
 
 

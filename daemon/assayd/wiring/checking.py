@@ -20,7 +20,7 @@ def check_settings(settings: Settings) -> None:
     policies = load_profiles(settings)
     for kind, policy in without_policy(kinds, policies).items():
         message = (
-            f"the kind {kind} needs the policy {policy}, which no file defines: put {policy}.toml into "
+            f"the kind {kind} needs the policy {policy}, but no file defines it: put {policy}.toml into "
             "a folder of `policy_folders`, or remove the kind from `validators`"
         )
         raise ConfigError("kind.no_policy", message, field="validators")
@@ -35,4 +35,4 @@ def _require_folder(state_dir: Path) -> None:
     if is_folder and (there == state_dir or os.access(there, os.W_OK | os.X_OK)):
         return
     why = f"{there} isn't a folder that this user may write to"
-    raise ConfigError("state.unusable", f"state_dir: cannot use {state_dir}: {why}", field="state_dir")
+    raise ConfigError("state.unusable", f"state_dir: can't use {state_dir}: {why}", field="state_dir")

@@ -49,20 +49,22 @@ async def choose_engine(settings: Settings) -> ChosenEngine:
     """
     wanted = settings.engine
     if wanted.kind == "oci":
-        return ChosenEngine(engine=_oci(settings), kind="oci", reason="engine.kind says so")
+        return ChosenEngine(engine=_oci(settings), kind="oci", reason="set by engine.kind")
     docker = _docker(settings)
     if wanted.kind == "docker":
-        return ChosenEngine(engine=docker, kind="docker", reason="engine.kind says so")
+        return ChosenEngine(engine=docker, kind="docker", reason="set by engine.kind")
     if wanted.url or os.environ.get("DOCKER_HOST"):
-        return await _docker_of_several(docker, "its address is given", settings)
+        return await _docker_of_several(docker, "its address is set", settings)
     if await _answers(docker):
         return await _docker_of_several(docker, "it answers at its usual address", settings)
     try:
         runtime = await asyncio.to_thread(lambda: find_host().runtime)
     except EngineError as problem:
-        return ChosenEngine(engine=docker, kind="docker", reason=f"no other can be used: {problem.message}")
+        return ChosenEngine(
+            engine=docker, kind="docker", reason=f"no other engine can be used: {problem.message}"
+        )
     await docker.close()
-    reason = f"Docker does not answer, and {runtime.path} is there"
+    reason = f"Docker doesn't answer, and {runtime.path} exists"
     return ChosenEngine(engine=_oci(settings), kind="oci", reason=reason)
 
 
@@ -74,7 +76,7 @@ async def _docker_of_several(docker: Engine, reason: str, settings: Settings) ->
     except EngineError:
         return chosen
     measured = read_comparison(settings.state_dir / COMPARISON)
-    note = measured or f"{host.runtime.path} is here too: how much quicker that is, doctor says in a minute"
+    note = measured or f"{host.runtime.path} is installed too: `assay doctor` compares both in a minute"
     return replace(chosen, note=note, challenger=partial(_oci, settings))
 
 

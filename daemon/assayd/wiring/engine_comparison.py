@@ -69,21 +69,21 @@ class EngineComparison:
                 if isinstance(problem, EngineError) and problem.code == "image.missing":
                     return f"an OCI runtime is installed too; to compare both, run `{self.build}` and restart"
                 log.info("engine.not_compared", reason=str(problem) or "it took too long")
-                return f"it could not be compared with an OCI runtime: {problem}"
+                return f"can't compare it with an OCI runtime: {problem}"
 
     async def _measure(self, challenger: Contender, between: Sequence[str]) -> str:
         leaks = await self.check_isolation(challenger)
         if leaks:
             log.warning("engine.not_recommended", engine=between[0], leaks=leaks)
-            return f"{between[0]} is here too, but its isolation check failed: {'; '.join(leaks)}"
+            return f"{between[0]} is installed too, but its isolation check failed: {'; '.join(leaks)}"
         took_s: tuple[list[float], list[float]] = ([], [])
         for _ in range(SAMPLES):
             for samples, contender in zip(took_s, (challenger, self.chosen), strict=True):
                 samples.append(await self._make_and_remove(contender))
         other_s, chosen_s = map(median, took_s)
         sentence = (
-            f'engine.kind = "oci" would be {chosen_s / other_s:.0f} times as quick: {between[0]} passes the '
-            f"isolation check here, and makes and removes a container in {other_s * 1e3:.0f} ms, "
+            f'engine.kind = "oci" would be {chosen_s / other_s:.0f} times as fast: {between[0]} passes the '
+            f"isolation check here, and creates and removes a container in {other_s * 1e3:.0f} ms, "
             f"{between[1]} in {chosen_s * 1e3:.0f} ms"
         )
         self.file.write_text(json.dumps({"between": between, "sentence": sentence}), encoding="utf-8")

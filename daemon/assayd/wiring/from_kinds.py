@@ -29,5 +29,5 @@ def routers_of(kinds: Mapping[str, Kind]) -> tuple[APIRouter, ...]:
 def _router(reference: str) -> APIRouter:
     router = resolve(reference)
     if not isinstance(router, APIRouter):
-        raise ConfigError("validator.broken", f"{reference} is not a router", field=reference)
+        raise ConfigError("validator.broken", f"{reference} isn't a router", field=reference)
     return router

@@ -48,7 +48,7 @@ def identify(state_dir: Path, ids: Ulids) -> Identity:
             identity = Identity(daemon_id=own, copied_from=known[0] if len(known) > 1 else None)
             _write(path, identity, place)
     except (OSError, UnicodeDecodeError) as problem:
-        raise ConfigError("state.unusable", f"cannot use {path}: {problem}") from problem
+        raise ConfigError("state.unusable", f"can't use {path}: {problem}") from problem
     if identity.copied_from is not None:
         log.warning(
             "state.copied",
@@ -71,7 +71,7 @@ def acknowledge_copy(state_dir: Path) -> str | None:
             return None
         _write(path, Identity(daemon_id=known[0]), known[1])
     except (OSError, UnicodeDecodeError) as problem:
-        raise ConfigError("state.unusable", f"cannot use {path}: {problem}") from problem
+        raise ConfigError("state.unusable", f"can't use {path}: {problem}") from problem
     return known[2]
 
 

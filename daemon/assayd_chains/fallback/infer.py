@@ -51,7 +51,7 @@ class _Candidate:
 def draft(paths: Sequence[str], fields: Sequence[TakenField], known: Known) -> RuleSet:
     """Return rules for as many of the fields as possible, with a note for each of the others.
 
-    Without fields to go by, every segment that means something gets a rule of its own name.
+    Without fields, every meaningful segment gets a rule under its own name.
     """
     candidates = list(_candidates(paths))
     if not fields:
@@ -175,5 +175,5 @@ def _around(values: Mapping[str, object]) -> Iterator[FallbackRule]:
 
 
 def plain(text: str) -> str:
-    """Write a text as a pattern of itself, as a person would: without a backslash before a hyphen."""
+    """Escape a text as a pattern, without a needless backslash before a hyphen."""
     return re.sub(r"[\\.^$*+?{}\[\]|()]", r"\\\g<0>", text)

@@ -54,7 +54,7 @@ class EarlierTry:
 
 
 def trigger_of(outcome: Outcome, tries: Sequence[EarlierTry], taken: Taken) -> Trigger | None:
-    """Return why rules are to be offered; None where they are not."""
+    """Return the trigger for offering rules, or None."""
     if outcome in _NEVER or not tries:
         return None
     retried = len(tries) > 1 or outcome is Outcome.TERMINAL
@@ -68,7 +68,7 @@ def trigger_of(outcome: Outcome, tries: Sequence[EarlierTry], taken: Taken) -> T
 
 
 def offer(trigger: Trigger, tries: Sequence[EarlierTry], taken: Taken) -> Mapping[str, object] | None:
-    """Return the offer as it is kept and shown; None when not a single field was found."""
+    """Return the offer; None if no field was found."""
     text = write(draft(taken.texts, taken.fields, _known(tries)))
     rules = read(text)
     if not rules.extract:

@@ -1,4 +1,4 @@
-r"""Extraction rules as YAML, and what they give for a path. Pure.
+r"""Extraction rules as YAML, and their results for a path. Pure.
 
     extract:
       client_id:
@@ -62,7 +62,7 @@ class FallbackRule(BaseModel):
 
 
 class RuleSet(BaseModel):
-    """Rules by field, and what is to be said of the fields that have none."""
+    """Rules by field, and notes about the fields without a rule."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,1 +1,1 @@
-"""Whoever gives fixes, one file each. What they have in common is `provider.Provider`."""
+"""The providers of fixes, one file each. They share the protocol `provider.Provider`."""

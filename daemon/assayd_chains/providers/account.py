@@ -70,7 +70,7 @@ def bounded_client() -> httpx2.AsyncClient:
 
     return httpx2.AsyncClient(
         follow_redirects=False,
-        timeout=None,  # each call has a time of its own
+        timeout=None,  # each call has a separate deadline
         event_hooks={"request": [_ask_plain], "response": [_bound]},
     )
 
@@ -101,7 +101,7 @@ async def _bound(response: httpx2.Response) -> None:
 
 
 async def _up_to(stream: httpx2.AsyncByteStream, response: httpx2.Response) -> AsyncIterator[bytes]:
-    """Return a body up to its bound: what comes with a failure is cut there."""
+    """Return a body up to its limit; an error's body is cut there."""
     import httpx2
 
     failure = response.status_code != httpx2.codes.OK

@@ -110,7 +110,7 @@ def _events(lines: list[bytes]) -> Iterator[Event]:
 
 
 def part(event: object, *path: str | int) -> object:
-    """Return what stands at a place of an event; None where there is no such place."""
+    """Return the value at a place of an event, or None."""
     for step in path:
         if isinstance(step, str) and isinstance(event, dict):
             event = event.get(step)
@@ -122,6 +122,6 @@ def part(event: object, *path: str | int) -> object:
 
 
 def text_at(event: object, *path: str | int) -> str:
-    """Return the text at a place of an event; empty where there is none."""
+    """Return the text at a place of an event, or an empty string."""
     found = part(event, *path)
     return found if isinstance(found, str) else ""

@@ -32,7 +32,7 @@ class VendorApi(Protocol):
     """One vendor's library."""
 
     async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
-        """Make one call, without trying again; return the answer as it came. Raises: ProviderError."""
+        """Make one call without retries; return the unprocessed answer. Raises: ProviderError."""
         ...
 
     async def close(self) -> None:
@@ -91,7 +91,7 @@ class ApiProvider:
 
 
 def _check(found: AnswerContent, account: Account) -> None:
-    """See that an answer is complete; any other ending is a failure of its own. Raises: ProviderError."""
+    """Check that an answer is complete; each other ending has a separate error. Raises: ProviderError."""
     word = f" ({found.word})" if found.word.isprintable() and found.word else ""
     match found.ending:
         case Ending.COMPLETE:

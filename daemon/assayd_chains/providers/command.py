@@ -41,7 +41,7 @@ class CommandProvider:
 
     Args:
         argv: the program and its arguments; no shell looks at them.
-        environment: what it gets beside PATH, HOME and LANG.
+        environment: its variables in addition to PATH, HOME and LANG.
     """
 
     def __init__(self, name: str, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Reads what a model answered in a process of its own, which may use so much time and memory and no more.
+"""Parses a model's answer in a separate process with limits of time and memory.
 
     bytes of an answer ─> the vendor's form ─> text ─> patch
 
@@ -72,7 +72,7 @@ async def read(form: str, content: bytes, language: str = "", beginning: str = "
 
     Args:
         form: a vendor's type, or `TEXT`.
-        content: the answer as it came.
+        content: the unprocessed answer.
         language: of the code that was asked for; see `read_reply`.
         beginning: how a program of that language begins; see `read_reply`.
 

@@ -9,7 +9,7 @@ from functools import cache
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; an error of ours is one line on standard error."""
+    """Run one command and return its exit code; a known error prints one line on standard error."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that cannot show a character gets a question mark
             stream.reconfigure(errors="replace")

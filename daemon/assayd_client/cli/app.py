@@ -67,7 +67,7 @@ ADDRESS_OPTIONS: Mapping[str, tuple[str, str]] = {
 
 
 class LazyGroup(TyperGroup):
-    """The commands of the table, and one for each kind that has commands of its own."""
+    """The commands of the table, and one for each kind with its own commands."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands, sorted."""

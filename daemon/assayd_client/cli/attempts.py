@@ -238,7 +238,7 @@ def events(
     attempt_id: Annotated[
         str | None,
         typer.Argument(
-            metavar="[ID]", help="The attempt: its id, the beginning of its id, or `last`. Default: all."
+            metavar="[ID]", help="Attempt: id, unique beginning of the id, or `last`. Default: all."
         ),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Follow all attempts, as without an ID.")] = False,

@@ -116,7 +116,7 @@ def rotate_key(file: KeyFile) -> None:
 
 @contextmanager
 def _wing() -> Iterator[None]:
-    """Say what is missing if the wing can't be imported, and which key file can't be used."""
+    """Name the missing package if the wing can't be imported, or the unusable key file."""
     try:
         from assayd_attestation import keys
     except ModuleNotFoundError as missing:

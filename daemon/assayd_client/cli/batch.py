@@ -68,7 +68,7 @@ class Summary:
 
     @property
     def causes_of_failures(self) -> Counter[str]:
-        """Return how runs ended that did not end well; `completed` is no cause of a failure."""
+        """Return the causes of unsuccessful runs; `completed` isn't one."""
         return Counter({name: number for name, number in self.causes.items() if name != "completed"})
 
     def lines(self) -> Iterator[StyledLine]:
@@ -98,7 +98,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOutputs:
-    """Where results go beside the screen."""
+    """The files for results, in addition to the screen."""
 
     folder: Path | None = None
     junit: Path | None = None
@@ -185,7 +185,7 @@ class Rate:
 
 
 def follow(client: PlainClient, batch: Document) -> Document:
-    """Follow a batch to its end; return it as it is then.
+    """Follow a batch to its end, and return it.
 
     Raises: DaemonUnreachable, when the daemon does not come back.
     """
@@ -247,7 +247,7 @@ def make_up_name(file: Path) -> str:
 
 
 def require_new(client: PlainClient, name: str, file: Path) -> None:
-    """See that there is no such batch yet. Raises: RequestError ``batch.exists``, with what to do instead."""
+    """Check that the batch doesn't exist yet. Raises: RequestError ``batch.exists``, with the remedy."""
     try:
         client.batch(name)
     except NotFound:
@@ -285,7 +285,7 @@ def send_and_follow(
 
 
 def exit_code(counts: Document) -> int:
-    """Return the exit code of a batch: our trouble first, then what was stopped, then what failed."""
+    """Return the exit code of a batch: internal errors first, then cancelled, then failed items."""
     if counts["error"]:
         return TROUBLE
     if counts["cancelled"]:
@@ -319,7 +319,7 @@ def _took(batch: Document) -> str:
 
 
 def _next_step(batch: Document) -> Iterator[StyledLine]:
-    """Name the command that lists what is not validated, if there is any."""
+    """Name the command that lists the items that aren't validated, if any."""
     if batch["counts"]["total"] > batch["counts"]["validated"]:
         yield line("")
         yield line(

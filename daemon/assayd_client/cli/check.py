@@ -75,7 +75,7 @@ class Project:
 def find_project(path: Path) -> Project | None:
     """Return the project that a file is in: the nearest `.assay.toml` above it.
 
-    Raises: RequestError ``project``, with what is wrong in that file.
+    Raises: RequestError ``project``, with the error in that file.
     """
     for folder in (path, *path.parents):
         if os.path.isfile(folder / NAME):  # noqa: PTH113  (Path.is_file() raises for a folder that is not ours)
@@ -133,7 +133,7 @@ def is_folder(table: Mapping[str, Any]) -> bool:
 def submission_of(
     path: Path, table: Mapping[str, Any], newer: ReadText = lambda _: None
 ) -> tuple[dict[str, object], Origin]:
-    """Return what is submitted of a file, and where findings are in it.
+    """Return a file's submission, and the places of findings in it.
 
     Raises: RequestError, naming the file at fault.
     """

@@ -20,7 +20,7 @@ NO_ROUTE = "there is nothing here"
 
 @contextmanager
 def gateway_client(context: typer.Context) -> Iterator[PlainClient]:
-    """Open a client. Raises: RequestError ``usage``, where a daemon answers that is no gateway."""
+    """Open a client. Raises: RequestError ``usage``, if the daemon isn't a gateway."""
     with PlainClient(context.find_root().obj) as client:
         try:
             yield client

@@ -153,7 +153,7 @@ def build_images(
 
 
 def adopt_image(name: str, where: str, tag: str | None = None, cache: Path | None = None) -> None:
-    """Make an image of somebody else's fit for runs, under a name; its recipe and its lock are written.
+    """Adopt a foreign image for runs under a name; write its recipe and lock.
 
     A recipe that is there already is kept, with what was added to it; its lock is written anew.
     """

@@ -36,7 +36,7 @@ class ShownAttempt:
     as_json: bool = False
 
     def submission(self) -> Document:
-        """Return what was submitted, as the attempt's bundle has it.
+        """Return the submission from the attempt's bundle.
 
         Raises: RequestError ``usage``, for an attempt without a bundle.
         """

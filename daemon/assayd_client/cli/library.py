@@ -1,4 +1,4 @@
-"""`assay library`: what was approved, by name and version."""
+"""`assay library`: approved submissions by name and version."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _client(context: typer.Context) -> PlainClient:
 
 
 def find_entry(client: PlainClient, reference: str) -> Document:
-    """Return the entry that ``NAME`` or ``NAME@VERSION`` means, with what was submitted.
+    """Return the entry for ``NAME`` or ``NAME@VERSION``, with its submission.
 
     Raises: RequestError ``library.reference``; NotFound.
     """

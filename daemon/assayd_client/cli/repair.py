@@ -1,4 +1,4 @@
-"""`assay repair …`: have a failed attempt fixed, look at what was tried, stop it."""
+"""`assay repair …`: repair a failed attempt, show the tries, cancel a repair."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def failed_lines(context: str) -> Iterator[str]:
 
 
 def described(repair_id: str, fallback: Document) -> Iterator[str]:
-    """Return the lines that tell of an offer: why, the rules, what they give, and how to take them."""
+    """Return the lines about an offer: reason, rules, results, and the command that accepts them."""
     applied = fallback["applied"]
     yield ""
     yield f"Rules instead of code ({fallback['trigger']}): {fallback['reason']}"

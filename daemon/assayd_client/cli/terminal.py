@@ -1,4 +1,4 @@
-"""What is printed: lines with styles, tables, amounts, JSON; wrapped, coloured, and harmless for a terminal.
+"""Printing: styled lines, tables, amounts, JSON; wrapped, coloured, and harmless for a terminal.
 
 Nothing here imports a library: every command that shows something begins with it.
 """

@@ -1,4 +1,4 @@
-"""`assay top`: what the daemon does at the moment, anew every few seconds."""
+"""`assay top`: the daemon's current work, refreshed every few seconds."""
 
 from __future__ import annotations
 

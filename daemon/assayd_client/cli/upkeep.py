@@ -170,7 +170,7 @@ def backup(
     ],
     state_dir: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="The daemon's state directory. Default: ask the daemon."),
+        typer.Option(metavar="DIR", help="State directory of the daemon. Default: ask the daemon."),
     ] = None,
 ) -> None:
     """Back up the database and bundles of a running daemon, as root or its user."""

@@ -228,7 +228,7 @@ class ReportFiles:
             )
 
     def write(self, client: PlainClient, attempt: Document, origin: Origin) -> None:
-        """Write what is wanted. Raises: RequestError ``file.unwritable``; ClientError."""
+        """Write the requested files. Raises: RequestError ``file.unwritable``; ClientError."""
         if self.sarif is None and self.junit is None:
             return
         from assayd_client.cli.reports import junit, sarif
@@ -242,7 +242,7 @@ class ReportFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What is printed of the attempt, and which reports are written."""
+    """The printed form of the attempt, and the reports to write."""
 
     as_json: bool
     fields: str | None
@@ -258,7 +258,7 @@ class Shown:
 
 def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     context: typer.Context,
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="The kind of submission, e.g. extractor.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="Kind of the submission, e.g. extractor.")],
     files: Annotated[
         list[Path] | None,
         typer.Argument(metavar="[FILE]…", help="Files or folders to submit; - is standard input."),
@@ -303,7 +303,7 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         typer.Option(metavar="NAME", help="Function or class of the solution that the tests call."),
     ] = None,
     intent: Annotated[
-        str | None, typer.Option(metavar="TEXT|@FILE", help="The request that the code answers, in words.")
+        str | None, typer.Option(metavar="TEXT|@FILE", help="Purpose of the code in words, for repairs.")
     ] = None,
     repair: Annotated[
         str | None,

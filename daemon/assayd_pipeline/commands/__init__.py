@@ -12,9 +12,9 @@ import typer
 from assayd_client import Document, PlainClient
 from assayd_pipeline.forms import print_table_of_steps
 
-pipeline_app = typer.Typer(help="Look at stored pipelines, and apply results.", no_args_is_help=True)
+pipeline_app = typer.Typer(help="Show stored pipelines, and apply their results.", no_args_is_help=True)
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 HEADS = ("id", "status", "updated")
 
@@ -22,8 +22,8 @@ HEADS = ("id", "status", "updated")
 @pipeline_app.command("list")
 def list_pipelines(
     context: typer.Context,
-    status: Annotated[str | None, typer.Option(help="Only those that stand so.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=500, help="How many.")] = 50,
+    status: Annotated[str | None, typer.Option(help="Show only pipelines in this state.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="Show at most this many pipelines.")] = 50,
     as_json: Json = False,
 ) -> None:
     """List stored pipelines, newest first."""
@@ -43,7 +43,7 @@ def list_pipelines(
 def show(
     context: typer.Context,
     pipeline_id: Annotated[
-        str, typer.Argument(metavar="ID", help="The pipeline: its id, the beginning of it, or `last`.")
+        str, typer.Argument(metavar="ID", help="Pipeline: id, unique beginning of the id, or `last`.")
     ],
     as_json: Json = False,
 ) -> None:
@@ -81,18 +81,17 @@ def _history(attempt: Document) -> Iterator[str]:
             yield f"hint: {shorten(fix['hint'], 200)}"
 
 
-Database = Annotated[Path, typer.Option(metavar="FILE", help="The database that the result is applied to.")]
-Directory = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="The folder that changed files are applied to.")
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+Database = Annotated[Path, typer.Option(metavar="FILE", help="Apply the result to this database.")]
+Directory = Annotated[Path | None, typer.Option(metavar="DIR", help="Apply changed files to this folder.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would change, and change nothing.")]
 
 
 @pipeline_app.command("commit")
 def commit(
     context: typer.Context,
     attempt_id: Annotated[
-        str, typer.Argument(metavar="ID", help="A validated attempt: its id, the beginning of it, or `last`.")
+        str,
+        typer.Argument(metavar="ID", help="Validated attempt: id, unique beginning of the id, or `last`."),
     ],
     database: Database,
     directory: Directory = None,
@@ -111,12 +110,12 @@ def commit(
 
 @pipeline_app.command("rollback")
 def rollback(
-    reference: Annotated[str, typer.Argument(metavar="ID|NAME", help="What was committed.")],
+    reference: Annotated[str, typer.Argument(metavar="ID|NAME", help="Attempt that was committed.")],
     database: Database,
     directory: Directory = None,
     dry_run: DryRun = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also take away what was changed since; says what that is.")
+        bool, typer.Option("--force", help="Also discard later changes, and list them.")
     ] = False,
 ) -> None:
     """Take a commit back, if nothing has changed since; needs no daemon."""

@@ -98,7 +98,7 @@ def read_result(client: PlainClient, attempt_id: str) -> Result:
     payload = json.loads(_fetch(client, attempt_id, document))["payload"]
     given = payload.get("database") or {}
     if given.get("schema_sql") is not None:
-        raise refused("it ran on a schema, not on a database; submit the database itself as base64")
+        raise refused("the attempt ran on a schema, not on a database; submit the database as base64")
     outputs = {
         one["name"].removeprefix(FILES): _fetch(client, attempt_id, one)
         for one in attempt["artifacts"]
@@ -166,7 +166,7 @@ def foretell(result: Result, database: Path, directory: Path | None) -> list[str
         for change in plan.files_due:
             what = "created" if change.base is None else "replaced"
             told.append(f"{plain(str(change.path))}: would be {what}{remark(change.name)}")
-        return told or ["nothing is left to be done"]
+        return told or ["nothing to do"]
 
 
 @contextmanager
@@ -245,7 +245,9 @@ def _changes(result: Result, directory: Path | None) -> list[_Change]:
     """
     if directory is None:
         if result.new_files:
-            raise refused(f"it changed {', '.join(sorted(result.new_files))}; name the folder by --directory")
+            raise refused(
+                f"it changed {', '.join(sorted(result.new_files))}; pass the folder with --directory"
+            )
         return []
     root = directory.resolve()
     changes = []
@@ -263,8 +265,8 @@ def _is_due(change: _Change) -> bool:
     if current == change.base:
         return True
     if change.base is None:
-        raise refused(f"{change.path} exists, and the attempt began without it")
-    why = "is gone" if current is None else "has changed"
+        raise refused(f"{change.path} exists, but the attempt began without it")
+    why = "has been deleted" if current is None else "has changed"
     raise refused(f"{change.path} {why} since it was submitted (digest {digest(change.base)[:12]} expected)")
 
 
@@ -322,10 +324,10 @@ def _replace_database(
 
 def _fetch(client: PlainClient, attempt_id: str, artifact: Document) -> bytes:
     if artifact["truncated"]:
-        raise refused(f"{artifact['name']} was kept in part only")
+        raise refused(f"{artifact['name']} was only partly kept")
     content = client.artifact(attempt_id, artifact["name"])
     if digest(content) != artifact["sha256"]:
-        raise StoreError("artifact.damaged", f"{artifact['name']} is not what the daemon has recorded")
+        raise StoreError("artifact.damaged", f"{artifact['name']} differs from the daemon's record")
     return content
 
 

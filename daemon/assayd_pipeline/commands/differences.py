@@ -27,7 +27,7 @@ def differences(old: bytes, new: bytes) -> list[str]:
         with _side_by_side(old, new) as connection:
             return _differing(connection)
     except sqlite3.Error as problem:
-        return [f"the tables cannot be compared: {plain(str(problem))}"]
+        return [f"the tables can't be compared: {plain(str(problem))}"]
 
 
 def _differing(connection: sqlite3.Connection) -> list[str]:
@@ -37,7 +37,7 @@ def _differing(connection: sqlite3.Connection) -> list[str]:
     lines = []
     for table in sorted(before | after):
         if table not in after:
-            lines.append(f"table {plain(table)}: gone, with {_count(connection, 'old', table)} rows")
+            lines.append(f"table {plain(table)}: removed, with {_count(connection, 'old', table)} rows")
         elif table not in before:
             lines.append(f"table {plain(table)}: new, with {_count(connection, 'main', table)} rows")
         else:
@@ -48,7 +48,7 @@ def _differing(connection: sqlite3.Connection) -> list[str]:
 def _rows(connection: sqlite3.Connection, table: str) -> Iterator[str]:
     name = _quoted(table)
     if _columns(connection, "old", table) != _columns(connection, "main", table):
-        yield f"table {plain(table)}: other columns"
+        yield f"table {plain(table)}: different columns"
         return
     counts = []
     for one, other in (("main", "old"), ("old", "main")):
@@ -58,7 +58,7 @@ def _rows(connection: sqlite3.Connection, table: str) -> Iterator[str]:
     lengths = [_count(connection, schema, table) for schema in ("old", "main")]
     if any(counts) or lengths[0] != lengths[1]:
         rows = f"{lengths[0]} to {lengths[1]} rows"
-        yield f"table {plain(table)}: {rows}, {counts[0]} new or other, {counts[1]} gone or other"
+        yield f"table {plain(table)}: {rows}, {counts[0]} new or changed, {counts[1]} removed or changed"
 
 
 def _columns(connection: sqlite3.Connection, schema: str, table: str) -> list[str]:

@@ -70,7 +70,9 @@ class Journal:
         try:
             return [_read(json.loads(line)) for line in whole if line]
         except (ValueError, KeyError, TypeError) as problem:
-            message = f"{self._path} is damaged ({problem}); look at it, and move it away to begin a new one"
+            message = (
+                f"{self._path} is damaged ({problem}); inspect it, and move it elsewhere to start a new one"
+            )
             raise StoreError("commit.journal", message) from problem
 
     def append(self, record: Record) -> None:
@@ -97,7 +99,7 @@ def open_journal(database: Path) -> Iterator[Journal]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise refused(f"another commit or rollback of {database} is going on; try again") from None
+            raise refused(f"another commit or rollback of {database} is running; try again") from None
         if database.exists():  # who may write it may commit to it
             os.fchmod(descriptor, database.stat().st_mode & 0o666)
         yield Journal(descriptor, path)
@@ -171,7 +173,7 @@ def _read_thing(thing: object) -> Replaced:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not a text")
+        raise TypeError(f"{value!r} isn't a string")
     return value
 
 

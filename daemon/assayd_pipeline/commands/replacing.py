@@ -30,7 +30,7 @@ def locked(database: Path) -> Iterator[sqlite3.Connection]:
     Raises: RequestError ``commit.refused``.
     """
     if not database.is_file():
-        raise refused(f"{database} is gone since it was submitted, or never was there")
+        raise refused(f"{database} doesn't exist, or was deleted after the submission")
     with closing(
         sqlite3.connect(f"{database.as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=BUSY_S)
     ) as connection:
@@ -40,7 +40,7 @@ def locked(database: Path) -> Iterator[sqlite3.Connection]:
             connection.execute("BEGIN EXCLUSIVE")
             connection.execute("COMMIT")
         except sqlite3.DatabaseError as problem:
-            raise refused(f"{database} cannot be locked: {problem}") from None
+            raise refused(f"{database} can't be locked: {problem}") from None
         yield connection
 
 
@@ -93,7 +93,7 @@ def inside(root: Path, name: str) -> Path:
     """
     path = root / safe_name(name)
     if path.is_symlink() or not path.parent.resolve().is_relative_to(root):
-        raise refused(f"{path} leads out of {root}")
+        raise refused(f"{path} is outside {root}")
     return path
 
 
@@ -107,7 +107,7 @@ def read(path: Path) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise refused(f"{path} is not a regular file")
+            raise refused(f"{path} isn't a regular file")
         return stream.read()
 
 

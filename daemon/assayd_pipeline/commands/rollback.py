@@ -104,7 +104,7 @@ def foretell(reference: str, database: Path, directory: Path | None, *, force: b
             f"{remark(thing.name)}"
             for thing in things
         ]
-        return [*told, *(f"  lost: {line}" for line in plan.lost)] or ["nothing is left to be done"]
+        return [*told, *(f"  lost: {line}" for line in plan.lost)] or ["nothing to do"]
 
 
 @contextmanager
@@ -156,7 +156,7 @@ def _committed(records: Sequence[Record], reference: str, database: Path) -> Rec
         if latest.get(record.attempt_id) is record and (record.action, record.state) != (ROLLBACK, DONE)
     ]
     if not standing:
-        raise refused(f"{plain(reference)} was rolled back already")
+        raise refused(f"{plain(reference)} is already rolled back")
     return standing[-1]
 
 
@@ -195,9 +195,7 @@ def _of_database(  # noqa: PLR0913 - what is known of one database
         changed = differences(before or b"", current or b"") if before is not None else []
         if not force:
             listed = "".join(f"\n  {line}" for line in changed)
-            raise refused(
-                f"{why}, or --force takes away what is in it and was not before the commit:{listed}"
-            )
+            raise refused(f"{why}, or use --force to discard the changes since the commit:{listed}")
         lost.extend(f"{database.name}: {line}" for line in changed)
     return _Restore(path=database, name=replaced.name, before=before, current=current)
 
@@ -208,7 +206,7 @@ def _of_files(commit: Record, directory: Path | None, lost: list[str], *, force:
         return []
     if directory is None:
         names = ", ".join(plain(file.name) for file in commit.files)
-        raise refused(f"it changed {names}; name the folder by --directory")
+        raise refused(f"it changed {names}; pass the folder with --directory")
     root, restores = directory.resolve(), []
     for file in commit.files:
         path = inside(root, file.name)
@@ -218,8 +216,10 @@ def _of_files(commit: Record, directory: Path | None, lost: list[str], *, force:
             continue
         if found != file.after:
             if not force:
-                raise refused(f"{plain(str(path))} has changed since the commit; --force takes that away")
-            lost.append(f"{plain(file.name)}: what was changed since the commit")
+                raise refused(
+                    f"{plain(str(path))} has changed since the commit; --force discards the changes"
+                )
+            lost.append(f"{plain(file.name)}: changes since the commit")
         before = _backup(path, commit, file, digest)
         restores.append(_Restore(path=path, name=file.name, before=before, current=current))
     return restores
@@ -234,7 +234,7 @@ def _backup(
     backup = beside(path, commit.attempt_id, "backup")
     content = _content(backup)
     if content is None or digest_of(content) != replaced.before:
-        why = "is gone" if content is None else "is not what was there before the commit"
+        why = "no longer exists" if content is None else "differs from the state before the commit"
         raise refused(f"the backup {plain(str(backup))} {why}")
     return content
 
@@ -254,7 +254,7 @@ def _restore_all(plan: _Plan, checkpoint: Checkpoint) -> list[str]:
         with opened(plan.database.before or b"") as source:
             source.backup(plan.connection)
         checkpoint("database")
-        told.append(f"{plan.database.path}: restored; what was there: {kept}")
+        told.append(f"{plan.database.path}: restored; the replaced version: {kept}")
     elif plan.database is not None:
         told.append(_put_back(plan.database, attempt_id))
         checkpoint("database")
@@ -270,10 +270,10 @@ def _put_back(thing: _Restore, attempt_id: str) -> str:
     if thing.before is None:
         kept = beside(thing.path, attempt_id, KEPT)
         move(thing.path, kept)
-        return f"{path}: removed; what was there: {plain(kept.name)}{remark(thing.name)}"
+        return f"{path}: removed; the removed version: {plain(kept.name)}{remark(thing.name)}"
     name = _keep(thing, attempt_id)
     write(thing.path, thing.before, like=thing.path)
-    return f"{path}: restored; what was there: {name}{remark(thing.name)}"
+    return f"{path}: restored; the replaced version: {name}{remark(thing.name)}"
 
 
 def _keep(thing: _Restore, attempt_id: str) -> str:

@@ -55,7 +55,7 @@ def called(text: str, line: int, seen: re.Match[str], found: Finding) -> Finding
         lines[line - 1] = f"{indent}{name}() {{"
         words = [one.strip() for one in inside.split(",") if one.strip().isidentifier()]
         lines[line:line] = [f'{indent}  local {word}="${n}"' for n, word in enumerate(words, 1)]
-        message = f"`{name}({inside})`: a function of bash has no parameters in its parentheses."
+        message = f"`{name}({inside})`: bash functions have no parameters in parentheses."
         hint = f"Write `{name}() {{`, and read the arguments as `$1`, `$2`."
     else:
         command = "echo" if name in {"print", "printf", "console"} else name

@@ -90,7 +90,7 @@ def _check_read(script: ParsedScript, one: NamedPath, path: str, files: WorkFile
     raw = script.source.written(one.node)
     slashes = _BACKSLASHES.fullmatch(raw)
     if slashes is not None and files.has(meant := re.sub(r"\\+", "/", slashes[1])):
-        _leave(script, one, f"`{slashes[1]}` has backslashes, and paths have slashes.", meant)
+        _leave(script, one, f"`{slashes[1]}` has backslashes, but paths use slashes.", meant)
         return
     if files.has(path) or any(path.startswith(each) for each in files.written):
         return

@@ -71,7 +71,7 @@ def _mended(text: SqlText, found: Finding, policy: SqlPolicy) -> Finding:
     if statement is not None and opened is not None:
         edit = closed(text.content, statement, reads)
         line, column = text.place(opened.start)
-        said = f"Close the '(' that is opened on line {line}, column {column}."
+        said = f"Close the '(' opened on line {line}, column {column}."
         if edit is not None:
             return _at_the_edit(text, replace(found, suggestion=said), edit)
         found = replace(found, suggestion=said, line=line, column=column, snippet=snippet(text.content, line))
@@ -93,7 +93,7 @@ def _at_first_text(text: SqlText, found: Finding, quote: str) -> Finding:
     line, column = text.place(ends[0]) if ends else (found.line, found.column)
     if line is None or line == found.line:
         return found
-    said = f"Close every quote: the first {quote} without its second is on line {line}."
+    said = f"Close every quote: the first unclosed {quote} is on line {line}."
     return replace(found, line=line, column=column, snippet=snippet(text.content, line), suggestion=said)
 
 
@@ -130,16 +130,16 @@ def _unfit(text: SqlText, policy: SqlPolicy) -> Finding | None:
         return text.finding("sql.too_large", message, at=0, suggestion=_SPLIT)
     if text.broken is not None:
         message = f"unrecognized token: {text.broken}"
-        suggestion = "Close every quote, and write nothing but SQL."
+        suggestion = "Close every quote, and write only SQL."
         return text.finding("sql.syntax", message, at=text.broken.place, suggestion=suggestion)
     if not text.statements:
-        suggestion = "Write a statement, or leave the step out."
+        suggestion = "Write a statement, or remove the step."
         return text.finding("sql.empty", "The step has no statement.", at=0, suggestion=suggestion)
     if len(text.statements) > policy.max_statements:
         message = f"The step has {len(text.statements)} statements; {policy.max_statements} are allowed."
         return text.finding("sql.too_large", message, at=0, suggestion=_SPLIT)
     if (count := tree.count_tokens(text.statements)) > tree.MAX_TOKENS:
-        message = f"The step has {count} words and signs of SQL; {tree.MAX_TOKENS} are allowed."
+        message = f"The step has {count} SQL tokens; {tree.MAX_TOKENS} are allowed."
         return text.finding("sql.too_large", message, at=0, suggestion=_SPLIT)
     return None
 
@@ -198,15 +198,20 @@ def _complaints(statement: SqlStatement, policy: SqlPolicy) -> Iterator[tuple[st
         rule, message, suggestion = rules.REFUSED[verb]
         yield rule, f"{message}.", start, suggestion
     elif verb in rules.UNSUITABLE:
-        suggestion = f"Leave it out; a step may have {', '.join(sorted(_ALLOWED))}."
-        yield "sql.statement", f"{verb} has no place in a step.", start, suggestion
+        suggestion = f"Remove it; allowed statements: {', '.join(sorted(_ALLOWED))}."
+        yield "sql.statement", f"{verb} isn't allowed in a step.", start, suggestion
     elif statement.is_trigger:
-        yield "sql.trigger", "CREATE TRIGGER is not allowed.", start, "Do in a step what it would do."
+        yield "sql.trigger", "CREATE TRIGGER isn't allowed.", start, "Do the same in a step."
     elif statement.after("CREATE", "VIRTUAL") is not None:
         yield from _complaints_of_virtual(statement, start, policy)
     elif verb == "CREATE" and (replacing := _replaced(statement)) is not None:
         rule, message, _ = rules.REFUSED["REPLACE"]
-        yield rule, f"ON CONFLICT {message}.", replacing.start, "Write ON CONFLICT IGNORE, or leave it out."
+        yield (
+            rule,
+            f"ON CONFLICT {message}.",
+            replacing.start,
+            "Write ON CONFLICT IGNORE, or remove the clause.",
+        )
     elif verb == "ALTER":
         yield from _complaints_of_alter(statement)
     else:
@@ -218,13 +223,13 @@ def _complaints_of_values(statement: SqlStatement, policy: SqlPolicy) -> Iterato
     start = statement.tokens[0].start
     if statement.verb == "PRAGMA" and (name := _refused_pragma(statement, policy)) is not None:
         hint = "Foreign keys are enforced. " if name == "foreign_keys" else ""
-        suggestion = f"{hint}Leave it out; allowed are {', '.join(sorted(rules.READ_PRAGMAS))}."
+        suggestion = f"{hint}Remove it; allowed: {', '.join(sorted(rules.READ_PRAGMAS))}."
         rule = "sql.pragma_outside" if policy.admits("sql.pragma") else "sql.pragma"
-        yield rule, f"PRAGMA {name[:40]} is not allowed here.", start, suggestion
+        yield rule, f"PRAGMA {name[:40]} isn't allowed here.", start, suggestion
     for token in statement.tokens:
         if token.kind is SqlTokenKind.PARAMETER:
-            message = f"{token.text[:40]} stands for a value, and none is given."
-            yield "sql.parameter", message, token.start, "Write the value itself."
+            message = f"{token.text[:40]} is a parameter, but no value is bound."
+            yield "sql.parameter", message, token.start, "Write the value literally."
 
 
 _MADE_OR_CHANGED = {
@@ -263,15 +268,15 @@ def _complaints_of_alter(statement: SqlStatement) -> Iterator[tuple[str, str, in
     """Judge by words what has no tree."""
     if not _adds(statement):
         start = statement.tokens[0].start
-        yield "sql.alter", "ALTER TABLE may only add columns.", start, "Write ALTER TABLE … ADD COLUMN …"
+        yield "sql.alter", "ALTER TABLE can only add columns.", start, "Write ALTER TABLE … ADD COLUMN …"
 
 
 def _complaints_of_calls(statement: SqlStatement) -> Iterator[tuple[str, str, int, str]]:
     """Judge the functions in what has no tree."""
     called = _calls(statement) if statement.verb == "ALTER" or _has_no_tree(statement) else None
     if called is not None:
-        message = f"{called.text[:40]}() reaches outside the database."
-        yield "sql.function", message, called.start, "Do without it."
+        message = f"{called.text[:40]}() accesses data outside the database."
+        yield "sql.function", message, called.start, "Remove it."
 
 
 def _complaints_of_virtual(
@@ -283,15 +288,16 @@ def _complaints_of_virtual(
     named = module.text.strip('"`[]').lower() if module is not None else ""
     suggestion = "Use a plain table, and LIKE or GLOB to search in it."
     if named in rules.SEARCH_MODULES:
-        yield "sql.virtual_table", "CREATE VIRTUAL TABLE is not allowed.", start, suggestion
+        yield "sql.virtual_table", "CREATE VIRTUAL TABLE isn't allowed.", start, suggestion
     elif policy.admits("sql.virtual_table"):
         known = ", ".join(sorted(rules.SEARCH_MODULES))
         message = (
-            f"A virtual table of {named[:40] or 'no module'} reaches outside the database, or is not known."
+            f"A virtual table of {named[:40] or 'no module'} accesses data outside the database, "
+            "or is unknown."
         )
         yield "sql.function", message, start, f"Use one of {known}."
     else:
-        yield "sql.virtual_table", "CREATE VIRTUAL TABLE is not allowed.", start, suggestion
+        yield "sql.virtual_table", "CREATE VIRTUAL TABLE isn't allowed.", start, suggestion
 
 
 def _calls(statement: SqlStatement) -> SqlToken | None:

@@ -35,7 +35,7 @@ def judge_tree(text: SqlText, statement: SqlStatement, root: exp.Expr) -> Iterat
         if isinstance(node, exp.Update | exp.Delete):
             yield from _judge_condition(text, start, node)
         elif isinstance(node, exp.Anonymous) and _reaches_out(node):
-            message = f"{node.name}() reaches outside the database."
+            message = f"{node.name}() accesses data outside the database."
             yield text.finding("sql.function", message, at=start, suggestion=instead_of(node.name))
     if isinstance(root, exp.Create):
         yield from _judge_create(text, statement, root)
@@ -60,14 +60,14 @@ def _judge_condition(text: SqlText, start: int, node: exp.Update | exp.Delete) -
             f"sql.{verb.lower()}_without_where",
             f"{verb} without WHERE changes every row.",
             at=start,
-            suggestion=f"Say which rows: {verb} … WHERE …",
+            suggestion=f"Select rows: {verb} … WHERE …",
         )
     elif _is_constant(where.this):
         yield text.finding(
             "sql.where_constant",
-            f"The WHERE of this {verb} is the same for every row.",
+            f"The WHERE condition of this {verb} is the same for every row.",
             at=start,
-            suggestion="Name the rows by a column.",
+            suggestion="Compare a column in the condition.",
             severity=Severity.WARNING,
         )
 
@@ -92,14 +92,14 @@ def _judge_create(text: SqlText, statement: SqlStatement, root: exp.Create) -> I
     kind = (root.kind or "").upper()
     place = next((token for token in statement.tokens if token.says(*MADE)), statement.tokens[0])
     if kind not in MADE:
-        suggestion = f"A step may create {', '.join(MADE)}."
+        suggestion = f"A step can create {', '.join(MADE)}."
         yield text.finding(
-            "sql.statement", f"CREATE {kind} is not allowed.", at=place.start, suggestion=suggestion
+            "sql.statement", f"CREATE {kind} isn't allowed.", at=place.start, suggestion=suggestion
         )
     elif not root.args.get("exists"):
         yield text.finding(
             "sql.if_not_exists",
-            f"CREATE {kind} must say IF NOT EXISTS.",
+            f"CREATE {kind} needs IF NOT EXISTS.",
             at=statement.tokens[0].start,
             suggestion=f"Write CREATE {kind} IF NOT EXISTS …",
             edit=_insertion(text, place.end, " IF NOT EXISTS"),

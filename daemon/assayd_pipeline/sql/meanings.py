@@ -71,7 +71,7 @@ def misread(statement: str, tables: Callable[[], Prepared | None]) -> Iterator[E
             statement, both.start(1), both.end(1), ",", hint, "makes one condition of two assignments"
         )
     if (join := _JOIN.search(masked)) is not None:
-        hint = "Add the condition: `ON left.key = right.key`; write `CROSS JOIN` if all pairs are meant."
+        hint = "Add the condition: `ON left.key = right.key`; for all pairs, write `CROSS JOIN`."
         yield Explained(
             start=join.start(), written=join[0].strip(), of="joins every row with every row", hint=hint
         )

@@ -65,7 +65,7 @@ def stray(statement: SqlStatement) -> NotUnderstood | None:
         statement.tokens, statement.tokens[1:], (*statement.tokens[2:], None), strict=False
     ):
         if token.says(",") and after is not None and after.says(")", "FROM"):
-            return _near(after, "Take the comma before it out.", (token, ""))
+            return _near(after, "Remove the comma before it.", (token, ""))
         if before.says("KEY") and token.says("AUTO_INCREMENT"):
             return _near(token, "Write AUTOINCREMENT.", (token, "AUTOINCREMENT"))
     return None

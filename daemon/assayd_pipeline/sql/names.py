@@ -30,7 +30,7 @@ def advice_on_names(message: str, names: Mapping[str, Sequence[str]]) -> str | N
         return None
     kind, name = found[1] or "column", (found[2] or found[3]).strip('"`[]')
     if name.lower() in SHELL_FUNCTIONS:
-        return f"{name} belongs to the sqlite3 shell. Write instead: {SHELL_FUNCTIONS[name.lower()]}."
+        return f"{name} exists only in the sqlite3 shell. Write instead: {SHELL_FUNCTIONS[name.lower()]}."
     if kind == "function" or not names:
         return None
     known = (

@@ -33,26 +33,26 @@ SEARCH_MODULES = frozenset({"fts3", "fts4", "fts5", "fts5vocab", "rtree", "rtree
 """Modules of virtual tables that keep what they hold in the database."""
 
 ADMITTED: Mapping[str, str] = {
-    "sql.drop": "DROP takes away what is there.",
-    "sql.alter": "ALTER TABLE changes what is there.",
-    "sql.trigger": "A trigger acts on statements that come later.",
-    "sql.virtual_table": "A virtual table is a program's, not plain rows.",
-    "sql.pragma": "This PRAGMA changes how the database is worked on.",
+    "sql.drop": "DROP deletes existing objects.",
+    "sql.alter": "ALTER TABLE changes existing columns.",
+    "sql.trigger": "A trigger affects later statements.",
+    "sql.virtual_table": "A virtual table is backed by a program, not by plain rows.",
+    "sql.pragma": "This PRAGMA changes database settings.",
     "sql.statement": "This statement changes no rows.",
-    "sql.if_not_exists": "CREATE fails where the name is taken.",
+    "sql.if_not_exists": "CREATE fails if the name exists.",
 }
 """What a warning says where the error would say that it is not allowed."""
 
 OF_OTHERS: Mapping[str, str] = {
-    "AUTO_INCREMENT": "for AUTO_INCREMENT write id INTEGER PRIMARY KEY, which counts by itself",
+    "AUTO_INCREMENT": "for AUTO_INCREMENT write id INTEGER PRIMARY KEY, which numbers rows automatically",
     "NOW": "for NOW() write CURRENT_TIMESTAMP",
-    "ENGINE": "leave ENGINE=… out, with what else stands behind the bracket",
-    "CHARSET": "leave the character set out; text is UTF-8",
-    "SERIAL": "write INTEGER PRIMARY KEY, which counts by itself",
+    "ENGINE": "remove ENGINE=… and the other options after the parenthesis",
+    "CHARSET": "remove the character set; text is UTF-8",
+    "SERIAL": "write INTEGER PRIMARY KEY, which numbers rows automatically",
     "TRUNCATE": "write DELETE FROM … WHERE …",
     "INTERVAL": "write datetime(x, '+1 day')",
-    "ILIKE": "write LIKE, which does not tell capitals from small letters",
-    "UNSIGNED": "leave UNSIGNED out",
+    "ILIKE": "write LIKE, which ignores case",
+    "UNSIGNED": "remove UNSIGNED",
 }
 """Words of other databases, and what SQLite has in their place."""
 
@@ -75,15 +75,15 @@ SHELL_FUNCTIONS: Mapping[str, str] = {
 SHELL_COMMANDS: Mapping[str, str] = {
     "import": 'Read the file as a table: INSERT INTO t SELECT * FROM "data/x.csv".',
     "read": "Put the statements of that file into the step.",
-    "output": "Leave it out: what is selected is in logs/NN_name.out for the steps after this one.",
-    "once": "Leave it out: what is selected is in logs/NN_name.out for the steps after this one.",
+    "output": "Remove it: later steps read the selected rows in logs/NN_name.out.",
+    "once": "Remove it: later steps read the selected rows in logs/NN_name.out.",
     "print": "Write SELECT 'text'.",
     "tables": "Write SELECT name FROM sqlite_schema WHERE type = 'table'.",
     "schema": "Write SELECT sql FROM sqlite_schema.",
-    "dump": "Leave it out: the database is an artifact of the attempt.",
-    "open": "Leave it out: the step has the database of the pipeline.",
+    "dump": "Remove it: the database is already an artifact of the attempt.",
+    "open": "Remove it: the step already uses the pipeline's database.",
 }
-"""Commands of the sqlite3 shell, and what to write instead; others are left out."""
+"""Commands of the sqlite3 shell with their replacements; others get no replacement."""
 
 REACHING_OUT = frozenset({"edit", "fts3_tokenizer", "load_extension", "writefile"})
 """Functions that load code or touch files; most are in SQLite's own shell only."""
@@ -101,42 +101,46 @@ UNSUITABLE = frozenset({"ANALYZE", "EXPLAIN", "REINDEX"})
 """Statements of SQLite that change no data and have no place in a pipeline."""
 
 REFUSED: Mapping[str, tuple[str, str, str]] = {
-    "DROP": ("sql.drop", "DROP is not allowed", "Keep what is there; make a new table under another name."),
-    "TRUNCATE": ("sql.truncate", "TRUNCATE is not allowed", "Delete the rows that must go: DELETE … WHERE …"),
-    "ATTACH": ("sql.attach", "ATTACH is not allowed", "Use the one database that the pipeline has."),
-    "DETACH": ("sql.attach", "DETACH is not allowed", "Use the one database that the pipeline has."),
-    "VACUUM": ("sql.vacuum", "VACUUM is not allowed", "Leave the file as it is."),
+    "DROP": ("sql.drop", "DROP isn't allowed", "Keep the object; create a new table under another name."),
+    "TRUNCATE": ("sql.truncate", "TRUNCATE isn't allowed", "Delete the rows that must go: DELETE … WHERE …"),
+    "ATTACH": ("sql.attach", "ATTACH isn't allowed", "Use the pipeline's only database."),
+    "DETACH": ("sql.attach", "DETACH isn't allowed", "Use the pipeline's only database."),
+    "VACUUM": ("sql.vacuum", "VACUUM isn't allowed", "Remove the statement."),
     "REPLACE": (
         "sql.replace",
-        "REPLACE deletes the rows that are in its way",
+        "REPLACE deletes conflicting rows",
         "Write INSERT … ON CONFLICT (key) DO UPDATE SET …",
     ),
 }
 """By first word: rule, message, suggestion."""
 
 _RULES = (
-    ("sql.syntax", "Text that is not SQL", "Bad: SELCT * FROM t. Good: SELECT * FROM t."),
+    ("sql.syntax", "The text isn't valid SQL", "Bad: SELCT * FROM t. Good: SELECT * FROM t."),
     ("sql.empty", "A step without a statement", "Bad: -- nothing yet. Good: SELECT 1;"),
     ("sql.too_large", "More SQL than a step may have", "Split the step, or read rows from a CSV file."),
-    ("sql.not_understood", "A statement that the rules cannot read", "Write it in SQLite's plain form."),
-    ("sql.statement", "A kind of statement that steps may not have", "Bad: ANALYZE. Good: SELECT."),
+    (
+        "sql.not_understood",
+        "The rules can't read the statement",
+        "Write the statement in plain SQLite syntax.",
+    ),
+    ("sql.statement", "The statement isn't allowed in a step", "Bad: ANALYZE. Good: SELECT."),
     ("sql.drop", "DROP", "Bad: DROP TABLE t. Good: nothing is dropped."),
     ("sql.truncate", "TRUNCATE", "Bad: TRUNCATE t. Good: DELETE FROM t WHERE at < '2024'."),
     ("sql.attach", "ATTACH or DETACH", "Bad: ATTACH 'x.db' AS x. Good: one database."),
     ("sql.vacuum", "VACUUM", "Bad: VACUUM INTO 'x.db'."),
     ("sql.replace", "REPLACE, or OR REPLACE", "Bad: REPLACE INTO t …. Good: INSERT … ON CONFLICT …."),
-    ("sql.pragma", "A PRAGMA that does more than look", "Bad: PRAGMA writable_schema = 1."),
-    ("sql.pragma_outside", "A PRAGMA that reaches beyond a step", "Bad: PRAGMA writable_schema = 1."),
+    ("sql.pragma", "The PRAGMA isn't read-only", "Bad: PRAGMA writable_schema = 1."),
+    ("sql.pragma_outside", "The PRAGMA has effects beyond the step", "Bad: PRAGMA writable_schema = 1."),
     ("sql.trigger", "CREATE TRIGGER", "Bad: CREATE TRIGGER …. Good: do it in a step."),
     ("sql.virtual_table", "CREATE VIRTUAL TABLE", "Bad: … USING fts5(a). Good: a plain table."),
     ("sql.alter", "ALTER TABLE beyond ADD COLUMN", "Bad: … RENAME TO x. Good: … ADD COLUMN x."),
     ("sql.if_not_exists", "CREATE without IF NOT EXISTS", "Bad: CREATE TABLE t (a)."),
     ("sql.update_without_where", "UPDATE without WHERE", "Bad: UPDATE t SET a = 1."),
     ("sql.delete_without_where", "DELETE without WHERE", "Bad: DELETE FROM t."),
-    ("sql.function", "A function that reaches outside", "Bad: SELECT load_extension('x')."),
+    ("sql.function", "The function accesses data outside the database", "Bad: SELECT load_extension('x')."),
     ("sql.dot_command", "A dot-command of the sqlite3 shell", "Bad: .mode csv. Good: SELECT * FROM t."),
-    ("sql.shell", "A function that only the sqlite3 shell has", "Bad: median(x). Good: avg(x)."),
-    ("sql.parameter", "A place for a value that nothing fills", "Bad: WHERE id = ?. Good: WHERE id = 1."),
+    ("sql.shell", "A function exists only in the sqlite3 shell", "Bad: median(x). Good: avg(x)."),
+    ("sql.parameter", "A parameter has no value", "Bad: WHERE id = ?. Good: WHERE id = 1."),
 )
 RULES = (
     *keyed(
@@ -145,8 +149,8 @@ RULES = (
     ),
     Rule(
         id="sql.where_constant",
-        title="A condition that is the same for every row",
+        title="A condition is the same for every row",
         severity=Severity.WARNING,
-        help="Bad: DELETE FROM t WHERE 1 = 1. Good: name the rows.",
+        help="Bad: DELETE FROM t WHERE 1 = 1. Good: DELETE FROM t WHERE id = 1.",
     ),
 )

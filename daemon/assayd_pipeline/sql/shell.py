@@ -18,7 +18,7 @@ from assayd_pipeline.sql.statements import SqlStatement
 from assayd_pipeline.sql.tokens import SqlToken, SqlTokenKind
 
 _COMMAND = re.compile(r"\.([a-z]+)\b")
-_LEAVE = "Leave it out: rows are printed with a line of names, and tabs between the cells."
+_LEAVE = "Remove it: rows are already printed with column names and tabs."
 
 
 def shell_commands(text: SqlText) -> Iterator[Finding]:
@@ -51,7 +51,7 @@ def shell_functions(text: SqlText, statement: SqlStatement) -> Iterator[Finding]
             and following.says("(")
             and name in SHELL_FUNCTIONS.keys() - REACHING_OUT - PROVIDED
         ):
-            message = f"{name}() belongs to the sqlite3 shell; SQLite itself has no such function."
+            message = f"{name}() exists only in the sqlite3 shell, not in SQLite."
             suggestion = f"Write instead: {SHELL_FUNCTIONS[name]}."
             yield text.finding("sql.shell", message, at=token.start, suggestion=suggestion)
 
@@ -65,4 +65,4 @@ def _is_type(following: Sequence[SqlToken]) -> bool:
 def instead_of(name: str) -> str:
     """Return what to write in the place of a function that reaches outside."""
     found = SHELL_FUNCTIONS.get(name.lower())
-    return f"It belongs to the sqlite3 shell. Write instead: {found}." if found else "Do without it."
+    return f"It exists only in the sqlite3 shell. Write instead: {found}." if found else "Remove it."

@@ -104,7 +104,7 @@ def tokenize(text: str) -> Iterator[SqlToken]:
 def _complaint(text: str, place: int) -> str:
     quote = text[place]
     if quote in "'\"`[":
-        return f"a text that begins with {quote} here never ends"
+        return f"the string that begins with {quote} here never ends"
     if quote.isdigit() or quote == ".":
-        return "a number that goes over into a name"
-    return f"the character {quote!a} is not part of SQL"
+        return "a number runs into a name"
+    return f"the character {quote!a} isn't part of SQL"

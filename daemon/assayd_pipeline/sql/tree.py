@@ -25,7 +25,7 @@ MAX_BRACKETS = 64
 """How deep brackets may be nested; SQLite itself gives up at a hundred."""
 
 MAX_TOKENS = 100_000
-"""How many tokens of a text get a tree, which takes sqlglot up to three seconds."""
+"""Maximum number of tokens to parse into a tree, which takes sqlglot up to three seconds."""
 
 _ROOTS = {
     "CREATE": ("Create",),
@@ -55,7 +55,7 @@ _NODES = frozenset(
         "With",
     }
 )  # fmt: skip
-"""Kinds of nodes that a statement may consist of, beside operators and functions."""
+"""Kinds of nodes that a statement can have, in addition to operators and functions."""
 
 _ONLY_NAMES = frozenset(
     {
@@ -122,10 +122,10 @@ def parse(statement: SqlStatement) -> exp.Expr:
     names = _ROOTS[statement.verb]
     if type(root).__name__ not in names:
         _parse_query(statement)
-        raise NotUnderstood(f"this {statement.verb} is not understood", at=statement.tokens[0])
+        raise NotUnderstood(f"this {statement.verb} isn't supported", at=statement.tokens[0])
     for node in root.walk():
         if not _known(node):
-            message = f"{_words(type(node).__name__)} is not understood here"
+            message = f"{_words(type(node).__name__)} isn't supported here"
             others = [one for one in statement.tokens if one.text.upper() in OF_OTHERS]
             said = dict.fromkeys(OF_OTHERS[one.text.upper()] for one in others)
             suggestion = f"This is SQLite: {'; '.join(said)}." if said else ""
@@ -191,12 +191,12 @@ def _parse(written: _Written) -> exp.Expr:
         token = written.token_at(int(detail.get("col", 1)) - len(str(detail.get("highlight", ""))))
         raise NotUnderstood(f'near "{token.text[:60]}": syntax error', at=token, syntax=True) from None
     except sqlglot.errors.SqlglotError as problem:
-        message = f"it cannot be read ({type(problem).__name__})"
+        message = f"it can't be read ({type(problem).__name__})"
         raise NotUnderstood(message, at=written.tokens[0][1], syntax=True) from None
     except RecursionError:
-        raise NotUnderstood("it is nested too deep to be read", at=written.tokens[0][1]) from None
+        raise NotUnderstood("it is nested too deeply to read", at=written.tokens[0][1]) from None
     if len(roots) != 1 or roots[0] is None:
-        raise NotUnderstood("it is not one statement", at=written.tokens[0][1])
+        raise NotUnderstood("it isn't a single statement", at=written.tokens[0][1])
     return roots[0]
 
 
@@ -206,7 +206,7 @@ def _limit_depth(statement: SqlStatement) -> None:
         if token.says("("):
             depth += 1
             if depth > MAX_BRACKETS:
-                raise NotUnderstood(f"brackets are nested more than {MAX_BRACKETS} deep", at=token)
+                raise NotUnderstood(f"parentheses are nested more than {MAX_BRACKETS} levels deep", at=token)
         elif token.says(")"):
             depth -= 1
 

@@ -280,8 +280,8 @@ def extract():
 @pytest.mark.parametrize(
     ("frame", "complaint"),
     [
-        ({"stream": 0}, "there was no stream 0"),
-        ({"stream": -1}, "there was no stream -1"),
+        ({"stream": 0}, "stream 0 doesn't exist"),
+        ({"stream": -1}, "stream -1 doesn't exist"),
         ({"stream": "0"}, "stream is not a int"),
     ],
 )
@@ -296,7 +296,7 @@ def test_frame_for_a_stream_that_never_was_is_a_fault(
 def test_stream_where_the_network_is_blocked_is_a_fault(begun: GuestRunner) -> None:
     begun.send("stream_data", b"x", stream=0)
 
-    assert "there is no relay" in str(begun.receive()[0]["message"])
+    assert "this container has no relay" in str(begun.receive()[0]["message"])
 
 
 def test_output_and_result_get_through_beside_a_connection_that_is_not_read(relaying: GuestRunner) -> None:

@@ -146,7 +146,7 @@ def test_damaged_database_is_refused_and_left_as_it_is(make_daemon: MakeDaemon, 
 
     assert daemon.wait() == 3
     assert "store.corrupt" in daemon.log.tail()
-    assert "restore it from a backup, or move it away" in daemon.log.tail()
+    assert "restore it from a backup, or move it elsewhere" in daemon.log.tail()
     assert {path: path.read_bytes() for path in daemon.state.iterdir() if path.is_file()} == before
     assert daemon.containers() == []
 

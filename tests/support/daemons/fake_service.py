@@ -133,7 +133,7 @@ class FakeService:
         known = attempt_id or self.keys.get((peer.uid, idempotency_key or ""))
         if known in self.attempts:
             if self.attempts[known].peer.uid != peer.uid:
-                raise RequestError("conflict", "this id is taken")
+                raise RequestError("conflict", "this id is already in use")
             if self.submissions[known].document != submission.document:
                 raise RequestError("conflict", "another submission has this id")
             return Accepted(attempt=self.attempts[known], existing=True)

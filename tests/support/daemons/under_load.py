@@ -11,15 +11,15 @@ HEAD = """\
 # Under load
 
 What the daemon did with long batches on one machine. `make day` measures it again, and writes this page.
-Seconds are those of that machine, which is small and may have been busy with other work; what has to hold
-everywhere is that nothing is lost, doubled, wrong or left behind.
+The times are from that machine, which is small and may have been busy with other work. On every machine,
+nothing may be lost, doubled, wrong or left behind.
 """
 DAY = """
 ## A day in a minute
 
 A batch of {items:,} lines of all kinds, {with_container} of which need a container; meanwhile the daemon is
-killed twice (`kill -9`), the container engine is restarted once, and somebody sends an attempt every second,
-each when the one before was answered ({attempts} in all).
+killed twice (`kill -9`), the container engine is restarted once, and a second client submits an attempt every
+second, each after the answer to the previous one ({attempts} in all).
 
 | | |
 | --- | --- |
@@ -54,15 +54,15 @@ def _day_rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "took", f"{found['took_s']:g} s"
     yield "verdicts of the batch", _counts(found["verdicts"])
     yield "errors among them, by code", _counts(found["errors"])
-    yield "verdicts of the attempts beside it", _counts(found["interactive_verdicts"])
-    yield "runs that were lost and run again", str(found["run_again"])
+    yield "verdicts of the second client's attempts", _counts(found["interactive_verdicts"])
+    yield "lost runs that ran again", str(found["run_again"])
     yield "lost, doubled, wrong or left behind", str(found["problems"])
     for outage in found["outages"]:
         yield f"{outage['what']}, until it served again", f"{outage['took_s']:g} s"
     calm, whole = found["interactive_without_outages"], found["interactive"]
-    for name, spread in (("all of them", whole), ("those that met no outage", calm)):
+    for name, spread in (("all of them", whole), ("those without an outage", calm)):
         shown = f"{spread['p50_ms'] / 1000:.2f} s / {spread['p95_ms'] / 1000:.2f} s"
-        yield f"attempts beside it, p50 / p95, {name} ({spread['count']})", shown
+        yield f"attempts of the second client, p50 / p95, {name} ({spread['count']})", shown
     yield "most memory of daemon / client", f"{found['daemon_peak_mb']:g} MB / {found['client_peak_mb']:g} MB"
 
 

@@ -57,7 +57,7 @@ async def test_key_that_waits_is_not_queued_twice() -> None:
 
 async def test_user_who_rests_waits_while_another_is_served_at_once() -> None:
     now, done = 0.0, list[int]()
-    pace = Pace(lambda: now)
+    pace = Pace(clock=lambda: now)
     turns = Turns(pace)
     turns.take(2, "a", partial(done.append, 2))
     await asyncio.sleep(0)

@@ -38,17 +38,23 @@ class Work:
 
 def paced(work: Work, monkeypatch: pytest.MonkeyPatch) -> tuple[Paced, Pace]:
     monkeypatch.setattr("assayd.api.paced.perf_counter", work.clock)
-    pace = Pace(work.clock)
+    pace = Pace(clock=work.clock)
     return Paced(work, pace), pace
 
 
 def ask(
-    app: Paced, user: int, tasks: asyncio.TaskGroup, times: int = 1, *, has_left: bool = False
+    app: Paced,
+    user: int,
+    tasks: asyncio.TaskGroup,
+    times: int = 1,
+    *,
+    has_left: bool = False,
+    is_node: bool = False,
 ) -> list[asyncio.Task[None]]:
     async def nothing(*_: object) -> None:
         raise AssertionError("nothing is read or sent")
 
-    caller = Caller(peer=Peer(uid=user, gid=user, pid=1), groups=frozenset())
+    caller = Caller(peer=Peer(uid=user, gid=user, pid=1), groups=frozenset(), is_node=is_node)
     scope = {"type": "http", "state": {"caller": caller, "has_left": lambda: has_left}}
     return [tasks.create_task(app(scope, nothing, nothing)) for _ in range(times)]
 
@@ -152,3 +158,15 @@ async def test_request_whose_client_has_left_is_not_begun(monkeypatch) -> None:
         ask(app, 1, tasks, 3, has_left=True)
         ask(app, 1, tasks)
     assert work.begun == [1]
+
+
+async def test_node_of_a_cluster_never_rests(monkeypatch) -> None:
+    work = Work()
+    work.go_on.set()
+    app, pace = paced(work, monkeypatch)
+    pace.note(2)
+    pace.note(1)
+    pace.used(1, 100)
+    async with asyncio.TaskGroup() as tasks:
+        ask(app, 1, tasks, is_node=True)
+    assert work.ended == [1]

@@ -22,7 +22,7 @@ class Engine:
 
     async def get(self, name: str) -> ImageFacts:
         if name == "absent":
-            raise EngineError("image.missing", "there is no image")
+            raise EngineError("image.missing", "no such image")
         return ImageFacts(name=name, digest="sha256:1", size_bytes=1, labels=LABELS)
 
 

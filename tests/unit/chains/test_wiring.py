@@ -46,7 +46,7 @@ async def test_library_that_is_not_installed_is_named_by_its_extra(monkeypatch, 
 )
 async def test_missing_key_is_told_by_the_vendors_own_variable(monkeypatch, kind, variable) -> None:
     monkeypatch.delenv(variable, raising=False)
-    with pytest.raises(ConfigError, match=rf"repair\.providers\.mine: .*{variable} is not set"):
+    with pytest.raises(ConfigError, match=rf"repair\.providers\.mine: .*{variable} isn't set"):
         await opened(mine=RepairProvider(type=kind, model="m"))
 
 
@@ -85,6 +85,6 @@ asyncio.run(main())
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-2:] == [
         "0 {'repair and generation': 'assayd_chains'}",
-        "repair.provider_unknown this daemon repairs nothing: the package assayd_chains is missing",
+        "repair.provider_unknown this daemon doesn't support repairs: the package assayd_chains is missing",
     ]
     assert "wing.missing" in done.stdout + done.stderr

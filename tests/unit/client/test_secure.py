@@ -43,7 +43,7 @@ def test_token_of_somebody_else_is_refused(file: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("content", ["", "two words", "a\nb", "a\x00b", "t\xf6ken"])
 def test_file_without_a_token_is_refused_and_not_shown(file: Path, content: str) -> None:
     file.write_bytes(content.encode("latin-1"))
-    with pytest.raises(RequestError, match="it must hold one word") as refused:
+    with pytest.raises(RequestError, match=r"it (must hold one word|holds no token)") as refused:
         read_token(file)
     assert "two" not in refused.value.message
 

@@ -41,7 +41,7 @@ def test_feedback_of_a_failure_follows_what_was_found(check: Check) -> None:
     given = feedback(check(': f s" a" s" b" s+ ;'), language())
     assert given["add_emphasis"] == [
         "s+ is FORBIDDEN: build strings with str-reset, str+ and str$",
-        "EVERY definition has a stack comment ( before -- after ) behind its name",
+        "EVERY definition has a stack comment ( before -- after ) after its name",
     ]
     assert given["expand_sections"] == ["buffer_system", "stack_discipline"]
     assert given["priority_fixes"] == ["Buffer pattern not s+", "Stack effect comments"]
@@ -65,9 +65,9 @@ def test_feedback_of_a_pass_has_notes_and_nothing_to_stress(check: Check) -> Non
     given = feedback(check(": a 1 ;"), language(), model_source="gpt-4", task_type="sql")
     assert given["add_emphasis"] == given["priority_fixes"] == given["lens_warnings"] == []
     assert given["notes"] == [
-        "Nothing forbidden is used",
-        "Control words belong together, and stack effects agree with what is written",
-        "Every word exists where it is used",
+        "The program uses nothing forbidden",
+        "Control words are balanced, and stack effects match the code",
+        "Every used word exists",
     ]
 
 
@@ -92,12 +92,12 @@ def test_next_prompt_holds_the_sections_and_warnings_that_feedback_names(check: 
         "Guide, buffer system",
         "Guide, stack discipline",
     ]
-    assert "Seen before of such answers: Tends to s+." in told
+    assert "Known from similar answers: Tends to s+." in told
     assert advice.told(None, language()) == ()
 
 
 def test_first_prompt_begins_with_what_the_task_needs_and_ends_with_the_slips_of_the_model() -> None:
     lens = advice.lens_of("qwen2", "html pages", language())
     assert lens[0].startswith("Guide, html output: ")
-    assert lens[-1] == "Seen before of such models: Allocates memory."
+    assert lens[-1] == "Known from similar models: Allocates memory."
     assert len(advice.lens_of("", "", language())) == len(language().guide)

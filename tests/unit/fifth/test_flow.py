@@ -38,7 +38,7 @@ def test_legitimate_use_is_left_alone(check: Check, code: str) -> None:
 def test_message_says_where_the_data_came_from_and_how_far_was_looked(check: Check) -> None:
     [finding] = check(": f ( row$ -- )\n  0 sql-field\n  raw 2drop ;", "core")
     assert (finding.rule, finding.line) == ("forbidden.raw_user_data", 3)
-    assert "'sql-field' in line 2" in finding.message
+    assert "'sql-field' (line 2)" in finding.message
     assert "this one definition" in finding.message
 
 

@@ -42,7 +42,7 @@ def written(document: dict[str, object], *, ascii_only: bool = False) -> str:
 
 
 def test_pass_has_the_code_the_notes_and_the_confidence() -> None:
-    feedback = {"notes": ["Nothing forbidden is used"]}
+    feedback = {"notes": ["The program uses nothing forbidden"]}
     text = written(attempt("validated", [WARNING], confidence=0.9, feedback=feedback))
 
     result = yaml.safe_load(text)["validation_result"]

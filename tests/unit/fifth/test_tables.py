@@ -58,7 +58,7 @@ def test_words_of_a_library_that_is_not_loaded_are_told_with_what_loads_it(folde
 
     [finding] = analyse(': f ( -- n ) s" a" price ;').findings["vocabulary"]
     assert finding.rule == "vocabulary.library_not_loaded"
-    assert finding.suggestion == "Load it before: require lib/shop.fs"
+    assert finding.suggestion == "Load it first: require lib/shop.fs"
 
 
 def test_without_tables_the_same_words_are_unknown(folder: Path) -> None:
@@ -69,21 +69,24 @@ def test_without_tables_the_same_words_are_unknown(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[effects]\n", "there is no section 'effects'"),
+        ("[effects]\n", "unknown section 'effects'"),
         ("[[rule", "own.toml"),
-        ("[section]\nvocabulary = 'x'\n", "section 'vocabulary' of the guide is there already"),
-        ("[section]\nbells = 1\n", "is no text"),
-        ("[[profile]]\nmatch = ['own']\nrules = ['forbidden.gone']\n", "names the rule 'forbidden.gone'"),
-        ("[[profile]]\nlens = ['x']\n", "a profile has match"),
-        ("[[task]]\nmatch = 'bell'\n", "match of a task is a list of texts"),
-        (OWN.replace("forbidden.bell", "bell"), "begins with a stage"),
+        ("[section]\nvocabulary = 'x'\n", "section 'vocabulary' of the guide already exists"),
+        ("[section]\nbells = 1\n", "isn't a string"),
+        (
+            "[[profile]]\nmatch = ['own']\nrules = ['forbidden.gone']\n",
+            "names the unknown rule 'forbidden.gone'",
+        ),
+        ("[[profile]]\nlens = ['x']\n", "a profile must have match"),
+        ("[[task]]\nmatch = 'bell'\n", "match of a task must be a list of strings"),
+        (OWN.replace("forbidden.bell", "bell"), "must begin with a stage"),
         (OWN.replace("forbidden.bell", "forbidden.include"), "already"),
-        (OWN.replace('"words"', '"code"', 1), "detect is words, flow or companion"),
-        (OWN.replace("'{word}' rings", "{who} rings"), "message may name"),
-        (OWN.replace("shop = ", "sql = "), "library 'sql' is there already"),
-        (OWN.replace("words.shop", "words.str").replace("price", "STR+"), "'STR+' is in str already"),
+        (OWN.replace('"words"', '"code"', 1), "detect must be words, flow or companion"),
+        (OWN.replace("'{word}' rings", "{who} rings"), "message can contain only"),
+        (OWN.replace("shop = ", "sql = "), "library 'sql' already exists"),
+        (OWN.replace("words.shop", "words.str").replace("price", "STR+"), "'STR+' already exists in str"),
         (OWN.replace('title = "The bell"', ""), "needs 'title'"),
-        (OWN.replace("suggestion", "sugestion"), "cannot be read"),
+        (OWN.replace("suggestion", "sugestion"), "invalid rule or word"),
     ],
 )
 def test_table_that_cannot_be_used_is_refused_with_its_file(folder: Path, text: str, problem: str) -> None:
@@ -103,11 +106,11 @@ def test_sections_profiles_and_tasks_of_an_operator_choose_what_is_told(folder: 
     )
     use_tables([folder])
     told = lens_of("ourmodel-2", "bell tower", language())
-    assert (told[0], told[-1]) == ("Guide, bells: Ring no bell.", "Seen before of such models: Rings bells.")
+    assert (told[0], told[-1]) == ("Guide, bells: Ring no bell.", "Known from similar models: Rings bells.")
 
 
 def test_folder_that_is_not_there_is_refused(folder: Path) -> None:
-    with pytest.raises(ConfigError, match="is no folder"):
+    with pytest.raises(ConfigError, match="not a folder"):
         use_tables([folder / "none"])
 
 

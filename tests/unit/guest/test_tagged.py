@@ -94,7 +94,7 @@ Point = namedtuple("Point", "x y")
     [
         (Point(1, 2), {TAG: "tuple", "value": [1, 2]}, "a Point, shown as its base type tuple"),
         (bytearray(b"a"), {TAG: "bytes", "value": "YQ=="}, "a bytearray, shown as bytes"),
-        (Fraction(1, 3), {TAG: "object", "value": "Fraction"}, "Fraction has no form here"),
+        (Fraction(1, 3), {TAG: "object", "value": "Fraction"}, "Fraction has no tagged form"),
     ],
 )
 def test_what_loses_something_is_noted(value: object, form: object, problem: str) -> None:

@@ -251,7 +251,7 @@ def test_too_many_containers_are_named_instead_of_shown() -> None:
 
 def test_keys_with_the_same_text_are_noted() -> None:
     assert render({1: "a", "1": "b"}).value == {"1": "b"}
-    assert ("$", "two keys with the text '1', one left out") in problems({1: "a", "1": "b"})
+    assert ("$", "two keys with the text '1', one omitted") in problems({1: "a", "1": "b"})
 
 
 def test_notes_are_capped() -> None:

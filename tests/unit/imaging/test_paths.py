@@ -41,7 +41,7 @@ def test_path_without_links_is_that_below_the_root(root: Path) -> None:
 
 def test_link_to_itself_is_refused_by_its_path(root: Path) -> None:
     (root / "circle").symlink_to("circle")
-    with pytest.raises(ConfigError, match="/circle/x leads through more than 40 links") as raised:
+    with pytest.raises(ConfigError, match="/circle/x passes through more than 40 links") as raised:
         resolved(root, "circle/x")
     assert raised.value.code == "image.link_loop"
 

@@ -46,7 +46,7 @@ def test_digest_follows_both_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "key", "problem"),
     [
-        (GOOD + "colour = 1", "colour", "is not a key"),
+        (GOOD + "colour = 1", "colour", "isn't a key"),
         (GOOD + 'ca_bundle = "yes"', "ca_bundle", "must be true or false"),
         (GOOD + "description = 1", "description", "must be a string"),
         (GOOD + "baseline_mb = 0", "baseline_mb", "an integer above 0"),
@@ -54,10 +54,10 @@ def test_digest_follows_both_files(tmp_path: Path) -> None:
         (GOOD + 'links = ["a"]', "links", "must be a table of strings"),
         (GOOD + 'drop = ["/etc"]', "drop", "without a leading slash"),
         (GOOD + 'drop = ["usr/../etc"]', "drop", "'..'"),
-        (GOOD.replace('"python3.11"]', '"python 3"]', 1), "packages", "not a package name"),
-        (GOOD.replace('python = "3.11"', ""), "python", "must be given"),
-        (GOOD.replace('"3.11"', '"2"'), "python", "is not a version"),
-        (GOOD.replace("usr/bin/python3.11", "usr/bin/perl"), "executables", "must hold"),
+        (GOOD.replace('"python3.11"]', '"python 3"]', 1), "packages", "isn't a package name"),
+        (GOOD.replace('python = "3.11"', ""), "python", "is required"),
+        (GOOD.replace('"3.11"', '"2"'), "python", "isn't a version"),
+        (GOOD.replace("usr/bin/python3.11", "usr/bin/perl"), "executables", "must contain"),
         (GOOD.replace('["/usr/bin/python3.11", "-I"]', "[]"), "entrypoint", "absolute path"),
         (
             GOOD.replace('["/usr/bin/python3.11", "-I"]', '["/bin/sh"]'),

@@ -72,20 +72,28 @@ def test_digest_follows_recipe_lock_and_files(own: Path) -> None:
     ("text", "key", "problem"),
     [
         ("packages = []", "extends", "must name the recipe"),
-        ('extends = "python"\nentrypoint = ["/bin/sh"]', "entrypoint", "is not a key"),
-        ('extends = "reports"', "extends", "in a circle: reports > reports"),
-        ('extends = "python"\npackages = ["Lib Gomp"]', "packages", "not a package name"),
-        ('extends = "python"\npython_packages = ["--index-url=x"]', "python_packages", "not a name with"),
-        ('extends = "python"\npython_packages = ["a @ file:///x"]', "python_packages", "not a name with"),
-        ('extends = "python"\npython_packages = ["../a"]', "python_packages", "not a name with"),
-        ('extends = "python"\npreload = ["a b"]', "preload", "not the name of a module"),
+        ('extends = "python"\nentrypoint = ["/bin/sh"]', "entrypoint", "isn't a key"),
+        ('extends = "reports"', "extends", "in a cycle: reports > reports"),
+        ('extends = "python"\npackages = ["Lib Gomp"]', "packages", "isn't a package name"),
+        (
+            'extends = "python"\npython_packages = ["--index-url=x"]',
+            "python_packages",
+            "isn't a package with",
+        ),
+        (
+            'extends = "python"\npython_packages = ["a @ file:///x"]',
+            "python_packages",
+            "isn't a package with",
+        ),
+        ('extends = "python"\npython_packages = ["../a"]', "python_packages", "isn't a package with"),
+        ('extends = "python"\npreload = ["a b"]', "preload", "isn't a module name"),
         ('extends = "python"\n[files]\n"/etc/x" = "logo.svg"', "files", "without a leading slash"),
         ('extends = "python"\n[files]\n"etc/x" = "../x"', "files", "relative to the recipe"),
-        ('extends = "python"\n[files]\n"etc/x" = "absent"', "files", "there is no file"),
-        ('extends = "python"\n[environment]\nLD_PRELOAD = "x"', "environment", "cannot be set"),
-        ('extends = "python"\n[environment]\nPYTHONPATH = "x"', "environment", "cannot be set"),
-        ('extends = "python"\n[environment]\nPATH = "x"', "environment", "cannot be set"),
-        ('extends = "python"\n[environment]\n"a-b" = "x"', "environment", "not a name of"),
+        ('extends = "python"\n[files]\n"etc/x" = "absent"', "files", "doesn't exist"),
+        ('extends = "python"\n[environment]\nLD_PRELOAD = "x"', "environment", "can't be set"),
+        ('extends = "python"\n[environment]\nPYTHONPATH = "x"', "environment", "can't be set"),
+        ('extends = "python"\n[environment]\nPATH = "x"', "environment", "can't be set"),
+        ('extends = "python"\n[environment]\n"a-b" = "x"', "environment", "must be a name of"),
     ],
 )
 def test_mistake_names_file_and_key(own: Path, text: str, key: str, problem: str) -> None:
@@ -102,13 +110,13 @@ def test_requirement_by_name_and_versions_is_taken(own: Path, text: str) -> None
 
 
 def test_name_that_is_shipped_is_refused(own: Path) -> None:
-    with pytest.raises(ConfigError, match="an image 'shell' is shipped"):
+    with pytest.raises(ConfigError, match="'shell' is the name of a shipped image"):
         load(own, 'extends = "python"', "shell")
 
 
 def test_unknown_image_is_refused_with_those_that_there_are(own: Path) -> None:
     load(own, GOOD)
-    with pytest.raises(ConfigError, match=r"no image recipe 'report', .*there are: adapter, .*reports"):
+    with pytest.raises(ConfigError, match=r"unknown image recipe 'report' .*use one of adapter, .*reports"):
         Recipes(share("images"), own).load("report")
 
 

@@ -72,7 +72,7 @@ def test_layer_that_was_changed_is_refused(tmp_path: Path) -> None:
     with opened(layout, None, ARCHITECTURE) as source:
         (layout / source.layers[0].path).write_bytes(gzip.compress(LAYERS[1]))
 
-    with pytest.raises(ConfigError, match="is not the layer that the image names") as raised:  # noqa: SIM117
+    with pytest.raises(ConfigError, match="doesn't match the layer's digest") as raised:  # noqa: SIM117
         with opened(layout, None, ARCHITECTURE) as source:
             unpack_layer(source, source.layers[0], tmp_path / "layer.tar", MOST)
     assert raised.value.code == "image.source_invalid"

@@ -65,5 +65,5 @@ def test_times_and_rights_to_write_are_left_out(tmp_path: Path) -> None:
 
 def test_what_no_image_holds_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(OSError, match="pipe is neither"):
+    with pytest.raises(OSError, match="pipe isn't a file"):
         entries_of_folder(tmp_path)

@@ -49,7 +49,7 @@ def test_wheel_that_was_changed_since_is_refused_with_both_hashes(index: Path, t
         install(read_lock(path), REQUIRED, "3.11", tmp_path / "root")
 
     assert raised.value.code == "image.wheel_differs"
-    assert "reports.lock: whisper==2.5 is not the wheel that is locked: sha256 " in raised.value.message
+    assert "reports.lock: whisper==2.5 differs from the locked wheel: sha256 " in raised.value.message
 
 
 @pytest.mark.usefixtures("index")

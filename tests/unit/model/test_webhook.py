@@ -51,7 +51,7 @@ def test_address_is_a_host(text: str, host: str, authority: str) -> None:
     ],
 )
 def test_what_readers_may_take_for_another_place_is_refused(text: str) -> None:
-    assert "not a plain URL" in refusal(text)
+    assert "use a plain ASCII URL" in refusal(text)
 
 
 @pytest.mark.parametrize(
@@ -67,13 +67,13 @@ def test_dots_within_a_name_are_a_plain_path() -> None:
 
 @pytest.mark.parametrize("text", ["https://-a.example/", "https://a_b.example/", "https://a..b/"])
 def test_host_that_is_no_name_is_refused(text: str) -> None:
-    assert "is not a host name" in refusal(text)
+    assert "isn't a host name" in refusal(text)
 
 
 def test_port_and_length_have_limits() -> None:
-    assert "no port 65536" in refusal("https://ci.example:65536/")
-    assert "no port 0" in refusal("https://ci.example:0/")
-    assert f"at most {MOST_CHARS}" in refusal("https://ci.example/" + "a" * MOST_CHARS)
+    assert "65536 isn't a valid port" in refusal("https://ci.example:65536/")
+    assert "0 isn't a valid port" in refusal("https://ci.example:0/")
+    assert f"the limit is {MOST_CHARS}" in refusal("https://ci.example/" + "a" * MOST_CHARS)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from assayd_pipeline.advice import (
 
 def test_silent_failure_names_the_command_that_answers_by_its_status() -> None:
     words, line = advice_on_silence("set -euo pipefail\n# grep here\nn=$(grep X data/a | wc -l)\n")
-    assert "grep in line 3 ends with 1 when no line matches" in words
+    assert "grep in line 3 exits with 1 if no line matches" in words
     assert line == 3
 
 

@@ -101,7 +101,7 @@ def test_sql_step_that_fails_is_told_with_its_place(message: str, rule: str) -> 
         ("table sales has no column named amuont", {"sales": ["amount"]}, "Did you mean amount?"),
         ("no such table: slaes", {"sales": ["region"]}, "Did you mean sales?"),
         ("no such column: zzz", {"sales": ["region"]}, "The columns are: sales (region)."),
-        ("no such function: median", {}, "belongs to the sqlite3 shell"),
+        ("no such function: median", {}, "exists only in the sqlite3 shell"),
         ("no such table: generate_series", {}, "WITH RECURSIVE"),
         ("no such column: x", {"t": [7, "a"], "u": "no list"}, "The columns are: t (a)."),
     ],
@@ -216,7 +216,7 @@ def test_retry_context_names_the_step_and_what_is_allowed() -> None:
 
     words = validator.retry_context(findings, "commands")
 
-    assert words.startswith("Bash steps do what they may not do:")
+    assert words.startswith("Bash steps do something that isn't allowed:")
     assert "1. line 1: Step 1 (clean up)" in words
     assert "Bash steps may run" in words
 

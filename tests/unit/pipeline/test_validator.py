@@ -40,21 +40,25 @@ def _shell() -> None:
 @pytest.mark.parametrize(
     ("document", "field", "words"),
     [
-        ({}, (), "give steps, or the pipeline_id"),
-        ({"steps": [{**BASH, "content": " \n"}]}, ("steps", 0, "content"), "a step has content"),
-        ({"steps": [{**BASH, "content": "a\0"}]}, ("steps", 0, "content"), "no NUL"),
+        ({}, (), "pass steps, or the pipeline_id"),
+        ({"steps": [{**BASH, "content": " \n"}]}, ("steps", 0, "content"), "a step must have content"),
+        ({"steps": [{**BASH, "content": "a\0"}]}, ("steps", 0, "content"), "must not have a NUL"),
         ({"steps": [{"name": "a", "type": "bash"}]}, ("steps", 0, "content"), "Field required"),
-        ({"steps": [{**BASH, "name": "../x"}]}, ("steps", 0, "name"), "no slashes, no '..'"),
+        ({"steps": [{**BASH, "name": "../x"}]}, ("steps", 0, "name"), "must not have slashes, '..'"),
         ({"steps": [{**BASH, "name": ""}]}, ("steps", 0, "name"), "1 to 64 characters"),
         ({"steps": [{**BASH, "type": "python"}]}, ("steps", 0, "type"), "'bash' or 'sql'"),
         ({"steps": [BASH] * 1000}, ("steps",), "at most 100 items"),
         ({"steps": [BASH], "database": {}}, ("database",), "either schema_sql or base64"),
-        ({"steps": [BASH], "database": {"base64": "!"}}, ("database", "base64"), "is not base64"),
-        ({"steps": [BASH], "database": {"base64": "AAAA"}}, ("database", "base64"), "not a SQLite database"),
+        ({"steps": [BASH], "database": {"base64": "!"}}, ("database", "base64"), "isn't valid base64"),
+        (
+            {"steps": [BASH], "database": {"base64": "AAAA"}},
+            ("database", "base64"),
+            "isn't a SQLite database",
+        ),
         (
             {"steps": [BASH], "files": {"a": {"base64": "!"}}},
             ("files", "a", "Encoded", "base64"),
-            "not base64",
+            "isn't valid base64",
         ),
         ({"steps": [BASH], "pipeline_id": "x"}, ("pipeline_id",), "match pattern"),
         ({"steps": [BASH], "command": "x"}, ("command",), "Extra inputs"),
@@ -107,8 +111,8 @@ def test_files_of_a_command_line_become_steps_data_and_a_database(tmp_path: Path
     ("files", "options", "words"),
     [
         ({"a.db": b"", "schema.sql": b"x"}, {}, "one database, not a.db, schema.sql"),
-        ({"a.sh": b"\xff"}, {}, "a.sh is not UTF-8 text"),
-        ({"a.sh": b"true"}, {"extra": {"x": "y"}}, "takes files, --option pipeline_id"),
+        ({"a.sh": b"\xff"}, {}, "a.sh isn't UTF-8 text"),
+        ({"a.sh": b"true"}, {"extra": {"x": "y"}}, "accepts only files, --option pipeline_id"),
     ],
 )
 def test_files_that_make_no_pipeline_are_refused(

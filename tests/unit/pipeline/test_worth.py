@@ -33,7 +33,7 @@ def judged(
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(b"", "is empty"), (b"[]", "is empty"), (b"id,region\n", "has only its heading")],
+    [(b"", "is empty"), (b"[]", "is empty"), (b"id,region\n", "has only a header line")],
 )
 def test_output_without_rows_of_an_input_with_rows_is_found(content: bytes, said: str) -> None:
     (found,) = judged(
@@ -87,7 +87,7 @@ def test_step_that_prints_its_result_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verb", "hint"), [("INSERT", "the SELECT finds none"), ("UPDATE", "the WHERE condition")]
+    ("verb", "hint"), [("INSERT", "the SELECT matches none"), ("UPDATE", "the WHERE condition")]
 )
 def test_statement_that_changes_no_row_is_found_at_its_line(verb: str, hint: str) -> None:
     step = StepText(

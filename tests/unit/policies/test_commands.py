@@ -43,12 +43,12 @@ def test_profile_without_the_table_allows_no_command(load: Load) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('allowed = ["/bin/rm"]', "is not the name of a command"),
+        ('allowed = ["/bin/rm"]', "isn't a command name"),
         ('allowed = "cat"', "must be a list"),
         ('allow = ["cat"]', r"unknown key \(did you mean allowed\?\)"),
-        ('protected = ["*"]', "is not the name of a variable"),
-        ('options = { sort = ["o"] }', "is not an option"),
-        ('options = { sort = ["--output=x"] }', "is not an option"),
+        ('protected = ["*"]', "isn't a variable name"),
+        ('options = { sort = ["o"] }', "isn't an option"),
+        ('options = { sort = ["--output=x"] }', "isn't an option"),
     ],
 )
 def test_mistake_is_told_with_its_line(load: Load, line: str, message: str) -> None:

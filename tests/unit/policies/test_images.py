@@ -36,7 +36,7 @@ def test_two_inherited_images_are_refused_unless_the_profile_says_which(load: Lo
         load(**parents, c='extends = ["a", "b"]\n')
     [problem] = raised.value.problems
     assert (problem.line, problem.message) == (
-        1, "what it extends names the images reports and science: say which with image",
+        1, "the extended profiles name different images, reports and science: set image",
     )  # fmt: skip
 
     chosen = load(**parents, c='extends = ["a", "b"]\nimage = "reports"\n', d='extends = ["a", "plain"]\n')
@@ -51,7 +51,7 @@ def test_merge_keeps_an_image_in_either_order() -> None:
 
 @pytest.mark.parametrize("name", ["", "Science", "../x", "a/b", "docker.io/a"])
 def test_name_that_no_image_has_is_refused_with_its_line(load: Load, name: str) -> None:
-    with pytest.raises(FileError, match="is not the name of an image"):
+    with pytest.raises(FileError, match="isn't an image name"):
         load(a=f'description = "x"\nimage = "{name}"\n')
 
 

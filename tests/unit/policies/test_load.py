@@ -86,18 +86,18 @@ def test_later_folder_replaces_a_profile_of_the_same_name(tmp_path: Path) -> Non
 
 
 def test_missing_folder_is_a_problem_without_a_line(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="cannot be listed"):
+    with pytest.raises(FileError, match="can't be listed"):
         load_policies([tmp_path / "none"])
 
 
 def test_file_whose_name_cannot_be_a_profiles_is_refused(folder: Path) -> None:
     (folder / "Bad Name.toml").write_text("")
-    with pytest.raises(FileError, match="the file's name is the profile's"):
+    with pytest.raises(FileError, match="the file name is the profile name"):
         load_policies([folder])
 
 
 def test_unknown_category_is_refused_with_its_line(load: Load) -> None:
-    message = r"a\.toml:3: \[imports\] categories: there is no import category 'standard_libs' \(did you mean"
+    message = r"a\.toml:3: \[imports\] categories: unknown import category 'standard_libs' \(did you mean"
     with pytest.raises(FileError, match=message):
         load(a="[imports]\n# which\ncategories = ['standard_libs']\n")
 
@@ -106,7 +106,7 @@ def test_allowlist_with_hosts_is_refused_at_use_when_the_relay_is_switched_off(l
     policy = load(a="[network]\nmode = 'allowlist'\nhosts = ['API.Example.org.']\n").get("a")
     assert policy.network.hosts == {"api.example.org"}
     require_enforceable(policy)
-    with pytest.raises(RequestError, match="switched off") as caught:
+    with pytest.raises(RequestError, match="the relay is off") as caught:
         require_enforceable(policy, egress=False)
     assert caught.value.code == "policy.unenforceable"
 
@@ -125,9 +125,9 @@ def test_host_that_is_not_a_name_is_refused(load: Load, host: str) -> None:
     ["localhost", "LOCALHOST.", ".localhost", "db.localhost", "localhost.localdomain", "ip6-localhost"],
 )
 def test_name_of_the_machine_itself_is_refused_in_an_allowlist(load: Load, host: str) -> None:
-    with pytest.raises(FileError, match=r"a\.toml:2: \[network\] hosts: .*machine itself"):
+    with pytest.raises(FileError, match=r"a\.toml:2: \[network\] hosts: .*names this machine"):
         load(a=f"[network]\nhosts = ['{host}']\n")
-    with pytest.raises(FileError, match="machine itself"):
+    with pytest.raises(FileError, match="names this machine"):
         load(a=f"[network.http.'{host}']\nmethods = ['GET']\n")
 
 
@@ -156,8 +156,8 @@ def test_only_leaves_no_category_and_keeps_what_is_denied(load: Load) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("extends = 'wide'\n[imports]\nonly = ['maths']\n", "'maths' is nothing to narrow to: no profile"),
-        ("#\n[imports]\nonly = ['re']\n", "'re' is nothing to narrow to: this profile extends none"),
+        ("extends = 'wide'\n[imports]\nonly = ['maths']\n", "can't narrow to 'maths': no profile"),
+        ("#\n[imports]\nonly = ['re']\n", "can't narrow to 're': this profile extends none"),
         ("extends = 'wide'\n[imports]\nonly = []\n", "at least 1"),
     ],
 )
@@ -188,7 +188,7 @@ def test_check_of_a_bad_file_gives_problems_and_leaves_the_set(load: Load, folde
     path = folder / "new.toml"
     path.write_text("extends = 'defalt'\n")
     assert [str(p) for p in policies.check_file(path)] == [
-        f"{path}:1: extends: there is no profile 'defalt' (did you mean default?)"
+        f"{path}:1: extends: unknown profile 'defalt' (did you mean default?)"
     ]
     assert policies.names == ("default",)
 
@@ -234,7 +234,7 @@ def test_rule_that_means_nothing_is_refused_with_its_line(load: Load, rule: str)
 @pytest.mark.parametrize("entry", ["b.org", ".org"])
 def test_rule_of_a_host_that_is_listed_without_one_is_refused(load: Load, entry: str) -> None:
     text = f"[network]\nmode = 'allowlist'\nhosts = ['{entry}']\n[network.http.'b.org']\nmethods = ['GET']\n"
-    with pytest.raises(FileError, match=r"a\.toml:4: .*restricts nothing"):
+    with pytest.raises(FileError, match=r"a\.toml:4: .*has no effect"):
         load(a=text)
 
 

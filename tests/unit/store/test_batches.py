@@ -228,7 +228,7 @@ async def test_lines_of_a_batch_that_was_removed_are_refused(
 ) -> None:
     new = await opened(batches, make)
     await batches.expire(new.created_at + timedelta(days=1), unless=frozenset())
-    with pytest.raises(RequestError, match="send all of them again") as caught:
+    with pytest.raises(RequestError, match="send the whole batch again") as caught:
         await batches.add(new.id, [line(make, 1)])
     assert (caught.value.code, caught.value.retryable) == ("batch.removed", True)
 

@@ -45,7 +45,7 @@ async def test_same_id_with_an_equal_submission_gives_the_first_attempt(
 
 async def test_same_id_with_another_submission_is_a_conflict(jobs: DatabaseJobStore, make: Make) -> None:
     await jobs.accept(make.attempt(), b"{}")
-    with pytest.raises(RequestError, match="this id was used before") as caught:
+    with pytest.raises(RequestError, match="this id was already used") as caught:
         await jobs.accept(make.attempt(), b"[]")
     assert caught.value.code == "conflict"
     assert await jobs.document(make.attempt().id) == b"{}"
@@ -60,7 +60,7 @@ async def test_same_key_from_the_same_uid_gives_the_first_attempt(jobs: Database
 
 async def test_same_key_with_another_submission_is_a_conflict(jobs: DatabaseJobStore, make: Make) -> None:
     await jobs.accept(make.attempt(1), b"{}", idempotency_key="k")
-    with pytest.raises(RequestError, match="this idempotency key was used before"):
+    with pytest.raises(RequestError, match="this idempotency key was already used"):
         await jobs.accept(make.attempt(2), b"[]", idempotency_key="k")
 
 

@@ -134,9 +134,9 @@ async def test_approvals_of_a_user_beyond_its_limit_are_refused_and_those_of_oth
 
 async def test_approvals_keep_no_more_than_is_left_of_the_disk(jobs: DatabaseJobStore, make: Make) -> None:
     attempt = await large(jobs, make, 1)
-    with pytest.raises(RequestError, match="1 MB that are left"):
+    with pytest.raises(RequestError, match="1 MB left"):
         await library_of(jobs, left_bytes=MIB).approve(attempt, "months", 7)
-    with pytest.raises(RequestError, match="0 MB that are left"):
+    with pytest.raises(RequestError, match="0 MB left"):
         await library_of(jobs, left_bytes=-MIB).approve(attempt, "months", 7)
 
 

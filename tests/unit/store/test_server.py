@@ -268,7 +268,7 @@ def test_server_that_stays_away_is_waited_for_once_and_not_by_each() -> None:
 
 async def test_server_that_is_not_there_is_said_so(tmp_path: Path) -> None:
     address = f"postgresql+psycopg://nobody@/none?host={tmp_path}"
-    with pytest.raises(StoreError, match="see that the database's server runs") as caught:
+    with pytest.raises(StoreError, match="check that the database server runs") as caught:
         await asyncio.to_thread(
             open_database, tmp_path, address, ServerPatience(sleep=lambda _: None, clock=count(0, 9).__next__)
         )
@@ -276,7 +276,7 @@ async def test_server_that_is_not_there_is_said_so(tmp_path: Path) -> None:
 
 
 def test_account_without_rights_is_told_who_makes_tables(tmp_path: Path, postgres: PostgresServer) -> None:
-    with pytest.raises(StoreError, match="tables are made by the account that owns them") as caught:
+    with pytest.raises(StoreError, match="only the account that owns the tables") as caught:
         open_database(tmp_path, postgres.url("assayd", "gateway"))
     assert caught.value.code == "store.unwritable"
 

@@ -120,7 +120,7 @@ async def test_full_disk_is_reported_as_such_and_passes(commits: Commits) -> Non
         for n in range(10_000):
             connection.execute(text("INSERT INTO t VALUES (:n)"), {"n": n})
 
-    with pytest.raises(StoreError, match="make room") as caught:
+    with pytest.raises(StoreError, match="free space") as caught:
         await commits.writer.write(fill)
     assert (caught.value.code, caught.value.retryable) == ("store.full", True)
     assert commits.rows() == []

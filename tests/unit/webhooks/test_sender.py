@@ -256,7 +256,7 @@ async def test_url_that_is_not_listed_may_not_be_named(world: World, url: str, c
 async def test_user_whose_messages_pile_up_may_name_no_more_and_others_may(world: World) -> None:
     for number in range(3):
         await world.add(f"m{number}")
-    with pytest.raises(RequestError, match="3 messages of this user wait") as caught:
+    with pytest.raises(RequestError, match="3 messages of this user are undelivered") as caught:
         await world.sender.check("https://ci.example/hooks/a", 1000)
     assert (caught.value.code, caught.value.retryable) == ("quota.webhooks", True)
     await world.sender.check("https://ci.example/hooks/a", 1001)
@@ -276,7 +276,7 @@ async def test_doctor_counts_what_could_not_be_delivered_yet(world: World) -> No
         await world.until(lambda: world.tries("failed") == 1)
     world.pass_time(7200)
     [row] = await world.sender.examine()
-    assert row.detail == "messages that could not be delivered yet: 1, the oldest for 2.0 h"
+    assert row.detail == "undelivered messages: 1, the oldest for 2.0 h"
 
 
 async def test_doctor_is_content_with_receivers_that_can_be_reached_and_silent_without_any(

@@ -25,7 +25,7 @@ async def test_engine_that_is_named_is_taken_whether_or_not_it_answers(
 ) -> None:
     chosen = await choose_engine(settings(tmp_path, kind=kind, url=f"unix://{tmp_path}/absent"))
     assert isinstance(chosen.engine, made)
-    assert (chosen.kind, chosen.reason) == (kind, "engine.kind says so")
+    assert (chosen.kind, chosen.reason) == (kind, "set by engine.kind")
     await chosen.engine.close()
 
 
@@ -36,7 +36,7 @@ async def test_docker_whose_address_is_given_is_waited_for(
     address = f"unix://{tmp_path}/absent"
     monkeypatch.setenv("DOCKER_HOST", "" if by_setting else address)
     chosen = await choose_engine(settings(tmp_path, url=address if by_setting else None))
-    assert (chosen.kind, chosen.reason) == ("docker", "its address is given")
+    assert (chosen.kind, chosen.reason) == ("docker", "its address is set")
     assert bool(chosen.note) == _does_without_docker()
     await chosen.engine.close()
 

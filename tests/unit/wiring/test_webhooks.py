@@ -57,13 +57,13 @@ def test_secret_that_cannot_be_used_is_refused_by_its_place(
 @pytest.mark.parametrize(
     ("listed", "problem"),
     [
-        ({}, "name one of them"),
-        ({"secret_variable": "A", "secret_file": "/a"}, "name one of them"),
+        ({}, "set one of them"),
+        ({"secret_variable": "A", "secret_file": "/a"}, "set one of them"),
         ({"url": "http://ci.example/", "secret_variable": "A"}, "http is allowed for private_addresses only"),
         ({"url": "https://ci.example/?a", "secret_variable": "A"}, "must not have a query"),
-        ({"url": "https://u@ci.example/", "secret_variable": "A"}, "not a plain URL"),
-        ({"secret_variable": "A", "private_addresses": ("ten",)}, "not an address or a network"),
-        ({"secret_variable": "A", "private_addresses": ("10.1.2.3/8",)}, "not an address or a network"),
+        ({"url": "https://u@ci.example/", "secret_variable": "A"}, "use a plain ASCII URL"),
+        ({"secret_variable": "A", "private_addresses": ("ten",)}, "isn't an address or a network"),
+        ({"secret_variable": "A", "private_addresses": ("10.1.2.3/8",)}, "isn't an address or a network"),
     ],
 )
 def test_receiver_that_cannot_be_meant_is_refused(listed: dict[str, object], problem: str) -> None:

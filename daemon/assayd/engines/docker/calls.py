@@ -172,7 +172,7 @@ class _OnePool(UnixHTTPAdapter):
 
 
 class Calls:
-    """Runs functions of an API client in threads of its own.
+    """Runs functions of an API client in separate threads.
 
     Args:
         base_url: the engine's address.
@@ -200,7 +200,7 @@ class Calls:
         Args:
             act: makes the blocking calls.
             timeout_s: another bound for calls that move whole images.
-            discard: gives back a result for which nobody waits any more.
+            discard: releases a result after its caller was cancelled.
 
         Raises:
             EngineError: ``engine.timeout``, ``engine.closed``, and what `translate` lists.
@@ -258,7 +258,7 @@ class Calls:
 
 
 def translate(problem: Exception) -> EngineError:
-    """Return our exception for one of the SDK or of what it stands on.
+    """Translate an exception of the SDK or of its libraries.
 
     Codes: ``image.missing``, ``container.missing``, ``engine.conflict``, ``engine.refused`` (other 4xx),
     ``engine.failed`` (5xx and what is not understood), ``engine.timeout``, ``engine.unreachable``.

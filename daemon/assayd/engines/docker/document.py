@@ -1,6 +1,6 @@
 """What a container is, in the engine's words: one document to ask for it, one comparison to check it.
 
-All flags are constants of this file or numbers of the spec; there is no way in for anything else. The engine
+All flags are constants of this file or numbers of the spec; nothing else can enter it. The engine
 gives back at inspection what it was given at creation, so that the same document serves for both.
 
 Source: docs/threat-model.md; Engine API 1.41, ContainerCreate and ContainerInspect.
@@ -33,7 +33,7 @@ NO_NAME_SERVER = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineHost:
-    """What the document depends on beside the spec: the runtime's name, and whether swappiness exists."""
+    """Inputs in addition to the spec: the runtime's name, and whether swappiness exists."""
 
     runtime: str
     swappiness: bool
@@ -134,7 +134,7 @@ def _privileges(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
         "DnsSearch": ["."],
         "IpcMode": "private",
         "CgroupnsMode": "private",
-        # Empty = of its own; the engine has no word for it here.
+        # Empty means a private namespace; the engine has no other word for it here.
         "PidMode": "",
         "UTSMode": "",
         "UsernsMode": "",

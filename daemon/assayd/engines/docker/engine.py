@@ -58,7 +58,7 @@ class _Attachment:
 
 @dataclass(frozen=True, slots=True)
 class _Creation:
-    """A container that was made, and by whom, in case nobody waits for it any more."""
+    """A created container and its owner, in case the caller was cancelled."""
 
     client: DockerApi
     engine_id: str
@@ -73,7 +73,7 @@ class DockerEngine:
     """A Docker engine on this host, or another that serves its API.
 
     Args:
-        base_url: ``unix://…`` or ``tcp://…``; None = DOCKER_HOST, else the default socket.
+        base_url: ``unix://…`` or ``tcp://…``; None: DOCKER_HOST, or the default socket.
         threads: how many calls may be under way at once.
         timeout_s: bound of every call but those that move whole images.
 
@@ -117,7 +117,7 @@ class DockerEngine:
         return ContainerRef(engine_id=made.engine_id, ulid=ulid)
 
     async def verify(self, ref: ContainerRef, spec: ContainerSpec) -> None:
-        """Compare what was created with what was asked. Raises: EngineError ``engine.mismatch``."""
+        """Compare the created container with the request. Raises: EngineError ``engine.mismatch``."""
         image = await self._settings_of(spec.image_digest)
         inspected = await self._inspect(ref)
         found = document.differences(inspected, spec, await self._known_host(), image)
@@ -186,11 +186,11 @@ class DockerEngine:
         return await self.image(await self._calls(load, timeout_s=_TRANSFER_TIMEOUT_S))
 
     async def list_images(self) -> Sequence[ListedImage]:
-        """List the images of ours."""
+        """List this project's images."""
         return await self._calls(images.listed)
 
     async def remove_image(self, name: str) -> None:
-        """Untag an image; the engine removes what has no other tag, and refuses what a container uses."""
+        """Untag an image; the engine removes it without other tags, and refuses if a container uses it."""
         await self._calls(partial(images.remove, name=name))
 
     async def save_image(self, name: str, target: Path) -> None:
@@ -263,7 +263,7 @@ def _remove(client: DockerApi, *, engine_id: str) -> None:
     except APIError as problem:
         if problem.status_code != _CONFLICT:
             raise
-        # Somebody else is removing it, which is no proof that it is gone.
+        # Another client is removing it, which doesn't prove that it is gone.
         _await_removal(client, engine_id)
 
 

@@ -42,7 +42,7 @@ def host(info: Document) -> EngineHost:
 
 
 def refuse_others(version: Document) -> None:
-    """Refuse an engine that serves this API and does not isolate containers as it is asked to.
+    """Refuse an engine that serves this API but ignores the requested isolation.
 
     Raises: EngineError ``engine.unsupported``.
     """

@@ -63,7 +63,7 @@ def load(client: DockerApi, *, archive: Path) -> str:
 
 
 def listed(client: DockerApi) -> list[ListedImage]:
-    """List the images of ours by their names; how much they share is not said."""
+    """List this project's images by name, without shared sizes."""
     rows = client.images(filters={"reference": "assayd/*"})
     named = [(tag, row) for row in rows for tag in cast("list[str]", row.get("RepoTags") or [])]
     return [

@@ -2,10 +2,10 @@
 
     ContainerSpec ─config─> bundle ─launcher─> crun ─> runner
                                        │
-                  inspection compares what runs with what was asked, before its first byte is passed on
+                  inspection compares the running process with the request, before its first byte is passed on
 
 `cgroup` makes the control groups, `images` keeps root filesystems, `ranges` gives each container user ids of
-its own, `records` remembers what was made, `process` holds the streams, `engine` is the port.
+its own, `records` stores created containers, `process` holds the streams, `engine` is the port.
 """
 
 from assayd.engines.oci.engine import OciEngine

@@ -112,7 +112,7 @@ class ControlGroup:
         return all(Path(folder).parent.is_dir() for folder in self.folders.values())
 
     def pids(self) -> list[int]:
-        """Return the processes that are in the group; none where it is gone."""
+        """Return the group's processes; none if the group no longer exists."""
         found: set[int] = set()
         for folder in self.folders.values():
             with suppress(FileNotFoundError, OSError):
@@ -172,7 +172,7 @@ class ControlGroup:
                     time.sleep(_AGAIN_S)
 
     def _kill_member(self, pid: int) -> None:
-        """Kill a process by a descriptor, so that a number that was used anew is never hit."""
+        """Kill a process by a descriptor, so that a reused pid is never hit."""
         with suppress(ProcessLookupError):
             descriptor = os.pidfd_open(pid)
             try:
@@ -234,9 +234,9 @@ def find_hierarchy(own: str, root: Path = ROOT) -> Hierarchy:
             message = f"the kernel's controller {name!r} isn't mounted at {mounted}; mount it (cgroup v1)"
             raise EngineError("engine.cgroup", message)
         below = mounted / paths.get(name, "/").lstrip("/")
-        # Inside a container of somebody else's, the path may be one of a host that is not seen.
+        # Inside another container, the path may be the invisible host's.
         folders[name] = below.resolve() if below.is_dir() else mounted.resolve()
-    # The hierarchy without controllers is version 2's, beside the others.
+    # The hierarchy without controllers is the one of version 2, in addition to the others.
     others = (
         root / (name.removeprefix("name=") or "unified") / path.lstrip("/") for name, path in paths.items()
     )

@@ -1,6 +1,6 @@
-"""The runtime's configuration of one container, as a pure function of what was asked for.
+"""The runtime's configuration of one container, as a pure function of the request.
 
-All flags are constants or numbers of the spec; there is no way in for anything else.
+All flags are constants or numbers of the spec; nothing else can enter it.
 
 Source: docs/threat-model.md; Open Container Initiative, runtime specification 1.0, config.md.
 """
@@ -47,7 +47,7 @@ _RUNTIME_PIDS = 8
 class HostShare:
     """What one container gets of this host.
 
-    `root` is the unpacked image, `first_uid` the first of the two user ids that nobody else has.
+    `root` is the unpacked image, `first_uid` the first of its two exclusive user ids.
 
     `cgroups` are the container's own control groups: folder below ``/sys/fs/cgroup`` as the container sees it
     ("" = the one of version 2) -> path on the host. `joins` names the group below the daemon's own that the
@@ -140,7 +140,7 @@ def rlimits(spec: ContainerSpec) -> dict[str, int]:
 
 
 def id_mappings(place: HostShare) -> list[dict[str, int]]:
-    """Map the container's root and its guest, and nobody else, to ids that nobody else has."""
+    """Map only the container's root and guest, to exclusive ids."""
     return [
         {"containerID": inside, "hostID": outside - place.less, "size": size}
         for inside, outside, size in place.ids

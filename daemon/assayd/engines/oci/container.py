@@ -1,4 +1,4 @@
-"""One container of the OCI engine, and what differs between it and what was asked for."""
+"""One container of the OCI engine, and its differences from the request."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def document(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
 
 
 def differences_made(container: OciContainer) -> list[str]:
-    """List what differs between a spec and what was made for the runtime, before anything runs."""
+    """List the differences between a spec and the runtime's configuration, before anything runs."""
     found = container.group.differences(while_starting(resources(container.spec)))
     bundle = json.loads((container.folder / "config.json").read_text(encoding="utf-8"))
     if bundle != document(container.spec, container.place):
@@ -79,7 +79,7 @@ def differences_running(
 
     Args:
         process: its first process.
-        container: what it is to be.
+        container: the requested container.
         beside: returns those with which it must share no namespace: its template, and others of that. Asked
             once its own are known, so that of two that are looked at side by side one finds the other's.
     """

@@ -23,7 +23,7 @@ from assayd.errors import EngineError
 class Process:
     """A container's first process, as its starter told of it; ``exit_code`` is None until it has ended.
 
-    Where the starter died first, nobody knows how a process ended, and the code stays None.
+    If the starter died first, the end of a process is unknown, and the code stays None.
     """
 
     def __init__(self, pid: int, descriptor: int | None) -> None:
@@ -52,15 +52,15 @@ class Process:
 
 
 class StartFailed(Exception):
-    """There is no container; carries what the starter said, as a number."""
+    """No container was started; carries the starter's error number."""
 
 
 class Control:
-    """The socket, what was asked for on it, and what runs.
+    """The socket, its open requests, and the running containers.
 
     Args:
         control: the daemon's end; its own from here on.
-        name: what stands at the other end, for messages.
+        name: the peer's name, for messages.
         on_lost: called once, when nothing more is to come.
     """
 
@@ -77,7 +77,7 @@ class Control:
         self._loop.add_reader(control, self._take)
 
     async def start(self, name: str, request: Mapping[str, object], descriptors: Sequence[int]) -> Process:
-        """Have a container started and wait until its first process is there.
+        """Start a container, and wait for its first process.
 
         Raises: StartFailed; EngineError ``engine.launcher`` when the other end died.
         """
@@ -105,7 +105,7 @@ class Control:
             self._control.send(json.dumps(request).encode())
         except OSError as problem:
             raise self._has_died() from problem
-        self._borrowing[name] = waiting  # until it is answered, also where nobody waits for it any more
+        self._borrowing[name] = waiting  # until it is answered, even if the caller was cancelled
         return await waiting
 
     def forget(self, name: str) -> None:
@@ -128,7 +128,7 @@ class Control:
             if not waiting.done():
                 waiting.set_exception(self._has_died())
         if not self.ready.cancelled():
-            self.ready.exception()  # nobody may wait for it any more
+            self.ready.exception()  # the caller may have been cancelled
         for process in self._running.values():
             process.kill()
             process.end(None)
@@ -177,7 +177,7 @@ class Control:
             descriptors.clear()
             self._running[name] = process
             if waiting is None or waiting.done():
-                process.kill()  # nobody waits for it any more
+                process.kill()  # the caller was cancelled
             else:
                 waiting.set_result(process)
         return True
@@ -212,7 +212,7 @@ class Control:
 def _pid_of(descriptor: int | None) -> int:
     """Return which process a descriptor stands for, whoever passed it: the kernel says so.
 
-    Raises: ValueError when it is no process's.
+    Raises: ValueError if it isn't a process descriptor.
     """
     if descriptor is None:
         raise ValueError("a process without a descriptor")

@@ -1,7 +1,7 @@
 """`ports.engine.Engine` by an OCI runtime of this host, which is started directly: see the package.
 
 A container is created by making its record, its control group and its bundle; the runtime runs when it is
-started, and ends at once. What blocks is done in threads of our own.
+started, and ends at once. Blocking calls run in separate threads.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class OciEngine:
 
     Args:
         images: folder with unpacked images; engines may share it.
-        run: folder for what is known of containers while they live; all daemons of this host share it.
+        run: folder of the records of live containers; all daemons of this host share it.
         threads: how many blocking steps may be under way at once.
         timeout_s: bound of every step but those that move whole images.
         runtimes: names and paths of runtimes, of which the first that is there is taken.
@@ -72,7 +72,7 @@ class OciEngine:
     async def info(self) -> EngineInfo:
         """Return which runtime there is, and what it and this host can enforce.
 
-        Raises: EngineError, naming what is missing.
+        Raises: EngineError, which names the missing part.
         """
         host = await self._maker.known_host()
         rights = "" if host.is_root else f", without root on {host.ids.count} user ids"
@@ -99,7 +99,7 @@ class OciEngine:
 
     @property
     def distrusted(self) -> str:
-        """Tell what was wrong with the first clone that ended its template and its siblings; else empty."""
+        """Return the fault of the first clone that ended its template and siblings, or an empty string."""
         return self._templates.distrusted
 
     async def give_up_templates(self, reason: str) -> None:
@@ -143,7 +143,7 @@ class OciEngine:
         return ContainerRef(engine_id=name, ulid=name)
 
     async def verify(self, ref: ContainerRef, spec: ContainerSpec) -> None:
-        """Compare what was made with what was asked; what runs is compared before its first word counts."""
+        """Compare the configuration with the request; the process itself before its first frame counts."""
         container = self._container(ref)
         found = [] if container.spec == spec else ["it belongs to another container"]
         if not container.cloned:  # of those there is nothing yet that is not compared once they run
@@ -152,7 +152,7 @@ class OciEngine:
             raise _mismatch(found)
 
     async def start(self, ref: ContainerRef) -> PipeStream:
-        """Start the runtime with pipes of ours; nothing that the runner says is lost."""
+        """Start the runtime with the daemon's pipes, so that no output of the runner is lost."""
         container = self._container(ref)
         ends, theirs = make_pipes()
         container.stream = PipeStream(partial(self._inspect, container))
@@ -256,7 +256,7 @@ class OciEngine:
         self._containers.pop(container.record.name, None)
 
     async def _inspect(self, container: OciContainer) -> None:
-        """Compare what runs with what was asked.
+        """Compare the running process with the request.
 
         Raises: EngineError ``engine.mismatch``.
         """

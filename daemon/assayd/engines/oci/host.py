@@ -19,7 +19,7 @@ from assayd.vulnerabilities import known_vulnerabilities
 class Host:
     """A host on which containers can be made.
 
-    `hugetlb` is where control groups of that name are to be mounted for the runtime; "" = nowhere.
+    `hugetlb` is the mount point for control groups of that name; "" means none.
     """
 
     runtime: Runtime

@@ -162,7 +162,7 @@ class ImageStore:
         return place.read_bytes()
 
     def forget(self, name: str) -> None:
-        """Let a name stand for no image, and remove those that nobody uses; a missing name is fine.
+        """Remove a name, and unused images; a missing name is fine.
 
         No container of it may run on this engine.
 
@@ -187,7 +187,7 @@ class ImageStore:
         self.collect()
 
     def collect(self) -> None:
-        """Remove images that no name stands for and no engine uses, and what was half unpacked."""
+        """Remove unnamed images that no engine uses, and partly unpacked ones."""
         named = {path.read_text(encoding="ascii").strip() for path in (self._folder / "names").glob("*")}
         for folder in list(self.roots.iterdir()):
             digest = f"sha256:{folder.name}"
@@ -224,7 +224,7 @@ class ImageStore:
         fresh.replace(path)
 
     def _unpack(self, tar: tarfile.TarFile) -> tuple[str, str]:
-        """Unpack into a folder beside its place and move it there; return name and digest."""
+        """Unpack into a sibling folder and move it into place; return name and digest."""
         manifest = json.loads(_member(tar, "manifest.json"))[0]
         config = _member(tar, manifest["Config"])
         digest = hashlib.sha256(config).hexdigest()
@@ -238,7 +238,7 @@ class ImageStore:
                     _unpack_layer(tar, layer, expected, root, self._shared)
                 (work / _CONFIG).write_bytes(config)
                 work.chmod(0o755)
-                with suppress(FileExistsError, OSError):  # another was quicker; what it made is verified
+                with suppress(FileExistsError, OSError):  # another process was faster; its result is verified
                     work.rename(self.roots / digest)
             finally:
                 shutil.rmtree(work, ignore_errors=True)
@@ -295,7 +295,7 @@ def _unpack_layer(tar: tarfile.TarFile, name: str, expected: str, root: Path, sh
 
 
 def _place(layer: tarfile.TarFile, member: tarfile.TarInfo, root: Path, shared: SharedFiles) -> None:
-    """Write one member as root's own file that nobody can change; never through a link."""
+    """Write one member as a file that only root can change; never through a link."""
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts:
         raise ValueError(f"{member.name} points outside the image")
@@ -357,7 +357,7 @@ def _remove(folder: Path) -> None:
 
 
 def _old(folder: Path) -> bool:
-    """Return whether nobody can be at work on a folder any more."""
+    """Return whether no process can still be working on a folder."""
     try:
         return time.time() - folder.stat().st_mtime > _OLD_S
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What the kernel says of a container's first process, compared with what was asked for.
+"""Compares the kernel's facts about a container's first process with the request.
 
 `observe` reads, `differences` decides. The process is looked at once its program has said something, as its
 capabilities and its filter are in place only then.
@@ -98,7 +98,7 @@ def namespaces_of(pid: int) -> dict[str, str]:
 
 
 def differences(seen: Seen, spec: ContainerSpec, place: HostShare) -> list[str]:
-    """List in which ways a process is not what was asked for; empty when it is."""
+    """List the differences between a process and the request."""
     return [
         *(f"namespace {name} is the daemon's" for name in seen.shared_namespaces),
         *(f"control group {path} doesn't contain the process" for path in seen.outside),
@@ -152,7 +152,7 @@ def _identity(seen: Seen, place: HostShare) -> Iterator[str]:
 def _filters(status: Mapping[str, str], own: Mapping[str, str], place: HostShare) -> Iterator[str]:
     """Count the filters of system calls, on kernels that tell (Linux 5.9).
 
-    What is cloned has that of its template, which allows more, and on top of it that of every container.
+    A clone has its template's filter, which allows more, and on top the filter of every container.
     """
     name, wanted = "Seccomp_filters", 2 if place.clone_uid else 1
     if name in status and name in own:
@@ -213,7 +213,7 @@ def _mounts_of_template(seen: Seen) -> Iterator[str]:
 
 
 def _wanted_mounts(spec: ContainerSpec, place: HostShare) -> dict[str, tuple[str, Mapping[str, str]]]:
-    """Return kind and options of the mounts that may not be anything else."""
+    """Return the required kind and options of each mount."""
     size = -(-spec.work_bytes // _PAGE) * _PAGE // 1024
     uid = str(place.program_uid)
     work = {"size": f"{size}k", "nr_inodes": str(spec.work_files), "mode": "700", "uid": uid, "gid": uid}

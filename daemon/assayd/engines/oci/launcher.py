@@ -44,7 +44,7 @@ Reply = dict[str, str | int]
 
 
 class Launcher:
-    """Starts what it is told to over `control`, and tells what becomes of it."""
+    """Starts containers on request over `control`, and reports their ends."""
 
     def __init__(self, control: socket.socket, libc: ctypes.CDLL) -> None:
         self._control = control
@@ -100,7 +100,7 @@ class Launcher:
             self._starting[pid] = (str(request["id"]), str(request["pidfile"]))
             return
         try:
-            # The runtime ends with us; what it has made by then goes with the control group.
+            # The runtime ends with this process; its partial container ends with the control group.
             self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() == parent:
                 self._become(request, streams)
@@ -227,7 +227,7 @@ def _call(libc: ctypes.CDLL, *numbers: int) -> int:
 
 
 def _become_root_of_a_namespace(libc: ctypes.CDLL, first: str, count: str) -> None:
-    """Enter a user namespace of our own: its root is our user, what follows are the ids from `first` on.
+    """Enter a new user namespace: its root is our user, followed by the ids from `first` on.
 
     Only a process outside may say so, and for ids that are not its own only by programs with more rights.
     """
@@ -257,7 +257,7 @@ def _become_root_of_a_namespace(libc: ctypes.CDLL, first: str, count: str) -> No
 
 
 def _prepare_mounts(libc: ctypes.CDLL, images: str, target: str, hugetlb: str) -> None:
-    """Make, in a mount namespace of our own, what the machine lacks; the host sees none of it.
+    """Create missing mounts in a separate mount namespace, invisible to the host.
 
     Args:
         libc: the C library.

@@ -52,7 +52,7 @@ class ContainerMaker:
 
     Args:
         images: the store.
-        run: folder for what is known of containers while they live; all daemons of this host share it.
+        run: folder of the records of live containers; all daemons of this host share it.
         runtimes: names and paths of runtimes, of which the first that is there is taken.
     """
 
@@ -70,10 +70,10 @@ class ContainerMaker:
         self._opening = asyncio.Lock()
 
     async def known_host(self) -> Host:
-        """Return what this host has. Raises: EngineError, naming what is missing."""
+        """Return the facts about this host. Raises: EngineError, which names the missing part."""
         if self._host is None:
             host = await self._threads.run(find_host, self._runtimes, (self._run, self._images.roots))
-            if self._host is None:  # nobody else has looked meanwhile
+            if self._host is None:  # no other process has checked meanwhile
                 self.ranges = Ranges(self._run / "ids", host.ids)
                 self._host = host
             await self._threads.run(self._images.prepare)
@@ -82,7 +82,7 @@ class ContainerMaker:
         return self._host
 
     def _sweep_vanished(self) -> None:
-        """Remove what is left of dead containers whose daemon has gone, and may never come again.
+        """Remove leftovers of dead containers whose daemon is gone and may never return.
 
         One that lives is its own daemon's to end, and so is one whose control groups cannot be seen here.
         """

@@ -24,6 +24,6 @@ def read_only_tree(path: str) -> int:
 
 
 def not_handed_over(path: str, number: int) -> EngineError:
-    """Return the error for a folder of which there is no such mount."""
+    """Return the error for a folder that lacks such a mount."""
     old = "; templates need Linux 5.12" if number == errno.ENOSYS else ""
     return EngineError("engine.template", f"can't map the owner of {path}: {os.strerror(number)}{old}")

@@ -148,7 +148,7 @@ def make_pipes() -> tuple[Ends, list[int]]:
 
 
 class _Inlet(asyncio.BaseProtocol):
-    """Knows whether standard input has room, and whether somebody is left to read it."""
+    """Knows whether standard input has room, and whether it still has a reader."""
 
     def __init__(self) -> None:
         self.room = asyncio.Event()
@@ -178,7 +178,7 @@ class _Complaints(asyncio.Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What the launcher is told of one container."""
+    """The launcher's request for one container."""
 
     name: str
     arguments: Sequence[str]
@@ -209,7 +209,7 @@ class LauncherProcess:
             shown_at: where containers are to find them; "" where they can go there by themselves.
             hugetlb: where control groups of that name must be mounted for the runtime; "" where nowhere.
             timeout_s: how long that may take.
-            ids: the user ids for containers, where this is no root's daemon.
+            ids: the user ids for containers, if the daemon doesn't run as root.
 
         Raises: EngineError ``engine.launcher``.
         """
@@ -239,7 +239,7 @@ class LauncherProcess:
         return made
 
     async def launch(self, launch: Launch, streams: Sequence[int]) -> Process:
-        """Start a container and wait until its first process is there.
+        """Start a container, and wait for its first process.
 
         Raises: StartFailed; EngineError ``engine.launcher`` when the launcher died.
         """

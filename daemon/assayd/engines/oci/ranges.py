@@ -1,4 +1,4 @@
-"""User ids that nobody else on this host has: a block per engine, held by a lock, and two ids per container.
+"""Exclusive user ids on this host: a locked block per engine, and two ids per container.
 
 A template has one for itself and one for each of its children.
 What the kernel counts by user (pending signals, locked memory, watches) is then counted for one container.
@@ -37,7 +37,7 @@ class Ranges:
 
     Args:
         folder: holds the locks of the blocks; all daemons that take from the same ids share it.
-        ids: what is handed out, in blocks; fewer than a block has are one block.
+        ids: the range to divide into blocks; a range smaller than a block is one block.
     """
 
     def __init__(self, folder: Path, ids: IdRange = HOST_IDS) -> None:
@@ -50,7 +50,7 @@ class Ranges:
         self._used: dict[int, int] = {}
 
     def take(self, count: int = PER_CONTAINER) -> int:
-        """Return the first of so many ids that nobody has, one after the other.
+        """Return the first of `count` consecutive free ids.
 
         Raises: EngineError ``engine.no_ids``.
         """

@@ -1,4 +1,4 @@
-"""What is known of containers beyond the life of the daemon: a folder with a record for each.
+"""Records of containers that survive the daemon: a folder with one record each.
 
 The record is written before the control group is made, so that the reaper finds all that is left behind.
 """
@@ -49,7 +49,7 @@ class Records:
     def folder_of(self, name: str) -> Path:
         """Return the folder of a container: bundle, runtime's state, process file, log.
 
-        Raises: ValueError for a name that is no plain word.
+        Raises: ValueError for a name that isn't a plain word.
         """
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} isn't a container name")
@@ -66,7 +66,7 @@ class Records:
         return folder
 
     def read(self, name: str) -> Record | None:
-        """Return a record; None where there is none, or one that another version wrote in another form."""
+        """Return a record; None if it is missing, or written by another version in another form."""
         try:
             return Record(**json.loads((self.folder_of(name) / _RECORD).read_text(encoding="utf-8")))
         except (FileNotFoundError, NotADirectoryError):
@@ -87,7 +87,7 @@ class Records:
     def sweep(self, now: float) -> None:
         """Remove old folders without a record: a daemon was killed as it wrote the record, or just after.
 
-        Nothing of a container is there before its record is, and what is left without one is nobody's.
+        A container's record exists before its other parts, so parts without a record have no owner.
         """
         for folder in self._folder.glob("*"):
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The OCI runtime: which one this host has, what it is called with, and what is known of its version."""
+"""The OCI runtime of this host: its path, arguments and version."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def _sizes(root: Path) -> Mapping[int, int]:
     """Return the size of each file by its inode's number."""
     sizes = {}
     for path in root.rglob("*"):
-        with suppress(FileNotFoundError):  # somebody else removes the image
+        with suppress(FileNotFoundError):  # another process is removing the image
             if path.is_file() and not path.is_symlink():
                 status = path.lstat()
                 sizes[status.st_ino] = status.st_size

@@ -1,4 +1,4 @@
-"""The template: a warm interpreter in a container of its own, from which each sandbox is cloned.
+"""The template: a warm interpreter in a separate container, from which each sandbox is cloned.
 
 It runs as the first process of that container, with the standard library of the image alone. Its source
 comes over its one socket, then all that it knows: a plan. It holds nothing that was ever submitted, reads
@@ -13,7 +13,7 @@ its children.
 Children inherit what a template has read. So it knows them by numbers, and what else is said of a child is
 in a file, the order, that the child alone reads.
 
-`_confine` reads like the list of the walls; the daemon compares what came of it with what the kernel says.
+`_confine` reads like a list of the isolation steps; the daemon compares the result with the kernel's facts.
 
 Source: docs/decisions/0070; clone(2), pivot_root(2), user_namespaces(7), capabilities(7), seccomp(2).
 """
@@ -81,7 +81,7 @@ Json = Mapping[str, Any]
 
 
 class Template:
-    """Clones what it is told to over `control`, and tells what becomes of it."""
+    """Clones on request over `control`, and reports the clones' ends."""
 
     def __init__(self, control: socket.socket, plan: Json, program: Callable[[], None] | None) -> None:
         self._control = control
@@ -109,7 +109,7 @@ class Template:
                     return become
 
     def _take(self) -> Callable[[], None] | None:
-        """Take one request; in the child that comes of it, return what it is to run."""
+        """Read one request; in the resulting child, return its order."""
         data, descriptors, _, _ = socket.recv_fds(
             self._control, MESSAGE_BYTES, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
         )
@@ -203,7 +203,7 @@ def _load(file: str, preload: Sequence[str]) -> Callable[[], None] | None:
 def _prepare_root() -> None:
     """Make, below `BASE`, a root of the image with the devices, and an empty folder that hides others.
 
-    All is read-only. Each child has a copy of these mounts in its own namespace, and adds what is its own.
+    All is read-only. Each child has a copy of these mounts in its own namespace, and adds its own mounts.
     """
     _mount("none", "/", "", _REC | _PRIVATE)
     for name in ("root", "empty"):
@@ -240,20 +240,20 @@ def _stand_alone(streams: Sequence[int]) -> None:
 
 
 def _confine(plan: Json, request: Json, members: Sequence[int], trees: Sequence[int]) -> None:
-    """Put up every wall but the filter of system calls, in the only order in which that works."""
+    """Apply all isolation except the seccomp filter, in the only order that works."""
     # 1. The control groups that the daemon made, first of all: what follows is counted there. Their namespace
     # begins where the process is.
     for member in members:
         os.write(member, b"0")
     _check(_libc.unshare(_NEW_CGROUP), "unshare")
-    # 2. A network of its own, with nothing but loopback. The host name is the template's.
+    # 2. A separate network with only loopback. The host name is the template's.
     _set_loopback_up()
-    # 3. A root of its own: the image, its own kernel file systems with what is hidden in them, its own tmpfs.
+    # 3. A separate root: the image, masked kernel file systems, a tmpfs.
     _enter_root(plan, request, trees)
-    # 4. A user of its own. Its user namespace comes last, as one that does not own the process namespace may
+    # 4. A separate user. Its user namespace comes last, as one that does not own the process namespace may
     # mount no `/proc`: so no capability in it reaches what was made above.
     _become_user(request["uid"], plan["guest"])
-    # 5. No capability, for good.
+    # 5. No capability, permanently.
     _drop_capabilities()
     _prctl(_SET_NO_NEW_PRIVS, 1)
 
@@ -321,7 +321,7 @@ def _become_user(uid: int, guest: int) -> None:
     if joined < 0 and ctypes.get_errno() != errno.ENOSYS:
         _check(-1, "keyctl")
     _check(_libc.unshare(_NEW_USER), "unshare user")
-    # A process that is not dumpable may not write its own maps.
+    # A non-dumpable process can't write its own maps.
     _prctl(_SET_DUMPABLE, 1)
     _write("/proc/self/setgroups", "deny")
     for name in ("uid_map", "gid_map"):
@@ -339,7 +339,7 @@ def _drop_capabilities() -> None:
 
 
 def _filter(program: ctypes.Array[ctypes.c_char]) -> None:
-    """Put the filter of system calls on this process for good."""
+    """Apply the seccomp filter to this process, permanently."""
     _prctl(_SET_SECCOMP, _SECCOMP_FILTER, ctypes.addressof(program))
 
 

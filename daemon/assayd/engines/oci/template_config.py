@@ -1,4 +1,4 @@
-"""What a template is, and what its children are told, as pure functions.
+"""The configuration of a template, and the orders of its children, as pure functions.
 
 A template is a container of the runtime's like every other, but for its user, five capabilities in its own
 user namespace, and the system calls by which it sets up children. It is shown no control groups, and has no
@@ -166,7 +166,7 @@ def template_configuration(spec: ContainerSpec, place: HostShare) -> dict[str, o
 
 
 def plan(spec: ContainerSpec, place: HostShare, instructions: bytes) -> Document:
-    """Return all that a template is told before its first child: constants, and what to load."""
+    """Return the order of a template before its first child: constants, and modules to load."""
     program = read_program(place.arguments)
     return {
         "file": program.file,
@@ -183,7 +183,7 @@ def plan(spec: ContainerSpec, place: HostShare, instructions: bytes) -> Document
 
 
 def clone_order(spec: ContainerSpec, place: HostShare) -> Document:
-    """Return what a child alone is told."""
+    """Return the order of one child."""
     return {
         "uid": place.clone_uid,
         "groups": list(place.cgroups),

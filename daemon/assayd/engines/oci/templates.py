@@ -1,8 +1,8 @@
-"""Templates: one for each image and list of modules in use; what is cloned from them, and when they end.
+"""Templates: one for each image and list of modules in use; their clones and their ends.
 
 Which containers are cloned is decided here. A template that cannot be had is no failure of a container: the
 runtime starts it then, and why is said once. One that behaves unexpectedly is ended with all its children,
-and made anew for the next.
+and recreated for the next.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Template:
         return bool(self._free) and not self.gone
 
     def take_ids(self) -> Ids:
-        """Return user ids for a child; what was given back last is taken last."""
+        """Return user ids for a child; the last returned ids are reused last."""
         number = self._free.popleft()
         return Ids(first_uid=self.container.place.first_uid + number, clone_uid=number)
 
@@ -190,20 +190,20 @@ class Templates:
             child.close_handed()
 
     def trust(self, child: OciContainer) -> None:
-        """Note that a container was found to be what was asked for."""
+        """Record that a container matches the request."""
         template = self._of.get(child.record.name)
         for key, each in self._live.items():
             if each is template:
                 self._failures.pop(key, None)
 
     def distrust(self, child: OciContainer, reason: str) -> None:
-        """End the template of a container, with all its children: it is not what it is to be."""
+        """End the template of a container with all its children: the container differs from the request."""
         if child.record.name in self._of:
             self.distrusted = self.distrusted or reason
         self.renew(child)
 
     def renew(self, child: OciContainer) -> None:
-        """End the template of a container, with all its children: it does not do what it is told."""
+        """End the template of a container with all its children, because it doesn't follow orders."""
         if (template := self._of.get(child.record.name)) is not None:
             template.control.lose()
 
@@ -226,7 +226,7 @@ class Templates:
             await self._end_retired()
 
     async def _end_idle(self, spec: ContainerSpec) -> None:
-        """Retire those of an image that is not this one any more, and one too many; end what is retired."""
+        """Retire templates of replaced images and surplus ones; end retired templates."""
         for key, template in list(self._live.items()):
             if template.gone or (key[0] == spec.image and key[1] != spec.image_digest):
                 self._retired.append(self._live.pop(key))
@@ -263,7 +263,7 @@ class Templates:
             return None
 
     async def _started(self, key: Key, spec: ContainerSpec, image: StoredImage) -> Template:
-        """Start a template, tell it all that it will ever know, and compare it with what was asked for."""
+        """Start a template, send its order, and compare it with the request."""
         host = await self._maker.known_host()
         if host.ids.count < FEWEST_IDS:
             few = f"templates need {FEWEST_IDS} user ids for containers, but the range has {host.ids.count}"

@@ -36,7 +36,7 @@ class Threads:
             raise timed_out() from problem
 
     def close(self) -> None:
-        """Give the threads back; what has not begun never does."""
+        """Release the threads; queued calls never start."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 

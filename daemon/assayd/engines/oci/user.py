@@ -1,4 +1,4 @@
-"""What an ordinary user needs for containers: user ids of their own, and two programs that hand them over.
+"""The requirements for containers without root: subordinate user ids, and two programs that map them.
 
 Source: subuid(5), newuidmap(1), user_namespaces(7); Documentation/admin-guide/sysctl/user.rst in Linux.
 """
@@ -23,7 +23,7 @@ _PLACES = ("/mnt", "/media", "/srv", "/opt")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """Who the daemon runs as, by number and, where there is one, by name."""
+    """The daemon's user: id and, if it exists, name."""
 
     uid: int
     name: str
@@ -56,7 +56,7 @@ def user_ids(user: User, root: Path = Path("/")) -> IdRange:
 
 
 def common_ids(users: Sequence[IdRange], groups: Sequence[IdRange]) -> IdRange:
-    """Return the longest run of numbers that are both; empty where there is none."""
+    """Return the longest range in both; empty if they share none."""
     best = IdRange(first=0, count=0)
     for user in users:
         for group in groups:
@@ -84,7 +84,7 @@ def place_for_images(hidden: Sequence[Path]) -> str:
 
 
 def _given(path: Path, user: User) -> list[IdRange]:
-    """Read one of the two files; lines of others, and what is no line, are passed over."""
+    """Read one of the two files; skip lines of other users, and malformed lines."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:

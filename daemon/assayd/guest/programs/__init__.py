@@ -41,7 +41,7 @@ PROGRAMS = frozenset({"call", "exec", "pytest", "python", "sql", "tests"})
 
 
 class Context(Value):
-    """What a program is given beside its arguments.
+    """A program's context, in addition to its arguments.
 
     `environment` is the image's, for programs that are started.
     """
@@ -52,7 +52,7 @@ class Context(Value):
 
 
 def load_programs(names: Iterable[str]) -> dict[str, UnitProgram]:
-    """Import programs of this package and give them by name; one that there is not is left out."""
+    """Import programs of this package, and return them by name; unknown ones are omitted."""
     wanted = [name for name in names if name in PROGRAMS]
     for name in wanted:
         __import__(f"{__name__}.{name}")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from . import Arguments
 
     Compile = Callable[["Submitted"], tuple[CodeType, Mapping[str, object]]]
-    """Gives the code of a file, and names that its module is to have beside its own."""
+    """Returns the code of a file, and names to add to its module."""
 else:
     from _frozen_importlib import ModuleSpec
 
@@ -39,7 +39,7 @@ _INIT = "__init__"
 
 
 class Submitted(Value):
-    """One submitted Python file; `file` as it was submitted, `path` where it lies."""
+    """One submitted Python file; `file` is the submitted name, `path` its path in the container."""
 
     name: str
     file: str
@@ -93,7 +93,7 @@ class SubmittedModules(Value):
                 policy.guest_begins()
                 exec(code, module.__dict__)  # noqa: S102 - this is what the container is for
 
-        # Plain holders: from a class of ours guest code would find its way to our functions' names.
+        # Plain containers: a class of this project would lead guest code to our functions' globals.
         loader: Any = SimpleNamespace(create_module=opaque(_default), exec_module=opaque(execute))
         finder: Any = SimpleNamespace(find_spec=opaque(find))
         sys.meta_path.insert(0, finder)
@@ -117,7 +117,7 @@ def read_modules(arguments: Arguments) -> SubmittedModules:
 
 
 def plainly(one: Submitted) -> tuple[CodeType, Mapping[str, object]]:
-    """Compile a file as it is."""
+    """Compile an unchanged file."""
     return one.compile(), {}
 
 

@@ -103,7 +103,7 @@ class Solution:
         return value
 
     def last_call(self) -> str:
-        """Return the last call and what it gave, as text; empty if there was none."""
+        """Return the last call and its result as text; empty if none was made."""
         if self._last is None:
             return ""
         args, how, value = self._last

@@ -34,7 +34,7 @@ _bases_of = type.__dict__["__bases__"].__get__
 
 
 class Seal:
-    """Remembers the code of packages as it is now: their modules, their classes, what those inherit from."""
+    """Remembers the current code of packages: their modules, their classes and base classes."""
 
     def __init__(self, packages: Iterable[str]) -> None:
         tops = frozenset(packages)

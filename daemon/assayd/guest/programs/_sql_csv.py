@@ -29,7 +29,7 @@ class BadCsv(Exception):
 
 
 def load_files(connection: sqlite3.Connection, text: str) -> dict[str, str]:
-    """Make a table of each file that a text names; return, by name, why others could not be opened.
+    """Create a table for each file that the SQL names; return, by name, why others can't be opened.
 
     Raises: BadCsv, sqlite3.Error.
     """

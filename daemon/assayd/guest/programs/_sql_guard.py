@@ -21,7 +21,7 @@ _REFUSED = (
     "DROP_TEMP_VIEW", "DROP_TRIGGER", "DROP_TEMP_TRIGGER", "DROP_VTABLE", "CREATE_TRIGGER",
     "CREATE_TEMP_TRIGGER", "CREATE_VTABLE", "ANALYZE", "PRAGMA", "FUNCTION",
 )  # fmt: skip
-"""Only for words; what stands in no list is refused too."""
+"""Only for the wording; an action in no list is refused too."""
 _ADMITTED = {
     "sql.drop": (
         "DROP_TABLE", "DROP_TEMP_TABLE", "DROP_INDEX", "DROP_TEMP_INDEX", "DROP_VIEW", "DROP_TEMP_VIEW",
@@ -42,7 +42,7 @@ _HARMLESS = {
     # What full-text tables ask whenever they are opened.
     "data_version": frozenset({""}),
 }
-"""PRAGMAs with the arguments that they may have, beside those that only look."""
+"""Allowed PRAGMAs with their allowed arguments, in addition to the read-only ones."""
 
 _LIMITS = (
     ("LENGTH", 16 * 2**20),
@@ -56,7 +56,7 @@ _LIMITS = (
     ("WORKER_THREADS", 0),
 )
 _SETTINGS = (
-    "locking_mode = EXCLUSIVE",  # no shared memory file beside it
+    "locking_mode = EXCLUSIVE",  # no shared memory file next to it
     "temp_store = MEMORY",
     "synchronous = OFF",  # a step that fails is thrown away as a whole
     "trusted_schema = ON",  # else triggers could not write to full-text tables; the guard judges functions
@@ -70,7 +70,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 class Guard:
-    """An authorizer. `refused` tells what it has refused last, `acts` which tables are changed or read."""
+    """An authorizer. `refused` is the last refused action; `acts` has the changed and read tables."""
 
     def __init__(
         self, *, schema: bool, pragmas: frozenset[str], admits: frozenset[str] = frozenset()

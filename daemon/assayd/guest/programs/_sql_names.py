@@ -1,4 +1,4 @@
-"""The tables of a database with their columns, told where a statement names one that is not there."""
+"""The tables and columns of a database, for an error about an unknown one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cuts a text into statements where SQLite says that one is complete, and finds the place of an error."""
+"""Splits SQL at the statement ends that SQLite reports, and finds the place of an error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Statement(Value):
 
 
 def split(text: str) -> Iterator[Statement]:
-    """Return the statements of a text; comments between them belong to none."""
+    """Return the statements; comments between them belong to none."""
     number, start = 0, _code_from(text, 0)
     while start < len(text):
         number, end = number + 1, _end(text, start)
@@ -36,7 +36,7 @@ def split(text: str) -> Iterator[Statement]:
 
 
 def place(text: str, statement: Statement, message: str) -> tuple[int, int]:
-    """Return line and column of what a message speaks of; of the statement, where that is not certain."""
+    """Return line and column of the message's subject; of the statement, if uncertain."""
     found = _NAMED.search(message)
     name = next(filter(None, found.groups()), None) if found else None
     offset = statement.start

@@ -41,7 +41,7 @@ _STEPS = "pytest_runtest_"
 _NEXT = {None: "setup", "setup": "call", "call": "teardown"}
 _GOOD = frozenset({"passed", "skipped", "xfailed", "xpassed"})
 _FINE = frozenset({0, 5})
-"""Exit codes of the framework: all is well; there were no tests."""
+"""Exit codes of the framework: success; no tests collected."""
 _INTERNAL_ERROR = 3
 
 
@@ -95,7 +95,7 @@ class Telling:
         }
 
     def pytest_sessionstart(self, session: Any) -> None:
-        """Send the framework's own report away; all that it has to say is told here."""
+        """Discard the framework's own report; this module reports its content."""
         session.config.pluginmanager.unregister(name="terminalreporter")
 
     def pytest_collection(self, session: Any) -> bool:
@@ -323,7 +323,7 @@ def _output(report: Any) -> dict[str, object]:
 def _cut(text: str) -> str:
     half = _MAX_OUTPUT // 2
     if len(text) > _MAX_OUTPUT:
-        text = f"{text[:half]}\n[… {len(text) - _MAX_OUTPUT} characters left out …]\n{text[-half:]}"
+        text = f"{text[:half]}\n[… {len(text) - _MAX_OUTPUT} characters omitted …]\n{text[-half:]}"
     return text.encode("utf-8", "backslashreplace").decode()
 
 

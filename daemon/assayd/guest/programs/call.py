@@ -1,4 +1,4 @@
-"""`call`: compile a text, run it as a module, call one function of it, return its value.
+"""`call`: compile a source, run it as a module, call one of its functions, return the value.
 
 Arguments: source, filename, function, args, kwargs, builtins; `names`: which names of which modules may be
 taken by a computed name, where built-ins are safe; `again`: arguments of further calls, for warnings.
@@ -76,7 +76,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
 def _tries(
     text: SubmittedText, code: CodeType, name: str, calls: list[list[object]], context: Context
 ) -> Iterator[Try]:
-    """Return the further calls; they are of a second module, so that values made at import are made anew."""
+    """Return the further calls; a second module makes them, so that import-time values are created again."""
     module = text.module(_MODULE, context.policy, {})
     exec(code, module.__dict__)  # noqa: S102 - this is what the container is for
     for args in calls:

@@ -32,7 +32,7 @@ private.isolate(globals())
 
 IN_PYTHON = True
 _OPTIONS = (
-    # Nothing of what lies in the work directory says how tests are run.
+    # No file in the work directory configures the test run.
     "-c", os.devnull, "--noconftest", "--strict-config",
     "-p", "no:cacheprovider", "-p", "no:doctest", "-p", "no:faulthandler", "-p", "no:junitxml", "-p",
     "no:legacypath", "-p", "no:nose", "-p", "no:pastebin", "-p", "no:setuponly", "-p", "no:setupplan", "-p",

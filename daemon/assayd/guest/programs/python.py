@@ -1,4 +1,4 @@
-"""`python`: run a text in a namespace and return the values of some of its names.
+"""`python`: run a source in a namespace, and return the values of some names.
 
 Arguments: source, filename, namespace, results, builtins; `tagged` for values that JSON has no form for;
 `as_script` for a text that ends as a program does; `modules` where the text imports submitted files; `again`:

@@ -1,8 +1,8 @@
 """`sql`: run statements against the database that the runner holds.
 
 Arguments: sql, mode (``step``, ``schema`` or ``check``), pragmas, admits (rules), max_rows, max_cell_chars,
-max_bytes. What is selected is printed; the record says how far it came. A unit that does not end with
-``returned`` leaves the database as it was. See docs/guest-protocol.md.
+max_bytes. Selected rows are printed; the record has the number of completed statements. A unit that
+doesn't end with ``returned`` leaves the database unchanged. See docs/guest-protocol.md.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _guard(arguments: Mapping[str, object], *, schema: bool) -> Guard:
 
 
 class _Job:
-    """One text on its way: which statement is under way, and what came of those before."""
+    """One running source: its current statement, and the results of the earlier ones."""
 
     def __init__(self, arguments: Mapping[str, object], guard: Guard) -> None:
         self._text = argument(arguments, "sql", str)

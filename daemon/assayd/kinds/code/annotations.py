@@ -135,7 +135,7 @@ def _missing_result(text: str, tree: ast.Module) -> Finding:
 
 
 def _inner_result(tree: ast.Module) -> tuple[str, str | None]:
-    """Return what to say of a function at module level that has a `result` of its own."""
+    """Return the advice about a module-level function that assigns a local `result`."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and any(RESULT in _targets(one) for one in _statements(node)):
             kind = "dict" if node.returns is None else ast.unparse(node.returns)
@@ -176,7 +176,7 @@ _CONSTRUCTORS = {
 
 
 def _kind_of(node: ast.stmt) -> str | None:
-    """Return the type of what a plain assignment assigns, where that is plain to see."""
+    """Return the type of an assigned value, if it is obvious."""
     if not isinstance(node, ast.Assign):
         return None
     match node.value:

@@ -18,7 +18,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
     """
     code = only_text(files, what="a code node")
     if options.sample_paths or options.extra.keys() - {option.name for option in command_line.options}:
-        message = "a code node takes --input, and --option of timeout_s and requires"
+        message = "a code node accepts only --input, and --option timeout_s and requires"
         raise RequestError("request.options", message)
     return {"code": code, "inputs": dict(options.input or {}), **_extra(options.extra)}
 

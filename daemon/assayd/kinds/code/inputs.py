@@ -42,7 +42,7 @@ RULES = (
     Rule(
         id="inputs.type",
         title="An input has another type than declared",
-        help="Bad: data: list, given {}. Good: data: dict, or give [].",
+        help="Bad: data: list, and the input {}. Good: data: dict, or the input [].",
     ),
     Rule(
         id="inputs.overwritten",
@@ -68,7 +68,7 @@ RULES = (
 def check_inputs(
     text: str, tree: ast.Module, inputs: Mapping[str, JsonValue], requires: Sequence[str]
 ) -> Iterator[Finding]:
-    """Judge names, forms and types of the inputs, and what is asked of the image."""
+    """Judge names, forms and types of the inputs, and the required modules."""
     missing = awaited(tree, inputs)
     declared = {found.name: found for found in reversed(declarations(tree, {*inputs, *missing}))}
     for name, value in inputs.items():

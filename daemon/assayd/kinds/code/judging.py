@@ -26,7 +26,7 @@ UNIT = "node"
 
 
 def runs_of(payload: CodePayload) -> Iterator[tuple[str, Mapping[str, object], CodeCase | None]]:
-    """Return what is run: by its name, with its inputs, and the case that it is, if it is one."""
+    """Return the runs by name, each with its inputs and, if it is a case, the case."""
     if payload.inputs or not payload.cases:
         yield UNIT, payload.inputs, None
     for case in payload.cases:
@@ -34,7 +34,7 @@ def runs_of(payload: CodePayload) -> Iterator[tuple[str, Mapping[str, object], C
 
 
 def judge_runs(payload: PreparedCode, result: RunResult) -> Judgement:
-    """Judge how every run ended, and, where all of them ended well, what they gave."""
+    """Judge the end of every run, and, if all completed, their results."""
     cases = [case for _, _, case in runs_of(payload)]
     tries = [
         _judge_unit(name, _unit_of(result, index, name), payload)
@@ -110,11 +110,11 @@ def _value(unit: UnitResult) -> tuple[Value | None, tuple[JsonValue, ...]]:
     if not isinstance(record, Bound):
         raise GuestJsonError("not the record of a node")
     if RESULT not in record.values and record.missing != (RESULT,):
-        raise GuestJsonError("the record tells nothing of the result")
+        raise GuestJsonError("the record lacks the result")
     return record.values.get(RESULT), record.again
 
 
 def _stage_of(tried: Tried) -> str:
-    """Put a text that only the container's Python refuses where syntax belongs."""
+    """Report source that only the container's Python refuses in the stage `syntax`."""
     disagrees = any(finding.rule == run_findings.NOT_COMPILED_RULE.id for finding in tried.findings)
     return "syntax" if disagrees else "sandbox"

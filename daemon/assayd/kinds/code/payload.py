@@ -1,4 +1,4 @@
-"""What the submission of a code node holds, and what is read out of it."""
+"""The submission of a code node, and the facts read from its code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CodePayload(BaseModel):
     """`code` is Python, or an answer that holds it; `inputs` are the values of its declared names, as JSON.
 
     What JSON has no form for goes as a tagged object. `timeout_s` tightens the policy's `unit_timeout_s`;
-    `requires` names the modules that the code needs. Each of `cases` is a run of its own with its own inputs;
+    `requires` names the modules that the code needs. Each of `cases` is a separate run with its own inputs;
     without `inputs`, only they are run.
     """
 
@@ -49,7 +49,7 @@ class CodePayload(BaseModel):
 
 
 class PreparedCode(CodePayload):
-    """A payload with what was read out of its code, so that nothing needs to parse it again."""
+    """A payload with the facts read from its code, so that the code is parsed only once."""
 
     model_config = ConfigDict(strict=False, cache_strings="none")
 

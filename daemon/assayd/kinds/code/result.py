@@ -1,4 +1,4 @@
-"""Judges what a code node gave: that `result` is there, whole, and of the type that is declared.
+"""Judges a code node's `result`: it must exist, be complete, and have the declared type.
 
     result: int, and never assigned            result.missing
     result: list = {}                          result.type
@@ -68,7 +68,7 @@ RULES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What the code declares of its result: the types as they count, the annotation as it is written."""
+    """The declaration of the result: the types to check, and the written annotation."""
 
     types: Collection[str]
     annotation: str

@@ -23,12 +23,12 @@ from assayd.static.python.module_scope import annotated, bound_names, insertion_
 RULES = (
     Rule(
         id="annotations.lower_case_any",
-        title="The function any() where a type is wanted",
+        title="The function any() is used as a type",
         help="Bad: data: any. Good: data: Any, with from typing import Any.",
     ),
     Rule(
         id="annotations.not_imported",
-        title="A type of typing that is not imported",
+        title="A type of typing isn't imported",
         help="Bad: data: List[int]. Good: data: list[int].",
     ),
 )
@@ -60,7 +60,7 @@ class Declaration:
         return self.node.value is not None
 
     def shown(self, text: str) -> str:
-        """Return the annotation as it is written."""
+        """Return the written annotation."""
         node = self.node.annotation
         first = line_at(text, node.lineno) or ""
         start = column_of(first, node.col_offset) - 1
@@ -70,7 +70,7 @@ class Declaration:
 
 
 def check_names(tree: ast.Module, text: str) -> Iterator[Finding]:
-    """Look for names in the module's annotations that are no types, or not there."""
+    """Find names in the module's annotations that aren't types or aren't defined."""
     bound, top = bound_names(tree), insertion_line(tree)
     if bound is None:
         return
@@ -86,11 +86,11 @@ def _missing(
     edit = _plain_types(names, text)
     for name in dict.fromkeys(node.id for node, _ in names):
         if name == "any":
-            message = f"'{declaration.name}' is annotated with any, which is a function and no type."
+            message = f"'{declaration.name}' is annotated with any, which is a function, not a type."
             remedy = "Write Any with 'from typing import Any' at the top, or object."
             yield finding_at(declaration, text, "annotations.lower_case_any", message, remedy, edit)
         elif name in _TYPING:
-            message = f"'{declaration.name}' is annotated with {name}, which is not imported."
+            message = f"'{declaration.name}' is annotated with {name}, which isn't imported."
             statement = f"from typing import {name}"
             plain = _PLAIN.get(name)
             remedy = f"Write {plain}." if plain else f"Put at the top: {statement}"

@@ -74,7 +74,7 @@ def unknown(names: Collection[str]) -> list[str]:
 
 
 def type_of(form: JsonValue) -> str:
-    """Name the type of a value in its JSON form; `ANYTHING` for what is an instance of another class."""
+    """Name the type of a value in its JSON form; `ANYTHING` for an instance of another class."""
     if isinstance(form, dict) and TAG in form:
         tag = form[TAG]
         known = isinstance(tag, str) and tag in TAGS and form.keys() == {TAG, VALUE}
@@ -119,7 +119,7 @@ _ONE = frozenset({"str", "int", "float", "bool", "bytes", "Decimal", "datetime",
 
 
 def conversion(actual: str, declared: Collection[str], value: str) -> str | None:
-    """Write how a value of one type becomes one of a declared type; None when there is no usual way."""
+    """Write the conversion of a value to a declared type; None without a usual conversion."""
     for wanted in sorted(declared):
         if (way := _WAYS.get((wanted, actual))) is not None:
             return way.replace("{}", value)

@@ -123,7 +123,7 @@ class Code(Kind[CodePayload, PreparedCode]):
             return policy
         if timeout_s > policy.resources.unit_timeout_s:
             most = policy.resources.unit_timeout_s
-            message = f"payload.timeout_s: {timeout_s:g} is more than the policy's {most:g}"
+            message = f"payload.timeout_s: {timeout_s:g} exceeds the policy's {most:g}"
             raise RequestError("override.wider", f"{message}; a request can only tighten", field=_TIMEOUT)
         return tighten(policy, {"resources": {"unit_timeout_s": timeout_s}})
 
@@ -162,7 +162,7 @@ class Code(Kind[CodePayload, PreparedCode]):
         )
 
     def judge(self, payload: PreparedCode, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Judge how the code ended, and then what it gave."""
+        """Judge the end of the code, then its result."""
         return judge_runs(payload, result)
 
     def code_of(self, answer: str) -> str:

@@ -81,13 +81,13 @@ def runs_twice(code: str, policy: ExecutionPolicy) -> bool:
 def judge_second(
     first: JsonValue, again: tuple[JsonValue, ...], text: str, line: int | None
 ) -> list[Finding]:
-    """Compare the result with that of a second run; none came of one that failed."""
+    """Compare the result with that of a second run, unless that failed."""
     if not again or again[0] is None or again[0] == first:
         return []
     finding = Finding(
         rule="quality.varying",
         category="quality",
-        message="A second run with the same inputs returns another result.",
+        message="A second run with the same inputs returned a different result.",
         severity=Severity.WARNING,
         layer=Layer.RUNTIME,
         line=line,

@@ -16,7 +16,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
     """
     code = only_text(files, what="an extractor")
     if options.input is not None or options.extra:
-        raise RequestError("request.options", "an extractor takes neither --input nor --option")
+        raise RequestError("request.options", "an extractor doesn't accept --input or --option")
     if not options.sample_paths:
         message = "an extractor needs at least one --sample-path"
         raise RequestError("request.sample_paths", message, field="payload.sample_paths")

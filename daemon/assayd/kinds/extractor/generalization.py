@@ -30,7 +30,7 @@ _PART_CHARS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimilarResult:
-    """What was returned for a similar path; None if it raised, or returned no dict."""
+    """The result for a similar path; None if the call raised, or didn't return a dict."""
 
     similar: SimilarPath
     result: Result | None
@@ -120,7 +120,7 @@ def _shows(value: JsonValue, piece: str, path: str) -> bool:
 
 
 def is_telling(text: str) -> bool:
-    """Return whether a text is in a path by no chance."""
+    """Return whether a text is in a path, and not by chance."""
     return len(text) >= _DIGITS or (len(text) > 1 and not text.isdecimal() and not text.isalpha())
 
 
@@ -255,7 +255,7 @@ def misfits(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> It
 
 
 def _form(path: str) -> str:
-    """Return what similar paths have in common: words in small letters stay, all else becomes its kind."""
+    """Return the shape of a path: lowercase words stay, other pieces are replaced by their kind."""
     words = path
     for piece in sorted(set(pieces(path)), key=len, reverse=True):
         if piece.isdecimal():

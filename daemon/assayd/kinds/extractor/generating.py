@@ -34,7 +34,7 @@ class ExtractorContext(BaseModel):
     @model_validator(mode="after")
     def _something_to_try(self) -> ExtractorContext:
         if not (self.sample_paths or self.cases):
-            raise ValueError("give sample_paths or cases: an extractor is tried on paths")
+            raise ValueError("pass sample_paths or cases: an extractor needs paths to run on")
         return self
 
 

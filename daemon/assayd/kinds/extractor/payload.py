@@ -13,7 +13,7 @@ SamplePath = Annotated[str, Field(min_length=1, max_length=SAMPLE_PATH_CHARS)]
 
 
 class ExtractorCase(ExpectedCase):
-    """What is expected of one path: the fields that are named must be equal, others may exist."""
+    """The expected result for one path: named fields must be equal, others may exist."""
 
     path: SamplePath
     expected: dict[str, object]
@@ -22,7 +22,7 @@ class ExtractorCase(ExpectedCase):
 class ExtractorPayload(BaseModel):
     """`code` is a model's answer or plain Python; `sample_paths` are what it is tried on.
 
-    `cases` say what it has to give for some paths; they are run beside the sample paths.
+    `cases` are expected results for some paths, which run in addition to the sample paths.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, cache_strings="none")

@@ -42,7 +42,7 @@ class _Function:
 
 
 def taken_fields(text: str, function: str) -> tuple[TakenField, ...]:
-    """Return the fields of the dict that a function returns, in their order; none of a text that is none."""
+    """Return the fields of the dict that a function returns, in order; none for invalid source."""
     tree = parse(text).tree
     found = next((n for n in ast.walk(tree) if _is_named(n, function)), None) if tree is not None else None
     if not isinstance(found, ast.FunctionDef):
@@ -125,7 +125,7 @@ def _named(keywords: Sequence[ast.keyword]) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _computed(value: ast.expr, known: _Function, step: int) -> bool:
-    """Return whether a value is more than a part of what the function was given."""
+    """Return whether a value is computed, rather than a part of the argument."""
     if not isinstance(value, ast.Name):
         return _made(value, known, step)
     if value.id not in known.judged:
@@ -142,7 +142,7 @@ def _made(value: ast.expr, known: _Function, step: int) -> bool:
 
 
 def _comes_of(value: ast.expr, known: _Function) -> Sequence[ast.expr] | None:
-    """Return the values that one is a part of, or a choice between; None where it is made of them."""
+    """Return the values that a value is part of, or chosen from; None if it is computed from them."""
     found: Sequence[ast.expr] | None = None
     match value:
         case ast.Name(id=name) if name not in known.changed:
@@ -174,7 +174,7 @@ def _call_comes_of(call: ast.Call, known: _Function) -> Sequence[ast.expr] | Non
 
 
 def _is_table(value: ast.expr, known: _Function) -> bool:
-    """Return whether a value is looked up in something that does not come of the argument."""
+    """Return whether a value is looked up in data that doesn't derive from the argument."""
     if isinstance(value, ast.Dict):
         return True
     if not isinstance(value, ast.Name) or value.id in known.arguments:

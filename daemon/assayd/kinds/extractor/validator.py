@@ -1,7 +1,7 @@
-"""Path extractors: a function that takes a file path as text and returns a dict of what it says.
+"""Path extractors: a function that turns a file path into a dict of its fields.
 
 Static: syntax, security, signature; each stops the ones after it. Then one call per sample path in one
-container, each in a process of its own; all must give a dict. Source: docs/kinds/extractor.md.
+container, each in a separate process; all must return a dict. Source: docs/kinds/extractor.md.
 """
 
 from __future__ import annotations
@@ -310,7 +310,7 @@ _NOT_RUN = "Convert it to a dict: return dict(…) with pairs, or a dict compreh
 
 
 def _judge_path(path: str, unit: UnitResult | None, text: str) -> Tried:
-    """Judge one call; what comes back must be a dict and nothing derived from it."""
+    """Judge one call; it must return a dict, not an instance of a subclass."""
     tried = judge_call(path, unit, text=text, function=EXPECTED.function)
     if unit is None or tried.value is None:
         return tried
@@ -323,7 +323,7 @@ def _judge_path(path: str, unit: UnitResult | None, text: str) -> Tried:
         layer=Layer.RUNTIME,
         suggestion=_NOT_RUN
         if tried.value.type_name in {"generator", "map", "filter", "zip"}
-        else "Return a plain dict on every code path; return {} if there are no fields.",
+        else "Return a plain dict on every code path; return {} for a path without fields.",
     )
     case = replace(tried.case, status=CaseStatus.FAILED, message=finding.message)
     return Tried(case=case, findings=(*tried.findings, finding))

@@ -52,7 +52,7 @@ RULES = (
     ),
     Rule(
         id="quality.not_from_path",
-        title="No field holds a part of the path",
+        title="No field is a part of the path",
         severity=_WARNING,
         help='Bad: {"id": sum(map(ord, path))}. Good: {"name": PurePath(path).name}.',
     ),
@@ -66,7 +66,7 @@ RULES = (
         id="quality.varying",
         title="Two runs return different results",
         severity=_WARNING,
-        help="Bad: random.random(), time.time(). Good: values of the input alone.",
+        help="Bad: random.random(), time.time(). Good: values that depend only on the input.",
     ),
 )
 _MOST_EACH = 10
@@ -88,7 +88,7 @@ class Again:
 
 
 def again_for(paths: Sequence[str], last: str, policy: ExecutionPolicy) -> Again | None:
-    """Return what is called beyond the sample paths; None if nothing is.
+    """Return the calls beyond the sample paths, or None.
 
     Under an allowlist nothing is called twice: what a call does elsewhere can't be undone.
     """
@@ -109,7 +109,7 @@ class Results:
 def results_of(
     samples: Mapping[str, Result], last: Result, again: Again | None, returned: Sequence[JsonValue]
 ) -> Results:
-    """Put together what was returned; further calls may be missing at the end."""
+    """Collect the results; further calls may be missing at the end."""
     if again is None or not returned:
         return Results(samples=samples)
     tried = (
@@ -141,13 +141,13 @@ def judge_worth(results: Results, text: str) -> Iterator[Finding]:
         yield from (_written_out(*one, text) for one in others[:_MOST_EACH])
     if results.last is not None and (names := generalization.varying(*results.last)):
         message = f"{_fields(names)} between two calls with the same path."
-        hint = "Remove the clock, random numbers and new ids: let every field depend on the path alone."
+        hint = "Remove the clock, random numbers and new ids: let every field depend only on the path."
         yield _quality("varying", message, hint, context=results.tried[0].similar.sample if tried else None)
     yield from (_misfit(one) for one in islice(generalization.misfits(samples, tried), 1))
 
 
 def _of_whole(results: Results) -> Finding | None:
-    """Return what is said of results that have nothing to do with the path as a whole."""
+    """Return the findings about results that don't depend on the path."""
     samples, tried = results.samples, results.tried
     if generalization.echoes(samples, tried):
         message = "extract() returns the path itself and none of its parts."
@@ -156,10 +156,12 @@ def _of_whole(results: Results) -> Finding | None:
         among = f"{len(samples)} sample paths and {len(tried)} paths like them" if tried else "all paths"
         return _quality("constant", f"extract() returns the same fields for {among}.", _READ)
     if generalization.knows_samples_alone(samples, tried):
-        message = f"extract() knows the sample paths alone: {len(tried)} paths like them give one result."
+        message = f"extract() handles only the sample paths: {len(tried)} paths like them give one result."
         return _quality("hard_coded", message, _READ, context=f"tried {_path(tried[0].similar)}")
     if generalization.mixes_all(samples, tried):
-        message = "No field holds a part of the path: each changes with every piece of it, like a checksum."
+        message = (
+            "No field is a part of the path: each field changes with every piece of it, like a checksum."
+        )
         return _quality("not_from_path", message, _READ)
     return None
 
@@ -173,7 +175,9 @@ def _hard_coded(one: Unmoved, text: str) -> Finding:
 
 
 def _written_out(name: str, value: JsonValue, path: str, text: str) -> Finding:
-    message = f"The field {_shown(name)} is {_shown(value)} for all paths, also for one without it."
+    message = (
+        f"The field {_shown(name)} is {_shown(value)} for all paths, even for a path that doesn't contain it."
+    )
     return _of_field(name, value, message, text, f"{shorten(path, 300)} doesn't contain it")
 
 

@@ -1,7 +1,7 @@
 """Judges the `python` unit in which the daemon's own text imports the adapter and looks at what it registers.
 
-Apart from the module's own tests, in a process of its own. It sees what reading cannot: what an import really
-does, and what a class really has by then.
+It runs apart from the module's tests, in a separate process. It sees more than a reader: the real effect of
+an import, and the real members of a class.
 
     raise RuntimeError at the top      contract.import_failed
     if False: @register_adapter …      contract.not_registered
@@ -126,7 +126,7 @@ def _raised(file: str, record: Raised, texts: Mapping[str, str]) -> Finding:
 
 
 def _compared(file: str, record: Bound, contract: AdapterContract) -> Iterator[Finding]:
-    """Compare what is registered with what the contract asks for."""
+    """Compare the registered class with the contract."""
     value = record.values.get(RESULT)
     classes = value.value if value is not None and isinstance(value.value, list) else []
     module = file.removesuffix(".py")

@@ -49,7 +49,7 @@ def is_always_true(node: ast.expr, made: Constructed, methods: Collection[str]) 
     """Return whether an assertion of this expression can't fail.
 
     Args:
-        node: what is asserted.
+        node: the asserted expression.
         made: the names of the test that stand for new objects.
         methods: attributes that every adapter has.
     """

@@ -85,7 +85,7 @@ def _is_off(node: Definition | ast.ClassDef) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Assertion:
-    """One place where a test may fail; `test` is what is asserted, None if that is never always true."""
+    """One place where a test may fail; `test` is the asserted expression, None if it can fail."""
 
     node: ast.AST
     test: ast.expr | None
@@ -95,7 +95,7 @@ class _Assertion:
 def _judge(
     test: Definition, reader: _Reader, methods: frozenset[str]
 ) -> tuple[str, str, str, ast.AST] | None:
-    """Return the rule, message, hint and place of what is wrong with a test."""
+    """Return rule, message, hint and place of a test's fault."""
     found = list(reader.block(test.body))
     if not found:
         message = f"{test.name} has no assertion: it passes whatever the adapter returns."

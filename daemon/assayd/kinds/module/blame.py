@@ -3,7 +3,7 @@
 A test that failed, or did not come to its end, speaks of what it tests: asked for the test itself, a model
 could make it agree. So once that has happened, no file of tests is at fault.
 
-    tests.failed in test_rates.py            rates.py, where there is one, else the adapter
+    tests.failed in test_rates.py            rates.py if it exists, otherwise the adapter
     sandbox.out_of_memory in test_rates.py   the same
     tests.import_failed in test_rates.py     test_rates.py, unless a test has failed elsewhere
 """
@@ -23,7 +23,7 @@ Errors = Iterable[Mapping[str, object]]
 
 
 def faulty_file(errors: Errors, files: Iterable[str], adapter: str) -> str:
-    """Name the file at fault: the first that the errors blame, else the adapter."""
+    """Name the file at fault: the first that the errors blame, or the adapter."""
     names = frozenset(files)
     return next((name for name in _blamed(tuple(errors), names, adapter) if name in names), adapter)
 

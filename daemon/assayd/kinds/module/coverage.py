@@ -16,13 +16,13 @@ from assayd.model.finding import Finding, Layer, Rule, Severity
 RULES = (
     Rule(
         id="quality.untested_method",
-        title="A method that no test runs",
+        title="No test runs a method",
         severity=Severity.WARNING,
         help="Bad: no test calls transform(). Good: assert adapter.transform(raw) == {…}.",
     ),
     Rule(
         id="quality.coverage",
-        title="How much of the adapter the tests run",
+        title="Test coverage of the adapter",
         severity=Severity.INFO,
         help="Counts lines of functions by the blocks that began.",
     ),

@@ -27,19 +27,19 @@ RULES = (
     ),
     Rule(
         id="tests.duplicate",
-        title="Two tests of one name, of which only the last runs",
+        title="Two tests have the same name",
         severity=Severity.WARNING,
-        help="Bad: test_a twice in one class. Good: names that differ.",
+        help="Bad: test_a twice in one class. Good: unique names.",
     ),
     Rule(
         id="tests.not_collectable",
-        title="A class of tests that the framework passes over",
+        title="The framework ignores a test class",
         severity=Severity.WARNING,
         help="Bad: class TestA with __init__. Good: def setup_method(self): ….",
     ),
     Rule(
         id="tests.never_runs",
-        title="A test that is collected, and whose lines never run",
+        title="A collected test never runs its lines",
         help="Bad: async def test_a(self) in a unittest.TestCase. Good: in an IsolatedAsyncioTestCase.",
     ),
     Rule(
@@ -191,7 +191,7 @@ def _imported(node: ast.ImportFrom, where: _Where) -> Iterator[_Found]:
 
 
 def _find_class(name: str, where: _Where) -> tuple[ast.ClassDef, _Where] | None:
-    """Find a class by its name: in the file, else where the file imports it from."""
+    """Find a class by its name: in the file, or in the file that it is imported from."""
     for node in where.trees[where.file].body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             return node, where
@@ -304,13 +304,13 @@ def _duplicates(text: str, body: Sequence[ast.stmt]) -> Iterator[Finding]:
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
             if node.name in seen:
-                message = f"There is another {node.name} above, which never runs."
+                message = f"An earlier test named {node.name} never runs."
                 yield finding_at(
                     node,
                     text,
                     "tests.duplicate",
                     message,
-                    suggestion="Give each test a unique name.",
+                    suggestion="Rename one: each test needs a unique name.",
                     severity=Severity.WARNING,
                 )
             seen.add(node.name)
@@ -319,7 +319,7 @@ def _duplicates(text: str, body: Sequence[ast.stmt]) -> Iterator[Finding]:
 
 
 def _never_run(text: str, body: Sequence[ast.stmt], where: _Where) -> Iterator[Finding]:
-    """Return the tests that are called and give a coroutine or generator, which nobody runs."""
+    """Return the tests that return a coroutine or generator, which the framework never runs."""
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _yielding(text, node)
@@ -333,7 +333,7 @@ def _never_run_in(text: str, node: ast.ClassDef, bases: set[str]) -> Iterator[Fi
     calls_only = "TestCase" in bases and _AWAITING not in bases
     for one in node.body:
         if calls_only and isinstance(one, ast.AsyncFunctionDef) and one.name.startswith("test"):
-            message = f"{node.name} is a TestCase, which calls {one.name} and does not await it."
+            message = f"{node.name} is a TestCase: it calls {one.name} without awaiting it."
             suggestion = f"Inherit from unittest.{_AWAITING}."
             yield finding_at(one, text, "tests.never_runs", message, suggestion=suggestion)
         elif isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -343,7 +343,7 @@ def _never_run_in(text: str, node: ast.ClassDef, bases: set[str]) -> Iterator[Fi
 def _yielding(text: str, node: Definition) -> Iterator[Finding]:
     fixture = "fixture" in map(_last_word, node.decorator_list)
     if node.name.startswith("test") and not fixture and any(_own_yields(node)):
-        message = f"{node.name} yields, and the framework passes over tests that do."
+        message = f"{node.name} yields, so the framework ignores it."
         suggestion = "Remove yield from the test; move setup and teardown into a fixture."
         yield finding_at(node, text, "tests.never_runs", message, suggestion=suggestion)
 
@@ -368,7 +368,7 @@ def _uncollectable(text: str, tree: ast.Module) -> Iterator[Finding]:
                     init,
                     text,
                     "tests.not_collectable",
-                    f"{node.name} has {getattr(init, 'name', '')}, so the framework passes over its tests.",
+                    f"{node.name} has {getattr(init, 'name', '')}, so the framework ignores its tests.",
                     suggestion="Write setup_method(self), or a fixture.",
                     severity=Severity.WARNING,
                 )

@@ -1,4 +1,4 @@
-"""Explains failures of tests with the files of the module: what was meant, where, and the edit.
+"""Explains test failures with the module's files: the intended code, its place, and the edit.
 
     'coroutine' object has no attribute …       the line that assigned it, with await
     assert <bound method Response.json …        the line that has `json` without parentheses
@@ -256,7 +256,7 @@ def _text_read(
         return None
     new = f"{line[: loaded.start()]}json.load(open({loaded[1]})){line[loaded.end() :]}" if loaded else line
     edit = Edit(start_line=number, end_line=number, replacement=new) if loaded else None
-    hint = "json.load() takes an open file. Write json.load(open(path)), or json.loads(text)."
+    hint = "Write json.load(open(path)), or json.loads(text): json.load() needs an open file."
     return replace(finding, suggestion=hint, edit=edit)
 
 
@@ -347,7 +347,7 @@ def _names_and_values(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """``parametrize(("a", "b"), [(1,)])``."""
-    hint = f"Each case needs {found[1]} values, one for each name, and one has {found[2]}."
+    hint = f"Each case needs {found[1]} values, one per name, but one case has {found[2]}."
     for file, text in texts.items():
         lines = [n for n, line in enumerate(text.split("\n"), 1) if "parametrize(" in line]
         if len(lines) == 1 and file.rpartition("/")[2].startswith("test"):

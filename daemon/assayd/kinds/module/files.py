@@ -1,6 +1,6 @@
-"""The files of a module: where they may lie, how many and how large, and which is what.
+"""The files of a module: allowed paths, number, sizes and roles.
 
-Judges names and sizes only; what stands in the files is left to the other checks.
+Judges only names and sizes; other checks read the contents.
 
     ../adapter.py            paths.not_inside
     a//b.py                  paths.not_normal
@@ -112,8 +112,8 @@ def files_of_tests(files: Iterable[str]) -> tuple[str, ...]:
 def adapter_file(files: Iterable[str], entrypoint: object) -> str | None:
     """Return the file that the adapter is in.
 
-    ``adapter.py``; else the one that the manifest's entrypoint names; else the only file of Python that
-    lies at the top and is no test.
+    ``adapter.py``, or the file that the manifest's entrypoint names, or the only Python file that
+    is at the top and isn't a test.
     """
     plain = (name for name in files if is_python(name) and not is_test(name) and "/" not in name)
     top = sorted(name for name in plain if name != "__init__.py")

@@ -1,4 +1,4 @@
-"""Names that a module may not use, found by what an expression stands for and not by how it is spelled.
+"""Forbidden names of a module, found by the meaning of an expression, not its spelling.
 
     os.system("id")                       forbidden.name
     from os import system                 forbidden.name
@@ -15,7 +15,7 @@
     getattr(f, "__globals__")             attribute.internal
     __builtins__["eval"]                  name.dunder
 
-Follows names through imports and plain assignments; what is computed at run time is for the runtime policy.
+Follows names through imports and plain assignments; the runtime policy judges computed names.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class _Text:
                 return {name for choice in _choices(node) for name in self.dotted(choice, scope)}
 
     def which(self, names: Iterable[str]) -> str | None:
-        """Return what is forbidden of the names that an expression may stand for."""
+        """Return the forbidden names among those that an expression may mean."""
         for name in sorted(names):
             parts = name.split(".")
             own = parts[0] in self.own
@@ -199,7 +199,7 @@ def _check_attribute(read: _Text, node: ast.Attribute, scope: Scope) -> Iterator
 
 
 def _check_taken(read: _Text, node: ast.Call | ast.Subscript, scope: Scope) -> Iterator[Finding]:
-    """Judge what is taken by its name: from a mapping, or by getattr and the like."""
+    """Judge access by name: from a mapping, or by getattr and similar functions."""
     if name := read.which(read.dotted(node, scope)):
         yield _finding(read, node, name)
         return

@@ -54,7 +54,7 @@ def answered(base: Document, proposal: Proposal) -> Document:
 
     Tests that are there stay as they are: an answer could make them agree with whatever it does.
 
-    Raises: ValueError, when manifest.json is no JSON object.
+    Raises: ValueError, if manifest.json isn't a JSON object.
     """
     before = base.get("files")
     there = before if isinstance(before, dict) else {}
@@ -64,5 +64,5 @@ def answered(base: Document, proposal: Proposal) -> Document:
     if text is not None and not manifest:
         manifest = json.loads(text)
         if not isinstance(manifest, dict):
-            raise ValueError(f"{MANIFEST_FILE} is not a JSON object")
+            raise ValueError(f"{MANIFEST_FILE} isn't a JSON object")
     return {**base, "manifest": manifest, "files": {**there, **given}}

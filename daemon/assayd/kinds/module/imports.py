@@ -1,4 +1,4 @@
-"""Imports of a module that is several files: of its own files, of what the container offers, and of others.
+"""Imports of a module with several files: its own files, modules of the image, and others.
 
 The last are judged by the policy, as `python_imports` does. Here is decided what the module's own are.
 
@@ -32,7 +32,7 @@ _IMPORTING = "importorskip"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Own:
-    """What a module may import beside what the policy allows."""
+    """Modules that can be imported in addition to the policy's."""
 
     modules: frozenset[str]
     provided: frozenset[str]
@@ -93,7 +93,7 @@ def _is_listed(node: ast.Import, policy: ImportPolicy) -> bool:
 def _idle(node: ast.Import, modules: PolicyModules, text: str) -> Iterator[Finding]:
     """Refuse a module that is there for the names that the policy lists, where nothing uses any."""
     module = node.names[0].name
-    message = f"Import of {module!r} is not allowed except for some of its names, and none of them is used."
+    message = f"Import of {module!r} is allowed only for some of its names, and none of those is used."
     suggestion = f"Remove the line. {name_suggestion(module, modules)}"
     yield finding_at(node, text, "import.not_allowed", message, suggestion=suggestion)
 
@@ -207,7 +207,7 @@ class _Unused:
         return (alias.asname or alias.name.partition(".")[0]) in self._used
 
     def edit(self, node: ast.Import | ast.ImportFrom) -> Edit | None:
-        """Return the edit that takes out an import of a line of its own whose one name is never used."""
+        """Return the edit that removes an import on a separate line whose only name is never used."""
         [alias, *others] = node.names
         if others or alias.name == "*" or self.uses(node) or _is_only_child(node, self._tree):
             return None

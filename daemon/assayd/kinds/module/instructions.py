@@ -16,7 +16,7 @@ MANIFEST = (
     "lowercase with _), entrypoint (the class, or its file without .py), and capabilities (one or more "
     "words). Optional: description, auth, pagination, rate_limits, outputs, artifacts; nothing else."
 )
-TESTS_STAY = "The tests stay as they are: correct the code, so that it does what they expect."
+TESTS_STAY = "Keep the tests unchanged: correct the code so that it meets their expectations."
 
 
 def instructions(policy: ExecutionPolicy | None) -> tuple[str, ...]:

@@ -24,12 +24,12 @@ RULES = (
     Rule(id="manifest.unknown", title="An unknown field", help="Bad: colour. Good: description."),
     Rule(
         id="manifest.type",
-        title="A field of the wrong type",
+        title="A field has the wrong type",
         help='Bad: "capabilities": "current". Good: "capabilities": ["current"].',
     ),
     Rule(
         id="manifest.value",
-        title="A field value in a wrong form",
+        title="A field value has the wrong form",
         help='Bad: "version": "1.0". Good: "version": "1.0.0".',
     ),
     Rule(
@@ -167,7 +167,7 @@ def _finding(error: ErrorDetails) -> Finding:
 
 
 def _words(error: ErrorDetails) -> tuple[str, str, str]:
-    """Word one error: rule, what is wrong, what to do."""
+    """Word one error: rule, fault, fix."""
     field, kind, limits = str(error["loc"][-1]), error["type"], error.get("ctx", {})
     match kind:
         case "missing":

@@ -1,4 +1,4 @@
-"""What the submission of a module holds, and what is read out of it."""
+"""The submission of a module, and the facts read from it."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def read_told(body: bytes, *, whole: bool) -> Told:
 
 def _take(told: Told, fields: Fields, number: int) -> None:
     if told.final is not None:
-        raise GuestJsonError("there are lines after the last one")
+        raise GuestJsonError("lines follow the last one")
     match fields.get("event"):
         case "started":
             _start(told, _text(fields.get("id"), _ID_CHARS))
@@ -114,7 +114,7 @@ def _take(told: Told, fields: Fields, number: int) -> None:
 def _collect(told: Told, fields: Fields) -> None:
     """Take a line that tells how the file was imported and what was found in it."""
     if told.collected is not None:
-        raise GuestJsonError("a line that has no place here")
+        raise GuestJsonError("a misplaced line")
     match fields.get("event"):
         case "collected":
             told.collected = [_text(name, _ID_CHARS) for name in _list(fields, "tests")]
@@ -133,14 +133,14 @@ def _collect(told: Told, fields: Fields) -> None:
 def _start(told: Told, name: str) -> None:
     due = (told.collected or [])[len(told.ended) : len(told.ended) + 1]
     if told.running is not None or [name] != due:
-        raise GuestJsonError(f"{name} begins when it is not its turn")
+        raise GuestJsonError(f"{name} begins out of turn")
     told.running = name
 
 
 def _end(told: Told, fields: Fields) -> None:
     name, outcome = _text(fields.get("id"), _ID_CHARS), _text(fields.get("outcome"))
     if told.running != name or outcome not in OUTCOMES:
-        raise GuestJsonError(f"{name} ends and was not begun")
+        raise GuestJsonError(f"{name} ends without a begin")
     told.running = None
     told.ended.append(
         EndedTest(
@@ -159,7 +159,7 @@ def _end(told: Told, fields: Fields) -> None:
 def _final(told: Told, fields: Fields, number: int) -> Final:
     counts = (_count(fields, "lines"), _count(fields, "collected"), _count(fields, "ended"))
     if counts != (number, len(told.collected or ()), len(told.ended)):
-        raise GuestJsonError("the counts of the last line are not those of the lines")
+        raise GuestJsonError("the counts of the last line don't match the lines")
     status = fields.get("status")
     if status not in {"returned", "failed"}:
         raise GuestJsonError("the last line has no known status")
@@ -183,7 +183,7 @@ def _coverage(fields: Fields) -> Coverage | None:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """Read numbers with spaces between them; none if anything is no number."""
+    """Read numbers separated by spaces; none if one isn't a number."""
     parts = text.split()
     plain = all(part.isascii() and part.isdecimal() and len(part) <= _DIGITS for part in parts)
     return tuple(map(int, parts)) if plain else ()
@@ -204,7 +204,7 @@ def _list(fields: Fields, name: str) -> Sequence[JsonValue]:
 
 def _text(value: JsonValue, chars: int = MESSAGE_CHARS) -> str:
     if not isinstance(value, str):
-        raise GuestJsonError("one text is missing")
+        raise GuestJsonError("a string is missing")
     return shorten(value, chars)
 
 

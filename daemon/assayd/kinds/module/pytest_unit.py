@@ -79,7 +79,7 @@ Texts = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestedFile:
-    """One file of tests with what became of them."""
+    """One test file with the outcomes of its tests."""
 
     __test__ = False
 
@@ -135,14 +135,14 @@ def _read(unit: UnitResult) -> Told:
     """
     own_end = unit.outcome.cause in _OWN_ENDS
     if unit.outcome.cause is Cause.PROTOCOL_VIOLATION or (own_end and unit.malformed is not None):
-        raise GuestJsonError(unit.malformed or f"{len(unit.results)} records came")
+        raise GuestJsonError(unit.malformed or f"{len(unit.results)} records instead of one")
     own_end = own_end and len(unit.results) == 1
     told = read_told(unit.results[0] if unit.results else b"", whole=own_end)
     if told.final is not None:
         if told.final.good is not (unit.wait_status == 0):
-            raise GuestJsonError("the record and the exit code say different things")
+            raise GuestJsonError("the record contradicts the exit code")
         if told.final.good and not _is_good(told):
-            raise GuestJsonError("the record says that all is well, and the lines say otherwise")
+            raise GuestJsonError("the record claims success, but its lines show a failure")
     return told
 
 
@@ -186,11 +186,11 @@ def _strange_module(finding: Finding, module: str, file: str, texts: Texts) -> F
 
 
 def _findings(file: str, told: Told, texts: Texts) -> Iterator[Finding]:
-    """Return what is wrong by what was told."""
+    """Return the faults in the report."""
     if told.not_imported is not None:
         yield _not_imported(file, told.not_imported, texts)
     for raised in told.not_collected:
-        found = _raised(raised, file, texts, "tests.import_failed", "Its tests cannot be collected")
+        found = _raised(raised, file, texts, "tests.import_failed", "Its tests can't be collected")
         yield _explained(found, raised, texts)
     if told.too_many is not None:
         yield _finding(
@@ -296,7 +296,7 @@ def _advice(rule: str, raised: Raised, text: str) -> str:
     if (fixture := _FIXTURE.match(raised.message)) is not None:
         return (
             f"The fixture {fixture[1]!r} doesn't exist: the image has only pytest and "
-            "pytest-asyncio. Define it in the file, or take monkeypatch or unittest.mock.patch."
+            "pytest-asyncio. Define it in the file, or use monkeypatch or unittest.mock.patch."
         )
     return network_hint(raised.error_type, raised.message, text) or exception_hint(raised, text)
 

@@ -1,6 +1,6 @@
 """What a folder on a command line means as a module: its manifest, and its other files as text.
 
-The manifest may be YAML, as far as it is what JSON can hold. Caches and hidden files are left out.
+The manifest may be YAML, as far as it is what JSON can hold. Caches and hidden files are omitted.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def read_files(files: Mapping[str, bytes], options: FileOptions) -> dict[str, ob
     """
     if options.input is not None or options.extra or options.sample_paths:
         raise RequestError(
-            "request.options", "a module takes neither --input, --option nor --sample-path: files only"
+            "request.options", "a module accepts only files: remove --input, --option and --sample-path"
         )
     kept = {name: content for name, content in files.items() if not _is_left_out(name)}
     found = [name for name in MANIFESTS if name in kept]
     if len(found) != 1:
         problem = f"both {' and '.join(found)}" if found else "no manifest.json, nor manifest.yaml"
-        message = f"a module is a folder with one manifest, an adapter and tests; there is {problem}"
+        message = f"a module needs one manifest, an adapter and tests; the folder has {problem}"
         raise RequestError("request.files", message, field="payload.manifest")
     manifest = _read_manifest(found[0], _text(found[0], kept.pop(found[0])))
     return {"manifest": manifest, "files": {name: _text(name, content) for name, content in kept.items()}}
@@ -47,7 +47,7 @@ def _text(name: str, content: bytes) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as problem:
-        raise RequestError("request.files", f"{name} is not UTF-8 text", field=name) from problem
+        raise RequestError("request.files", f"{name} isn't UTF-8 text", field=name) from problem
 
 
 def _read_manifest(name: str, text: str) -> dict[str, object]:
@@ -59,10 +59,10 @@ def _read_manifest(name: str, text: str) -> dict[str, object]:
         )
         json.dumps(value, allow_nan=False)
     except (ValueError, TypeError, RecursionError, yaml.YAMLError) as problem:
-        message = f"{name} cannot be read: {' '.join(str(problem).split())}"
+        message = f"{name} can't be read: {' '.join(str(problem).split())}"
         raise RequestError("request.files", message[:500], field=name) from problem
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-        raise RequestError("request.files", f"{name} is not an object of named fields", field=name)
+        raise RequestError("request.files", f"{name} isn't an object", field=name)
     return value
 
 
@@ -74,7 +74,7 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 def _refuse_twice(names: list[str]) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise ValueError(f"the field {twice[0]!r} is there twice")
+        raise ValueError(f"the field {twice[0]!r} is repeated")
 
 
 class _Loader(yaml.SafeLoader):

@@ -258,7 +258,7 @@ class Module(Kind[ModulePayload, PreparedModule]):
         return b"\n".join(name.encode() + b"\t" + python_normal_form(text) for name, text in texts)
 
     def brief(self, context: ModuleContext, policy: ExecutionPolicy) -> Briefing:
-        """Return what a model is told before it writes."""
+        """Return the kind's part of the prompt."""
         briefing = super().brief(context, policy)
         manifest = () if context.manifest is not None else (MANIFEST,)
         return replace(briefing, rules=(*briefing.rules, *manifest))

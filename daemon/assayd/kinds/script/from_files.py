@@ -23,7 +23,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
     """
     if options.input is not None or options.sample_paths or options.extra.keys() - _OPTIONS:
         known = ", ".join(sorted(_OPTIONS))
-        raise RequestError("request.options", f"a script takes files and --option of {known}")
+        raise RequestError("request.options", f"a script accepts only files, and --option {known}")
     payload = _program(files, options.extra.get("argv"))
     if "stdin" in options.extra:
         payload["stdin"] = options.extra["stdin"]

@@ -16,8 +16,8 @@ from assayd.static.work_files import FileContent, content_of
 
 _HEAD_BYTES = 2048
 TASK = (
-    "Write a script: one file of Python that reads standard input and the files beside it, prints what is "
-    "asked for, and ends by itself with exit code 0."
+    "Write a script: one Python file that reads standard input and the submitted files, prints the requested "
+    "output, and ends by itself with exit code 0."
 )
 
 EXAMPLE = code_example(
@@ -28,7 +28,7 @@ EXAMPLE = code_example(
 
 
 class ScriptContext(BaseModel):
-    """Files beside it, what it reads, what has to be there at the end, and cases that it has to pass."""
+    """Its files, its standard input, the files that must exist at the end, and the cases to pass."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -47,7 +47,7 @@ def around(context: ScriptContext) -> list[Surrounding]:
         found.append(Surrounding(title="standard input", text=context.stdin))
     if context.collect:
         wanted = "\n".join(context.collect)
-        found.append(Surrounding(title="files that must be there at the end", text=wanted))
+        found.append(Surrounding(title="files that must exist at the end", text=wanted))
     if context.cases:
         told = cases_told((case, case.stdin, case.expected) for case in context.cases)
         found.append(Surrounding(title="cases that have to pass: standard input -> output", text=told))

@@ -102,7 +102,7 @@ _NO_FILE = re.compile(r"FileNotFoundError: .*No such file or directory")
 
 
 def judge_outputs(submitted: ScriptPayload, result: RunResult) -> Iterator[Finding]:
-    """Look for every declared output; what the runner left behind is told in its own words."""
+    """Check every declared output; the runner's reason for an omitted one is quoted."""
     there = {output.name: output for output in result.outputs}
     for path in submitted.collect:
         if path not in there:
@@ -111,7 +111,8 @@ def judge_outputs(submitted: ScriptPayload, result: RunResult) -> Iterator[Findi
             remedy = "Write a regular file with this name below the start directory."
             named = sorted(set(_named_alike(path, submitted.code or "")) - {path})
             instead = (
-                f" The code uses {', '.join(named[:_MOST_NAMED])}: write to {path}, or collect that file."
+                f" The code uses {', '.join(named[:_MOST_NAMED])}: write to {path}, or list that "
+                "file in collect."
                 if named
                 else ""
             )

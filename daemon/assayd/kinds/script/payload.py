@@ -17,7 +17,7 @@ _MOST_ARGUMENT_BYTES = 65_536
 
 def _argument(text: str) -> str:
     if "\0" in text:
-        raise ValueError("holds a NUL character")
+        raise ValueError("contains a NUL character")
     return text
 
 
@@ -29,10 +29,10 @@ class ScriptCase(ExpectedCase):
 
 
 class ScriptPayload(BaseModel):
-    """`code` is Python, or an answer that holds it; else `argv` is a program of the image with its arguments.
+    """`code` is Python, or an answer with it; otherwise `argv` is a program of the image with its arguments.
 
     `files` are laid out in the directory that it starts in; each path of `collect` must be there at the end.
-    Each of `cases` is a run of its own, before that with `stdin`; without `stdin`, only they are run.
+    Each of `cases` is a separate run after the one with `stdin`; without `stdin`, only the cases run.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, cache_strings="none")
@@ -55,9 +55,9 @@ class ScriptPayload(BaseModel):
     @model_validator(mode="after")
     def _one_program(self) -> ScriptPayload:
         if (self.code is None) == (not self.argv):
-            raise ValueError("give either code, or argv (with files), and not both")
+            raise ValueError("pass either code, or argv (with files), not both")
         if self.argv and not self.argv[0]:
-            raise ValueError("argv starts with the name of a program")
+            raise ValueError("argv must start with the name of a program")
         if sum(len(argument.encode()) for argument in self.argv) > _MOST_ARGUMENT_BYTES:
             raise ValueError(f"argv has more than {_MOST_ARGUMENT_BYTES} bytes; use stdin or a file")
         return self

@@ -153,7 +153,7 @@ class Script(Kind[ScriptPayload]):
     def context(
         self, payload: ScriptPayload, report: Document, policy: ExecutionPolicy | None = None
     ) -> RepairContext:
-        """Return what is to be fixed; the reminders and the offer are about Python."""
+        """Return the passage to fix; the reminders and the offer are about Python."""
         context = super().context(payload, report, policy)
         if _is_python(payload):
             return context
@@ -167,7 +167,7 @@ class Script(Kind[ScriptPayload]):
         return {**document, "files": {**document.get("files", {}), passage: code}}
 
     def normal_form(self, payload: ScriptPayload) -> bytes:
-        """Return the syntax tree of Python, else the words of the text."""
+        """Return the syntax tree of Python, or the words of other text."""
         _, text = _main_text(payload)
         return python_normal_form(text) if _is_python(payload) else without_layout(text, "#")
 
@@ -177,7 +177,7 @@ class Script(Kind[ScriptPayload]):
 
 
 def _main_text(submitted: ScriptPayload) -> tuple[str, str]:
-    """Return the text that a repair is about: the code, else the file that is run, else the first one."""
+    """Return the text to repair: the code, or the file that is run, or the first file."""
     if submitted.code is not None:
         return "code", model_answer.clean(submitted.code).text
     named = [name for name in submitted.files if name in submitted.argv]
@@ -205,7 +205,7 @@ def _check_syntax(payload: ScriptPayload, policy: ExecutionPolicy) -> Sequence[F
 
 
 def _unit(name: str, stdin: str, submitted: ScriptPayload, policy: ExecutionPolicy, limits: Limits) -> Unit:
-    """Plan the program. Where imports are judged it must report, since its report holds what was refused."""
+    """Plan the program. If imports are judged, it must report, since its report has the refused ones."""
     if submitted.code is None:
         program: Program = Program.EXEC
         arguments: dict[str, object] = {"argv": list(submitted.argv), "env": _ENVIRONMENT}

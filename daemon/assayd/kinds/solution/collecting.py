@@ -1,7 +1,7 @@
-"""Reads which tests a text holds, and what it takes from the solution. Runs nothing.
+"""Reads the tests in a source, and the names that it uses of the solution. Runs nothing.
 
 A test is found by its form: methods of `unittest` classes, test functions as pytest finds them, a function
-`check`, assertions of the module. A text with none of these is one test as a whole.
+`check`, assertions of the module. A source with none of these is a single test.
 """
 
 from __future__ import annotations

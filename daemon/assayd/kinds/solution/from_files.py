@@ -17,7 +17,9 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
     Raises: RequestError ``request.options``.
     """
     if options.sample_paths:
-        raise RequestError("request.options", "a solution takes --tests or --cases, and no --sample-path")
+        raise RequestError(
+            "request.options", "a solution needs --tests or --cases, and doesn't accept --sample-path"
+        )
     payload: dict[str, object] = {**(options.input or {}), "code": only_text(files, what="a solution")}
     extra = dict(options.extra)
     for option, field in (

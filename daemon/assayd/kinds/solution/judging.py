@@ -29,12 +29,12 @@ FAILED_RULE = Rule(
 )
 FAULT_RULE = Rule(
     id="solution.not_comparable",
-    title="Value of the solution can't be judged",
+    title="A value of the solution can't be judged",
     help="Bad: return Point(1, 2), and a test compares it. Good: return (1, 2).",
 )
 ENDED_RULE = Rule(
     id="solution.ended",
-    title="Solution's process ended during a test",
+    title="The solution's process ended during a test",
     help="Bad: os._exit(0), sys.setrecursionlimit(10**9), while True.",
 )
 RULES = (FAILED_RULE, FAULT_RULE, ENDED_RULE)
@@ -83,9 +83,7 @@ def _judge(
     name: str, unit: UnitResult | None, payload: PreparedSolution, wanted: SolutionCase | None
 ) -> TestOutcome:
     if unit is None or unit.name != name:
-        case = Case(
-            name=name, status=CaseStatus.ERROR, message="The test was not reached in the attempt's time."
-        )
+        case = Case(name=name, status=CaseStatus.ERROR, message="The attempt's time ended before this test.")
         return TestOutcome(case=case)
     record = _record(unit)
     if record is None:

@@ -72,7 +72,7 @@ class SolutionPayload(BaseModel):
 
 
 class HiddenTest(BaseModel):
-    """One test: its name, and what the container is told to run."""
+    """One test: its name, and the container's request."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -31,9 +31,9 @@ from assayd.static.python.source import normal_form as python_normal_form
 
 _SHOWN_CHARS = 8000
 _HEADLINES: Mapping[str, str] = {
-    "syntax": "The solution is not valid Python, or lacks its entry point:",
+    "syntax": "The solution isn't valid Python, or lacks its entry point:",
     "tests": "The hidden tests can't be run:",
-    "sandbox": "The solution ran and did not pass all hidden tests:",
+    "sandbox": "The solution ran, but didn't pass all hidden tests:",
 }
 _RULES = (
     *model_answer.RULES,
@@ -41,11 +41,11 @@ _RULES = (
     Rule(
         id="entry_point.missing",
         title="Entry point not defined",
-        help="Bad: entry_point 'total', and the code defines only sum_all. Good: def total(values): …",
+        help="Bad: entry_point 'total', but the code defines only sum_all. Good: def total(values): …",
     ),
     Rule(
         id="tests.syntax",
-        title="Tests are not valid Python",
+        title="The tests aren't valid Python",
         help="Bad: assert f(1) = 2. Good: assert f(1) == 2",
     ),
     Rule(
@@ -258,9 +258,9 @@ def _check_tests(payload: SolutionPayload, _: ExecutionPolicy) -> Sequence[Findi
         return found
     count = len(collect(payload, next(iter(_test_trees(payload)), None)))
     if count == 0:
-        return [_of_tests("tests.missing", "The tests hold no test.")]
+        return [_of_tests("tests.missing", "The tests contain no test.")]
     if count > MOST_TESTS:
-        return [_of_tests("tests.missing", f"The tests hold more than {MOST_TESTS} tests.")]
+        return [_of_tests("tests.missing", f"The tests contain more than {MOST_TESTS} tests.")]
     return []
 
 

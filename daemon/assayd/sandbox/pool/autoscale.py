@@ -1,4 +1,4 @@
-"""Remembers how fast each kind of container is asked for, and says how many should stand ready."""
+"""Records the demand for each kind of container, and derives how many should be idle."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Rate:
 
 
 class Demand:
-    """Targets per key: a base for those to keep ready, more while they are asked for often.
+    """Targets per key: a base for keys to keep warm, more while the demand is high.
 
     A key that is kept ready but was not asked for lately has its `unused` target instead of its `base`: a
     daemon serves more kinds of container than any one user needs. Keys that are not to be kept ready follow
@@ -58,7 +58,7 @@ class Demand:
         self._made_at = -math.inf
 
     def keep(self, keys: frozenset[PoolKey]) -> None:
-        """Set which keys have a base target even when nobody asks for them."""
+        """Set the keys with a base target even without demand."""
         self._made_at = -math.inf
         self._kept = keys
         self._asked_at = {key: at for key, at in self._asked_at.items() if key in keys}
@@ -77,7 +77,7 @@ class Demand:
         self._refill_s[key] = before + (took_s - before) / 4
 
     def targets(self, now: float) -> Mapping[PoolKey, int]:
-        """Return the number of idle containers wanted of each key; without news, as it was a moment ago."""
+        """Return the wanted number of idle containers per key; cached for a moment."""
         if not 0 <= now - self._made_at < FRESH_S:
             self._targets, self._made_at = self._targets_at(now), now
         return self._targets

@@ -51,7 +51,7 @@ _KNOWN: WeakValueDictionary[tuple[object, ...], PoolKey] = WeakValueDictionary()
 
 
 def known(key: PoolKey) -> PoolKey:
-    """Return the key itself, or the one with equal parts that somebody holds already."""
+    """Return the key itself, or an equal key already in use."""
     return _KNOWN.setdefault(_parts_of(key), key)
 
 
@@ -87,7 +87,7 @@ Flow = tuple[int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lessee:
-    """Somebody who waits for a container, or has one."""
+    """A run that waits for a container, or has one."""
 
     key: PoolKey
     flow: Flow
@@ -163,7 +163,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
-    """Create a container of this key: for one who waits, or, if `ahead`, to stand ready."""
+    """Create a container of this key: for a waiter, or, if `ahead`, to be idle."""
 
     key: PoolKey
     ahead: bool = False
@@ -173,7 +173,7 @@ Action = Assign | Remove | Create
 
 
 def decide(state: PoolState, now: float) -> list[Action]:
-    """Return what is to be done now, in order: drop the unfit, hand out, drop surplus, make room, create."""
+    """Return the next actions in order: drop unfit ones, lease, drop surplus, make room, create."""
     unfit = list(_unfit(state, now))
     state = _without(state, unfit)
     assigned = _assign(state, may_create=now >= state.blocked_until)
@@ -195,7 +195,7 @@ def _unfit(state: PoolState, now: float) -> Iterator[Remove]:
 
 
 def _assign(state: PoolState, *, may_create: bool) -> list[Assign]:
-    """Hand out idle containers in turn; what is reserved to idle flows only, while others can be made."""
+    """Lease idle containers in turn; reserved ones only to idle flows, while others can be created."""
     if not state.waiting or not state.idle:
         return []
     sparingly = list(_hand_out(state, reserved=RESERVED))
@@ -222,7 +222,7 @@ def _hand_out(state: PoolState, *, reserved: int) -> Iterator[Assign]:
 
 
 def _without(state: PoolState, removed: Sequence[Remove]) -> PoolState:
-    """Return the state once these are on their way out."""
+    """Return the state with these being removed."""
     if not removed:
         return state
     gone = {remove.ulid for remove in removed}
@@ -245,7 +245,7 @@ def _after(state: PoolState, assigned: Sequence[Assign]) -> PoolState:
 
 
 def _surplus(state: PoolState) -> Iterator[Remove]:
-    """Name idle containers that nobody took and that are too many, or too heavy; the oldest first to go."""
+    """Name unused idle containers beyond number or memory limits, oldest first."""
     wanted = dict(state.targets)
     memory = 0
     for idle in reversed(state.idle):
@@ -263,7 +263,7 @@ def _unserved(state: PoolState) -> list[PoolKey]:
     coming = Counter(state.starting)
     if state.refilling:
         short = _shortages(state)
-        for key, count in state.refilling.items():  # what comes beyond the reserve is theirs
+        for key, count in state.refilling.items():  # containers beyond the reserve are for waiters
             coming[key] += max(0, count - short.get(key, 0))
     unserved = []
     for lessee in state.waiting:
@@ -297,7 +297,7 @@ def _startable(state: PoolState) -> list[PoolKey]:
 
 
 def _reserve_due(state: PoolState) -> list[PoolKey]:
-    """Name the key whose reserve is to be filled while others wait: one start of several is for it.
+    """Name the key whose reserve is filled while others wait: one start of several is for it.
 
     So an idle flow finds a container soon again, and those who wait get all others, in turn.
     """
@@ -319,7 +319,7 @@ def _evict(state: PoolState) -> Iterator[Remove]:
 
 
 def _create(state: PoolState) -> Iterator[Create]:
-    """Start what waiters need and, beside it, what the reserve lacks; refill when nobody waits."""
+    """Start the containers that waiters need, and fill the reserve; refill without waiters."""
     wanted = _startable(state)[: max(state.room, 0)]
     yield from (Create(key=key) for key in wanted)
     if not state.waiting:
@@ -329,7 +329,7 @@ def _create(state: PoolState) -> Iterator[Create]:
 
 
 def _refill(state: PoolState) -> Iterator[Create]:
-    """Start what is missing, few at a time; while attempts are under way only for keys that run low.
+    """Start missing containers, few at a time; while attempts run, only for keys that run low.
 
     One removal may go on beside a start: it takes the engine turns with both to keep up with a steady
     demand. When a key runs low, one start more is allowed than else.

@@ -53,7 +53,7 @@ BREATH_S = 0.02
 
 @dataclass(slots=True)
 class _Waiter:
-    """Somebody who waits."""
+    """A waiting run."""
 
     name: str
     lessee: Lessee
@@ -61,7 +61,7 @@ class _Waiter:
 
 
 class Pool:
-    """Containers that exist: starting, idle, leased, on their way out.
+    """Existing containers: starting, idle, leased, being removed.
 
     Use as an async context manager; leaving it removes every container.
     """
@@ -122,7 +122,7 @@ class Pool:
             self._retire_idle(ulid, "stop")
 
     def state(self) -> PoolState:
-        """Return the pool as it is now, for deciding and for people."""
+        """Return the pool's current state, for decisions and for display."""
         return self._state(self._waiting.in_turn())
 
     def _state(self, waiting: Sequence[_Waiter]) -> PoolState:
@@ -198,7 +198,7 @@ class Pool:
         self._act()
 
     def poke(self) -> None:
-        """Look whether something is to be done now."""
+        """Decide, and carry out the actions."""
         self._act()
 
     def _act(self) -> None:
@@ -257,9 +257,9 @@ class Pool:
             self._failed(key, problem)
             return
         except Exception:
-            # A bug of ours costs those who wait for this key their container, never the others the daemon.
+            # An internal bug fails only the waiters of this key, never the daemon.
             log.exception("container.create_broken", container=ulid)
-            self._failed(key, EngineError("pool.broken", "a container could not be made; see the log"))
+            self._failed(key, EngineError("pool.broken", "can't create a container; see the daemon's log"))
             return
         finally:
             self._opening.discard(ulid)
@@ -274,7 +274,7 @@ class Pool:
             self._act()
 
     def _keep(self, container: Container, ahead: bool) -> None:
-        """Put a fresh container among the idle; one that nobody takes at once is watched."""
+        """Add a new container to the idle ones; it is watched if it isn't leased at once."""
         idle = Idle(
             ulid=container.ref.ulid,
             key=container.key,
@@ -305,7 +305,7 @@ class Pool:
             self._act()
 
     def _failed(self, key: PoolKey, problem: EngineError) -> None:
-        """Back off, hand out what is ready, and tell the others who wait for this key."""
+        """Back off, lease ready containers, and fail the other waiters of this key."""
         now = self._clock.monotonic()
         if now >= self._blocked_until:  # else it was under way already: the same trouble, counted once
             self.failures += 1
@@ -351,14 +351,14 @@ class Pool:
         self._act()
 
     def forget(self, ulid: str) -> None:
-        """Free the place of a container that somebody else has seen to be gone."""
+        """Free the place of a container that another component found gone."""
         self.stuck.pop(ulid, None)
         self._act()
 
     def _try_the_stuck(self) -> None:
         """Try again to remove what would not go.
 
-        An engine that answered too late may have removed it all the same, and then no sweep finds it.
+        An engine that answered too late may have removed it anyway, and then no sweep finds it.
         """
         now = self._clock.monotonic()
         if self.stuck and now >= self._stuck_again_at:

@@ -1,4 +1,4 @@
-"""Sweeps containers that carry this daemon's label and that nobody leases: at start, on a timer, at stop."""
+"""Sweeps unleased containers with this daemon's label: at start, on a timer, at stop."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Reaped:
 
 
 class Reaper:
-    """Removes what is ours and not alive.
+    """Removes this daemon's containers that aren't alive.
 
-    `live` names the containers that the pool knows; `on_gone` is told every name that is seen to be gone.
+    `live` names the containers that the pool knows; `on_gone` receives every name that is gone.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Reaper:
         self._suspects: frozenset[str] = frozenset()
 
     async def sweep(self, *, patient: bool = True) -> Reaped:
-        """Remove what nobody knows.
+        """Remove unknown containers.
 
         A container is known to the engine a moment before it is known to the pool. When `patient`, only
         what was unknown at the sweep before is removed.

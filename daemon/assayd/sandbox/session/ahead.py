@@ -1,4 +1,4 @@
-"""What is sent to the runner when: units ahead of their turn, as far as a pipe holds them. Pure.
+"""Decides when to send units to the runner: ahead of their turn, as far as a pipe holds them. Pure.
 
 The runner leaves what was sent ahead unread until the unit before is dead, so nothing of it is in any process
 of the container. Where it depends on how a unit ends what comes next, and under an allowlist, whose
@@ -34,7 +34,7 @@ class Ahead:
         self._under_way: deque[int] = deque()
 
     def due(self) -> bytes:
-        """Return what is to be sent now: the next unit at least, unless that was sent before."""
+        """Return the units to send now: at least the next one, unless it was already sent."""
         portion = []
         while self._next is not None and self._may_go(self._next):
             portion.append(self._next)

@@ -1,6 +1,6 @@
 """Frames over a container's standard streams, with the guest as a hostile peer.
 
-Decides form: what is a frame, how large it may be, whether a header field has its type and range.
+Checks the form of frames: size, and types and ranges of header fields.
 Leaves order and meaning to `sandbox.runner`.
 """
 
@@ -44,7 +44,7 @@ class Channel:
 
         Lets others have their turn after some: a guest that makes many small ones would else keep the loop.
 
-        Raises: GuestFault when the bytes are no frame; StreamEnded at the end; EngineError.
+        Raises: GuestFault if the bytes aren't a frame; StreamEnded at the end; EngineError.
         """
         self._given += 1
         if self._given % FRAMES_PER_TURN == 0:

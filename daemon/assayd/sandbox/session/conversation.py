@@ -57,7 +57,7 @@ class Observer:
     """Hears what happens while it happens. The default hears nothing."""
 
     def unit_started(self, index: int) -> None:
-        """A unit's child was told what to run."""
+        """A unit's child received its request."""
 
     def output(self, index: int, stream: str, data: bytes) -> None:
         """A unit wrote something."""
@@ -67,7 +67,7 @@ class Observer:
 
 
 class Conversation:
-    """One attempt over one channel; keeps what came even when it ends badly."""
+    """One attempt over one channel; keeps received results even if it ends badly."""
 
     def __init__(self, channel: Channel, spec: RunSpec, egress: EgressSession | None = None) -> None:
         self._channel = channel
@@ -178,7 +178,7 @@ class Conversation:
             raise GuestFault(f"the runner gave up: {text(header, 'message')}")
         if header["type"] == "unconfined":
             log.error("child.unconfined", said=text(header, "message"))
-            raise EngineError("engine.unconfined", "a child could not be confined", retryable=True)
+            raise EngineError("engine.unconfined", "a child couldn't be confined", retryable=True)
         return header, body
 
     def _leave_out(self, current_s: float) -> None:
@@ -214,7 +214,7 @@ class Conversation:
         self._observer.unit_ended(index, result)
 
     def _keep(self, unit: UnitResult) -> None:
-        """Keep what came back of a unit, and of its output what there is room for.
+        """Keep a unit's result, and its output within the limits.
 
         A hundred units could else bring a hundred times what one may.
         """

@@ -33,7 +33,7 @@ async def greet(channel: Channel, preload: Sequence[str]) -> Ready:
     await channel.send(encode({"type": "hello", "protocol": PROTOCOL, "preload": list(preload)}))
     header, _ = await channel.receive()
     if header["type"] == "fault":
-        raise GuestFault(f"the runner is not able to start: {text(header, 'message')}")
+        raise GuestFault(f"the runner can't start: {text(header, 'message')}")
     if header["type"] != "ready" or header.get("protocol") != PROTOCOL:
         raise GuestFault("the runner speaks another protocol; rebuild the image")
     return Ready(
@@ -53,7 +53,7 @@ def begin_frame(spec: RunSpec, relay: EgressLimits | None = None) -> bytes:
     """Return the frame that opens an attempt with its rules. No submitted code is in it, nothing runs by it.
 
     Args:
-        spec: what is to run.
+        spec: the run spec.
         relay: what the relay is held to; None where the policy has no allowlist. The list itself stays here.
     """
     limits, imports = spec.limits, spec.imports

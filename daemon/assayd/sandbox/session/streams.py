@@ -89,7 +89,7 @@ class Stream:
         if self._guest_ended:
             raise GuestFault("a relayed stream goes on after its end")
         self._held += cost(piece)
-        # What was taken and not granted yet is no credit either.
+        # Received bytes that aren't granted yet aren't credit either.
         if self._held + self._taken > WINDOW:
             raise GuestFault("a relayed stream has sent more than it has credit for")
         self._arrived.append(piece)

@@ -103,7 +103,7 @@ class Transcript:
         )
 
     def interrupted(self) -> UnitResult:
-        """Return what is known of a unit whose container was ended."""
+        """Return the known facts of a unit whose container was ended."""
         return UnitResult(
             name=self._name,
             wait_status=None,

@@ -81,7 +81,7 @@ _INSTEAD_OF_DUNDER = {
 
 
 def refused_attribute(name: str, uses_paths: bool, own: Container[str] = ()) -> tuple[str, str, str] | None:
-    """Return why an attribute of an unknown value may not be used: rule, message, suggestion.
+    """Return why an attribute of an unknown value isn't allowed: rule, message, suggestion.
 
     Args:
         name: the attribute.

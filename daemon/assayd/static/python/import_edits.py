@@ -5,7 +5,7 @@
     import doctest, used by the part that     the line is taken out, and that part: it never runs here
     begins with if __name__ == "__main__":    (a warning at the part, with its edit)
 
-Only a statement of a line of its own that imports one module is taken out.
+Only a statement on a separate line that imports one module is removed.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _is_of_os(finding: Finding) -> bool:
 
 
 def _asks_for_paths(tree: ast.Module) -> bool:
-    """Return whether all that a text asks of `os` are its path names, and nothing else has that name."""
+    """Return whether the source uses only path names of `os`, and binds `os` to nothing else."""
     asked = 0
     for node in ast.walk(tree):
         match node:

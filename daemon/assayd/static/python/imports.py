@@ -282,7 +282,7 @@ def instead_of_import(module: str, modules: PolicyModules) -> str:
 
 
 def said_once(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Leave the list of what may be imported to the first finding that has it."""
+    """Keep the list of allowed imports only in the first finding that has it."""
     first: int | None = None
     for finding in findings:
         if finding.suggestion is not None and finding.suggestion.startswith(WHITELIST):

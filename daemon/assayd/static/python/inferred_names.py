@@ -1,4 +1,4 @@
-"""Warns of names that nothing defines, where what was meant is beyond doubt.
+"""Warns of undefined names whose meaning is certain.
 
     x = null                          name.other_language    edit: x = None   (true, false, null, nil, none)
     re.match(…), never imported       name.not_imported      edit: import re
@@ -39,7 +39,7 @@ NAME_RULES = (
     ),
     Rule(
         id="name.not_imported",
-        title="A well-known name that is used and not imported",
+        title="A well-known name isn't imported",
         help="Bad: re.match(…) alone. Good: import re, and then re.match(…).",
     ),
     UNDEFINED_RULE,
@@ -49,7 +49,7 @@ RULES = (
     *NAME_RULES,
     Rule(
         id="import.needless",
-        title="An import that must fail, and that nothing uses",
+        title="An unused import that must fail",
         severity=Severity.WARNING,
         help="Bad: import pandas, in an image without it. Good: nothing in its place.",
     ),
@@ -141,7 +141,7 @@ def check_meant(
     given: Collection[str] = (),
     severity: Severity = Severity.ERROR,
 ) -> Iterator[Finding]:
-    """Look for such names in a text that parses, and for all others that nothing binds.
+    """Find such names in parsed source, and all other unbound names.
 
     Args:
         source: the text.
@@ -166,8 +166,8 @@ def check_meant(
     yield from check_undefined(source, given=given, severity=severity, leaving_out=named | others)
     for module, edit in unused_imports(source.tree, source.text) if offered is not None else ():
         if module.partition(".")[0] not in (offered or ()):
-            message = f"{module!r} is imported, the image does not have it, and nothing uses it."
-            remedy = "Leave the line out."
+            message = f"{module!r} is imported but never used, and the image doesn't have it."
+            remedy = "Remove the line."
             yield _warning("import.needless", message, edit.start_line, source.text, remedy, edit)
 
 
@@ -233,7 +233,7 @@ def _literals(uses: _Uses, text: str) -> Iterator[Finding]:
         lines[node.lineno - 1] = line[:start] + _LITERALS[node.id] + line[start + len(node.id) :]
     edit = edit_between(text, "\n".join(lines))
     for name in dict.fromkeys(node.id for node in found):
-        message, remedy = f"{name!r} is no literal of Python.", f"Write {_LITERALS[name]}."
+        message, remedy = f"{name!r} isn't a Python literal.", f"Write {_LITERALS[name]}."
         first = next(node.lineno for node in found if node.id == name)
         yield _warning("name.other_language", message, first, text, remedy, edit)
 
@@ -252,13 +252,13 @@ def _missing(uses: _Uses, source: PythonSource, allows: Allows) -> Iterator[Find
     added = "\n".join(sorted(set(statements.values())))
     edit = Edit(start_line=line, end_line=line - 1, replacement=added)
     for name, statement in statements.items():
-        message = f"{name!r} is used, and nothing imports it."
+        message = f"{name!r} is used but not imported."
         first = uses.asked(name).line
         yield _warning("name.not_imported", message, first, source.text, f"Put at the top: {statement}", edit)
 
 
 def _import_of(name: str, asked: _Asked, allows: Allows) -> str | None:
-    """Return the statement that a name needs; None where it may be had in more ways than one."""
+    """Return the import that a name needs; None if several are possible."""
     if name in _HOMES:
         return f"from {_HOMES[name]} import {name}" if allows(_HOMES[name], name) else None
     if asked.attributes is None:
@@ -288,7 +288,7 @@ def _reaches(dotted: str, asked: _Asked, allows: Allows) -> bool:
 
 
 def _datetime(attributes: frozenset[str], allows: Allows) -> str | None:
-    """Distinguish the module from the class by what is asked of it."""
+    """Distinguish the module from the class by the used attribute."""
     of_module = all(hasattr(datetime, each) for each in attributes)
     of_class = all(hasattr(datetime.datetime, each) for each in attributes)
     if of_module == of_class or not allows("datetime", "datetime"):

@@ -1,4 +1,4 @@
-"""Reads what a text does at module level: its statements, the names it binds, where one can be added."""
+"""Reads the module level of a source: its statements, the bound names, the place for a new line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def annotated(tree: ast.Module) -> tuple[tuple[str, ast.AnnAssign], ...]:
 
 
 def bound_names(tree: ast.Module, leaving_out: Collection[ast.AST] = ()) -> frozenset[str] | None:
-    """Return every name that is bound anywhere; None when a star import binds nobody knows what.
+    """Return every name that is bound anywhere; None if a star import binds unknown names.
 
     Args:
         tree: the text.

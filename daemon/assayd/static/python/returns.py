@@ -64,7 +64,7 @@ _MOST = 20
 
 
 def check_returns(source: PythonSource, *, severity: Severity = Severity.ERROR) -> Iterator[Finding]:
-    """Look for such functions in a text that parses.
+    """Find such functions in parsed source.
 
     Args:
         source: the text.
@@ -177,7 +177,7 @@ def _bound_once(nodes: list[ast.AST], functions: dict[str, _Function]) -> bool:
 
 
 def _used(nodes: list[ast.AST], functions: dict[str, _Function]) -> dict[str, int]:
-    """Return the functions whose value is used, with the first line where it is."""
+    """Return the functions whose value is used, with the first such line."""
     idle = {id(n.value) for n in nodes if isinstance(n, ast.Expr)}
     passed_on = {id(n.value) for n in nodes if isinstance(n, ast.Return)}
     methods = {id(n) for c in nodes if isinstance(c, ast.ClassDef) for n in c.body}

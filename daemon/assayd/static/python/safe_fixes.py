@@ -1,4 +1,4 @@
-r"""Finds the one change that makes a text Python, where there is but one.
+r"""Finds the only change that makes a source valid Python, if it is unique.
 
 What a change may be is tried out, all places at once where there are several; the compiler judges. An edit
 comes of it only when all changes that compile give the same program:
@@ -66,7 +66,7 @@ def certain_edit(error: SyntaxError, text: str, proposals: tuple[Proposal, ...])
 
 
 def tree_of(text: str) -> ast.Module | None:
-    """Return the tree of a text that compiles."""
+    """Return the tree of a source that compiles."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -122,7 +122,7 @@ def _complaint(error: SyntaxError) -> str:
 
 
 def _error_of(text: str) -> SyntaxError | None:
-    """Return what the compiler says of a text."""
+    """Return the compiler's error for a source."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -35,7 +35,7 @@ class ImportOrigin:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Scope:
-    """One scope with what is bound in it anywhere."""
+    """One scope with all names bound in it."""
 
     kind: ScopeKind
     parent: Scope | None = None
@@ -94,7 +94,7 @@ class ScopedTree:
 
 
 def scoped(tree: ast.Module) -> ScopedTree:
-    """Walk a tree without recursion and find out what is bound where."""
+    """Walk a tree without recursion, and record the bindings of each scope."""
     module = Scope(kind=ScopeKind.MODULE)
     scopes = {module: None}
     sites: list[NodeSite] = []
@@ -125,7 +125,7 @@ def resolve(name: str, scope: Scope) -> Resolution:
 
 
 def _lookup(name: str, scope: Scope) -> Iterator[Scope]:
-    """Return the scopes in which a name is looked for, innermost first."""
+    """Return the scopes that resolve a name, innermost first."""
     current: Scope | None = scope
     to_module = False
     while current is not None:

@@ -1,4 +1,4 @@
-"""Scans Python for what submitted code has no business with. Explains; the container is the wall.
+"""Scans Python for forbidden operations. The scan explains; the container isolates.
 
 A module may be used only as the base of a name that the policy lists; it is no value. All violations are
 given at once, in source order. One bad line for each rule:
@@ -85,7 +85,7 @@ def check_careful(view: View, site: NodeSite) -> Iterator[Finding]:
 
 
 def _asks_names(form: str) -> Callable[[View, ast.Call | None], _Words | None]:
-    """Judge a call whose names must stand in plain text; `form` is how it is written."""
+    """Judge a call whose names must be literal; `form` is its spelling."""
 
     def judge(view: View, call: ast.Call | None) -> _Words | None:
         words = (
@@ -112,14 +112,14 @@ def _wraps(_: View, call: ast.Call | None) -> _Words | None:
     plain = call is not None and len(call.args) == 1 and not call.keywords
     if plain and not isinstance(call.args[0], ast.Starred):  # type: ignore[union-attr]  # it is there when plain
         return None
-    message = "functools.wraps is used in another way than with the one function that is wrapped."
+    message = "functools.wraps is allowed only with one argument, the wrapped function."
     return "attribute.dynamic", message, "Write @functools.wraps(function)."
 
 
 def _configures(_: View, call: ast.Call | None) -> _Words | None:
     if call is not None and not call.args and all(k.arg not in {None, *_OPENING} for k in call.keywords):
         return None
-    message = "logging.basicConfig may be given plain settings only; it opens files."
+    message = "logging.basicConfig is allowed only with plain settings, because others open files."
     return "attribute.file_access", message, "Write logging.basicConfig(level=logging.INFO, format=…)."
 
 
@@ -127,7 +127,7 @@ def _in_with(view: View, call: ast.Call | None) -> _Words | None:
     """Its object holds the module of warnings; what ``with`` gives does not."""
     if call is not None and isinstance(view.tree.parent(call), ast.withitem):
         return None
-    message = "warnings.catch_warnings is used in another way than in a with statement."
+    message = "warnings.catch_warnings is allowed only in a with statement."
     return "attribute.internal", message, "Write: with warnings.catch_warnings(): …"
 
 
@@ -257,7 +257,7 @@ _WRITTEN = (
     ),
     Rule(
         id="attribute.environment",
-        title="A path function reads the current folder or home",
+        title="A path function reads the container's folders",
         severity=Severity.WARNING,
         help="Bad: os.path.abspath(path). Good: os.path.normpath(path).",
     ),
@@ -265,7 +265,7 @@ _WRITTEN = (
     Rule(id="format.attribute", title="A format string that follows special attributes"),
     Rule(
         id="format.dynamic_template",
-        title="A format string that is unknown before the run",
+        title="The format string is unknown before the run",
         severity=Severity.WARNING,
         help='Bad: template.format(x). Good: f"{x}".',
     ),
@@ -300,7 +300,7 @@ _NODES = frozenset(_NODE_NAMES.split())
 
 
 def scan(source: PythonSource, policy: ImportPolicy) -> tuple[Finding, ...]:
-    """Return all violations of a text that parses, in source order, up to the cap."""
+    """Return all violations in parsed source, in source order, up to the cap."""
     if source.tree is None:
         return ()
     view = View.of(source.text, source.tree, policy)

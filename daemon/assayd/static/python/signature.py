@@ -1,4 +1,4 @@
-"""Checks that a text defines the function that will be called, in a form that can be called.
+"""Checks that a source defines the called function with a matching signature.
 
 Only definitions at module level count (inside if, try, with and loops, too), and the last one wins. A
 lambda, and another function's name, may be assigned to the name; of a decorated function or a computed
@@ -122,7 +122,7 @@ class _Check:
 
 
 def check_signature(source: PythonSource, expected: ExpectedFunction) -> tuple[Finding, ...]:
-    """Check a text that parses against what will be called."""
+    """Check parsed source against the expected call."""
     if source.tree is None:
         return ()
     check = _Check(text=source.text, expected=expected)

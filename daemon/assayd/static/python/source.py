@@ -29,7 +29,7 @@ from assayd.static.python.work import is_slow_to_compile, is_slow_to_parse
 FILENAME = "submission.py"
 
 RULES = (
-    Rule(id="source.too_large", title="The source is too large", help="One text may have 1 MiB."),
+    Rule(id="source.too_large", title="The source is too large", help="The limit is 1 MiB per text."),
     Rule(id="source.nul_byte", title="The source contains a NUL byte"),
     Rule(id="source.not_text", title="The source isn't Unicode text"),
     Rule(id="source.empty", title="The source has no code"),
@@ -49,7 +49,7 @@ RULES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonSource:
-    """A text and what parsing it gave: a tree, or findings that say why there is none.
+    """A source and the result of parsing it: a tree, or findings with the reason.
 
     With a tree, `findings` holds the compiler's warnings.
     """
@@ -61,7 +61,7 @@ class PythonSource:
 
 @lru_cache(maxsize=16)
 def parse(text: str) -> PythonSource:
-    """Parse and compile a text whose line ends are plain newlines; nothing of it is run."""
+    """Parse and compile a source with plain newlines, without running it."""
     refused = _refuse(text)
     if refused is not None:
         return PythonSource(text=text, tree=None, findings=(refused,))
@@ -78,7 +78,7 @@ def parse(text: str) -> PythonSource:
 
 
 def compiles(text: str) -> bool:
-    """Return whether a text is Python that could run, and nothing of why not, which takes longer."""
+    """Return whether a source is valid Python, without the reason, which takes longer."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -93,7 +93,7 @@ _COMPILER_WARNINGS = (SyntaxWarning, DeprecationWarning)
 
 
 def _compiled(text: str) -> ast.Module | Finding:
-    """Return the tree of a text that the compiler accepts, or say why it does not.
+    """Return the tree of a source that compiles, or the findings.
 
     Compiling finds what parsing lets pass, e.g. ``return`` at top level. Raises: SyntaxError.
     """
@@ -119,7 +119,7 @@ def _refuse(text: str) -> Finding | None:
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError as error:
         line = line_of(text, error.start)
-        return _finding("source.not_text", "The source contains half a surrogate pair.", line)
+        return _finding("source.not_text", "The source contains a lone surrogate.", line)
     if size > SOURCE_BYTES:
         return _finding("source.too_large", f"The source has {size} bytes; {SOURCE_BYTES} are allowed.")
     if size > _QUICK_BYTES and is_slow_to_parse(text):

@@ -1,4 +1,4 @@
-r"""Explains what is wrong with a text that the compiler refuses, and what to do about it.
+r"""Explains a syntax error, and suggests a fix.
 
 Keyed on the messages of CPython 3.11 and later. The first row that matches gives rule and suggestion:
 
@@ -74,7 +74,7 @@ _MOST_PLACES = 40
 
 
 def spelling(error: SyntaxError, text: str) -> tuple[str, Edit | None] | None:
-    """Return what to do about a line that is no Python, and the edit where it is certain."""
+    """Return the hint for a line that isn't Python, and the edit if it is certain."""
     line = line_at(text, error.lineno)
     if line is None or error.lineno is None:
         return None
@@ -223,7 +223,7 @@ def _left_out(error: SyntaxError, text: str, rule: str) -> tuple[str | None, Edi
 
 
 def too_deep() -> Finding:
-    """Return the finding for a text that exceeds the compiler's own limits."""
+    """Return the finding for source that exceeds the compiler's limits."""
     return Finding(
         rule="syntax.too_deep",
         category=CATEGORY,

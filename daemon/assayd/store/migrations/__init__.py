@@ -22,7 +22,7 @@ def upgrade(connection: Connection, current: str | None, target: str) -> None:
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if current is not None and current not in known:
         message = (
-            f"the database was written by a newer version (revision {current}, this one knows {target}); "
+            f"a newer version wrote the database (revision {current}; this version knows {target}); "
             "install that version, or use another state directory"
         )
         raise StoreError("store.newer", message)

@@ -1,4 +1,4 @@
-"""The language server: validates a file when it is opened and saved, and publishes what was found."""
+"""The language server: validates a file when it is opened or saved, and publishes the findings."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def build(daemon: Target) -> Any:
 
 
 class Editor:
-    """What is open in an editor, and what was found in it."""
+    """Open files of an editor, and their findings."""
 
     def __init__(self, server: Any, client: AsyncClient) -> None:
         self._server = server
@@ -75,7 +75,7 @@ class Editor:
         """Whether the user has seen that the daemon doesn't answer."""
 
     def forget(self, uri: str) -> None:
-        """Forget what was found in a file."""
+        """Forget the findings of a file."""
         self._asked[uri] += 1
         self._publish(uri, [])
 

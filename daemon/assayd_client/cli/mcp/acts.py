@@ -1,4 +1,4 @@
-"""What each tool does: asks the daemon, and makes an answer of what it says."""
+"""The actions of the tools: each asks the daemon, and builds an answer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Part = Literal["summary", "findings", "cases", "code", "retry_context"]
 
 
 class Arguments(BaseModel):
-    """Arguments of a tool; what is not named is refused."""
+    """Arguments of a tool; unknown ones are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -67,7 +67,7 @@ class LogsArguments(Arguments):
 
 
 class RepairArguments(RepairBody):
-    """Which failed attempt is to be repaired, and how."""
+    """The failed attempt to repair, and the terms."""
 
     attempt_id: Ulid = Field(description="The failed attempt.")
     wait_s: float = Field(CHAIN_WAIT_S, gt=0, le=MOST_WAIT_S, description="Seconds to wait for the outcome.")
@@ -175,7 +175,7 @@ async def generate(call: Call, arguments: GenerateArguments) -> ChainAnswer:
 
 
 async def policy(call: Call, arguments: PolicyArguments) -> PolicyAnswer:
-    """Say what is allowed now: all profiles in a line each, or one with its effective values."""
+    """List all profiles, one line each, or show one with its effective values."""
     if arguments.name is None:
         found = (await call.daemon.ask(requests.policies()))["policies"]
         return PolicyAnswer(
@@ -195,7 +195,7 @@ async def policy(call: Call, arguments: PolicyArguments) -> PolicyAnswer:
 
 
 async def kinds(call: Call, arguments: KindsArguments) -> KindsAnswer:
-    """Say what can be submitted: all kinds in a line each, one with its contract, or one rule."""
+    """List all kinds, one line each, or show one with its contract, or one rule."""
     if arguments.kind is None:
         found = (await call.daemon.ask(requests.kinds()))["kinds"]
         return _kinds_answer(

@@ -1,4 +1,4 @@
-"""What the tools answer: small enough for a context window, strangers' text marked as such.
+"""Answers of the tools: small enough for a context window, with untrusted text marked.
 
 An answer is a model; its JSON Schema is the tool's. Everything that submitted code or its output may have
 worded passes `shown`, which makes it harmless and cuts it. Where an answer is still larger than
@@ -30,7 +30,7 @@ T = TypeVar("T", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """How many entries a list may have, and how many characters a text."""
+    """Limits: entries of a list, and characters of a text."""
 
     items: int = 12
     chars: int = 600
@@ -101,7 +101,7 @@ class AttemptAnswer(Answer):
 
 
 class PageAnswer(Answer):
-    """A page of a list or of a text."""
+    """A page of a list or text."""
 
     attempt_id: str = Field(description="The attempt.")
     part: str = Field(description="The requested part.")
@@ -122,7 +122,7 @@ class StepAnswer(BaseModel):
 
 
 class ChainAnswer(Answer):
-    """A repair or a generation: what was tried, and what it came to."""
+    """A repair or a generation: its tries, and its outcome."""
 
     id: str = Field(description="Id of the repair or generation.")
     state: str = Field(description="running or finished.")
@@ -146,7 +146,7 @@ class PolicyRow(BaseModel):
 
 
 class PolicyAnswer(Answer):
-    """What is allowed now."""
+    """Allowed names and limits."""
 
     policies: list[PolicyRow] = Field(description="All profiles; empty if one was requested.")
     policy: dict[str, Any] | None = Field(description="The requested profile with its effective values.")
@@ -182,7 +182,7 @@ class KindsAnswer(Answer):
 
 
 def shown(text: str, most: int) -> str:
-    """Return foreign text that is harmless and short; what was cut is counted."""
+    """Make untrusted text harmless and short; the cut characters are counted."""
     cut = text[:most]
     left = len(text) - len(cut)
     return plain(cut) + (f"… ({left} more characters)" if left else "")

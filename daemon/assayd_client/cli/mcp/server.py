@@ -133,7 +133,7 @@ def _refused(error: AssaydError) -> CallToolResult:
 
 
 async def _or_error(asked: Awaitable[T]) -> T:
-    """Return what was asked for; an error of ours becomes one of the protocol."""
+    """Return the result; a known error becomes an error of the protocol."""
     try:
         return await asked
     except AssaydError as error:

@@ -1,4 +1,4 @@
-"""The tools: what each is called, what an agent is told of it, what it takes, gives and does."""
+"""The tools: name, description for agents, arguments, answers and action of each."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Screens on a terminal: asking for code in words, watching it come about, looking at what came of it."""
+"""Screens on a terminal: request, progress, result."""

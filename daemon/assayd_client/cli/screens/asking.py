@@ -1,4 +1,4 @@
-"""The screen that asks what is wanted: words, and what comes with them."""
+"""The request screen: words, and the fields of the context."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LABEL_CHARS = 70
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entered:
-    """What was asked for, and the fields as they were filled in."""
+    """The request, and the filled fields."""
 
     asked: Asked
     given: Given
@@ -48,7 +48,7 @@ class Asking(Screen[Entered | None]):
     """Ask for words and context; None when the person leaves.
 
     Args:
-        asked: what is known of the request.
+        asked: the request so far.
         given: what the fields are filled with.
         offered: what the kind takes, and who can write it.
         trouble: why an earlier request was refused.

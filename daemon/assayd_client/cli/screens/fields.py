@@ -42,7 +42,7 @@ FIELDS = (
         name="sample_path", key="sample_paths", label="Sample paths, one per line, or patterns: data/**/*.csv"
     ),
     ContextField(name="example", key="cases", label="Examples that it must pass: one JSON object per line"),
-    ContextField(name="file", key="files", label="Files and folders that it reads, one per line"),
+    ContextField(name="file", key="files", label="Files and folders that the code reads, one per line"),
     ContextField(name="input", key="inputs", label="Inputs: the path of a JSON file"),
 )
 

@@ -1,4 +1,4 @@
-"""The screen of what came about: code, previews, warnings, what failed, and what to do now."""
+"""The result screen: code, previews, warnings, failures, and next actions."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class Result(Screen[Step]):
                 self.dismiss(Step(begin=partial(self._session.submit, self._outcome, after)))
 
     def action_regenerate(self) -> None:
-        """Begin anew with the same words."""
+        """Start again with the same words."""
         self.dismiss(Step(begin=self._regenerate))
 
     @work
@@ -184,11 +184,11 @@ class Result(Screen[Step]):
         self.dismiss(Step(back=True))
 
     def action_leave(self) -> None:
-        """Leave it as it is."""
+        """Keep it unchanged."""
         self.dismiss(Step())
 
     def tell(self, trouble: str) -> None:
-        """Say what went wrong, below the result."""
+        """Show the error below the result."""
         self.query_one("#trouble", Static).update(plain(trouble))
 
 

@@ -54,11 +54,11 @@ class Chain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came about, and what may be done with it.
+    """The result, and its possible actions.
 
     Attributes:
         attempt: the last attempt that was run; None where no answer was a submission.
-        submission: what was submitted in it.
+        submission: its submission.
         told: how the chain ended, in a sentence; empty for a single attempt.
         diff: what the last answer changed.
         generation_id: of the generation that it belongs to.
@@ -226,7 +226,7 @@ class Session:
 def with_texts(payload: Document, texts: Mapping[str, str]) -> Document:
     """Return a payload with other texts, named as `texts_of` names them.
 
-    Raises: RequestError ``edit.unreadable``, when the manifest is no JSON.
+    Raises: RequestError ``edit.unreadable``, if the manifest isn't JSON.
     """
     if "" in texts:
         return {**payload, ("code" if "code" in payload else "text"): texts[""]}

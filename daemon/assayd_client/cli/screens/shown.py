@@ -51,7 +51,7 @@ def result(outcome: Outcome) -> RenderableType:
     if outcome.attempt is not None:
         parts.append(styled(render(outcome.attempt, width=SHOWN_WIDTH, verdict_last=False)))
     else:
-        parts.append(Text("No answer was a submission."))
+        parts.append(Text("No answer contained a submission."))
     parts += code_of(outcome)
     if outcome.diff:
         parts += [Rule(Text("Changed by the last answer"), align="left", style="dim")]

@@ -30,7 +30,7 @@ Begin = Callable[[], Chain]
 
 
 class Watching(Screen[Outcome | AssaydError]):
-    """Watch a chain to its end; give what came of it, or why nothing could."""
+    """Watch a chain to its end; return its outcome, or the error."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel")]
 
@@ -60,7 +60,7 @@ class Watching(Screen[Outcome | AssaydError]):
 
     @work(thread=True)
     def follow(self) -> None:
-        """Follow the chain in a thread of its own, up to what came of it."""
+        """Follow the chain in a separate thread, up to its outcome."""
         came: Outcome | AssaydError
         try:
             self._chain = self._begin()

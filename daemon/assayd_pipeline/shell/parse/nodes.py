@@ -58,7 +58,7 @@ def load(tree: bytes) -> Node:
     """
     root = json.loads(tree, object_hook=_build)
     if not isinstance(root, Node):
-        raise TypeError("the tree of a script is no node")
+        raise TypeError("the tree of a script isn't a node")
     return root
 
 

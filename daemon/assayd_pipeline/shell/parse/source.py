@@ -29,13 +29,13 @@ from assayd_pipeline.shell.parse.nodes import Node, load, walk
 from assayd_pipeline.shell.parse.repairs import repaired
 
 RULES = (
-    Rule(id="source.too_large", title="The source is too large", help="One text may have 1 MiB."),
+    Rule(id="source.too_large", title="The source is too large", help="The limit is 1 MiB per text."),
     Rule(id="source.nul_byte", title="The source holds a NUL byte", help="Bad: a script with \\0 in it."),
-    Rule(id="source.not_text", title="The source is not Unicode text", help="Bad: half a surrogate pair."),
+    Rule(id="source.not_text", title="The source isn't Unicode text", help="Bad: half a surrogate pair."),
     Rule(
         id="source.control_character",
         title="The source holds a control character",
-        help="Bad: a carriage return at the end of a line. Write $'\\r' where one is meant.",
+        help="Bad: a carriage return at the end of a line. Write $'\\r' instead.",
     ),
     Rule(
         id="source.too_complex",
@@ -45,19 +45,19 @@ RULES = (
     Rule(
         id="source.unanalysable",
         title="Reading the source exceeded time or memory",
-        help="Submit smaller and less deeply nested source.",
+        help="Submit smaller, less deeply nested source.",
     ),
     Rule(
         id="shell.syntax",
-        title="The text is not bash",
+        title="The text isn't valid bash",
         help="Bad: if true; then. Good: if true; then ls; fi.",
     ),
     Rule(
         id="shell.undecided",
-        title="A text of which only bash knows what it is",
+        title="Text that only bash can interpret",
         help="Bad: let x=( a + b ). Good: x=$((a + b)).",
     ),
-    Rule(id="shell.too_deep", title="The script is nested too deep", help="Bad: $( $( $( … ) ) )."),
+    Rule(id="shell.too_deep", title="The script is nested too deeply", help="Bad: $( $( $( … ) ) )."),
     Rule(id="shell.empty", title="The script has no command", help="Bad: a script of comments only."),
 )
 
@@ -166,11 +166,11 @@ def _refuse(text: str) -> Finding | None:
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError as error:
         line = line_of(text, error.start)
-        return _finding("source.not_text", "The script holds half a surrogate pair.", line)
+        return _finding("source.not_text", "The script contains a lone surrogate.", line)
     if size > SOURCE_BYTES:
         return _finding("source.too_large", f"The script has {size} bytes; {SOURCE_BYTES} are allowed.")
     if "\0" in text:
-        return _finding("source.nul_byte", "The script holds a NUL byte.", line_of(text, text.index("\0")))
+        return _finding("source.nul_byte", "The script contains a NUL byte.", line_of(text, text.index("\0")))
     control = _CONTROL.search(text)
     return None if control is None else _control(text, control)
 
@@ -186,7 +186,7 @@ def _control(text: str, found: re.Match[str]) -> Finding:
         message=f"The script holds {_NAMES.get(character, f'the character U+{ord(character):04X}')}.",
         line=line,
         column=found.start() - begin + 1,
-        suggestion="Remove it; inside a quoted text write it as $'\\r', $'\\x1b' or the like.",
+        suggestion="Remove it; inside a quoted string, write $'\\r', $'\\x1b' or the like.",
         edit=Edit(start_line=line, end_line=line, replacement=whole[:-1]) if at_end else None,
     )
 
@@ -201,7 +201,7 @@ def _complaint(reading: reader.Reading, text: str) -> Finding:
     found = Finding(
         rule="shell.syntax",
         category="syntax",
-        message=shorten(f"This is not bash: {message}."),
+        message=shorten(f"This isn't valid bash: {message}."),
         line=reading.line,
         column=column,
         snippet=shown,
@@ -210,14 +210,14 @@ def _complaint(reading: reader.Reading, text: str) -> Finding:
     glued = line and _GLUED.search(line[0]) is not None
     if glued or not _depends(reading.message, line[0] if line else "") or _is_open(line[0]):
         return _mended(found, text, message)
-    words = "What bash makes of this cannot be decided before it runs"
+    words = "The meaning is unknown before bash runs it"
     return replace(
         found,
         rule="shell.undecided",
         message=shorten(f"{words}: {message}."),
         suggestion="Write arithmetic without let: x=$((a + b))."
         if _LET.search(line[0])
-        else "Write operators and subscripts in plain text; choose between them with case or if.",
+        else "Write operators and subscripts literally. To choose between them, use case or if.",
     )
 
 
@@ -294,7 +294,7 @@ def _is_open(line: str) -> bool:
 
 
 def _fenced(edit: Edit) -> Finding:
-    message, remedy = "The script stands in a markdown fence.", "Send the script alone, without the fences."
+    message, remedy = "The script is inside a markdown fence.", "Submit only the script, without the fences."
     found = Finding(rule="shell.syntax", category="syntax", message=message, line=1, suggestion=remedy)
     return replace(found, edit=edit)
 
@@ -320,39 +320,37 @@ _ADVICE = (
     (r"statements must be separated", "Put `;`, `&&` or a newline between the two commands."),
     (r"without matching `\(\(`", "Close `((` with `))`."),
     (r"`;;` can only be used", "Write a single `;`: `;;` ends a branch of `case`."),
-    (r"without closing quote", "Add the closing quote where the text ends."),
+    (r"without closing quote", "Add the closing quote at the end of the string."),
     (
         r"here-document|heredoc",
-        "Write the closing word alone at the beginning of a line, with no blanks before or behind it (after "
-        "<<- tabs may stand before it).",
+        "Write the closing word alone on its line, without spaces around it (with <<-, leading tabs are "
+        "allowed).",
     ),
-    (r"array element values", "Close the array that is opened before: names=(a b)."),
-    (r"can only be used (in|to)|is not a valid", "Remove the word, or add the beginning that it belongs to."),
+    (r"array element values", "Close the array: names=(a b)."),
+    (r"can only be used (in|to)|is not a valid", "Remove the word, or add its opening word."),
     (
         r"reached EOF|without closing|must (be followed|end)|unclosed|not closed",
-        "Close what the message names.",
+        "Close the construct in the message.",
     ),
 )
 
 
 def _advice(message: str) -> str:
     fitting = (advice for pattern, advice in _ADVICE if re.search(pattern, message))
-    return next(
-        fitting, "Correct the syntax at this place; quote ( ) ; & | < > where they are meant as text."
-    )
+    return next(fitting, "Correct the syntax at this place. Quote ( ) ; & | < > if they are text.")
 
 
 def _judge_size(root: Node, count: int) -> Finding | None:
     if count > SYNTAX_NODES:
         return _finding("source.too_complex", f"The script has more than {SYNTAX_NODES} syntax nodes.")
     if not root.nodes("Stmts"):
-        return _finding("shell.empty", "There is no command in the script.")
+        return _finding("shell.empty", "The script has no command.")
     return None
 
 
 def too_deep() -> Finding:
     """Return the finding for a script that is too much for a parser."""
-    return _finding("shell.too_deep", "The script is too large or nested too deep to be read.")
+    return _finding("shell.too_deep", "The script is too large or too deeply nested to read.")
 
 
 def _finding(rule: str, message: str, line: int | None = None) -> Finding:

@@ -40,7 +40,7 @@ class How(StrEnum):
     """In which way a variable is set."""
 
     PLAIN = "plain"
-    """``x=1`` as a command of its own."""
+    """``x=1`` as a separate command."""
     PREFIX = "prefix"
     """``x=1 command``: for that command only."""
     DECLARED = "declared"

@@ -41,7 +41,7 @@ def check_name(script: ParsedScript, word: Node, what: str) -> None:
     if found is not None:
         _check_variable(script, word, found[1])
         return
-    message = f"Which variable {what} sets is known only when it runs: {script.written(word)}."
+    message = f"The variable that {what} sets is unknown before the run: {script.written(word)}."
     suggestion = "Write the variable's name literally. For names that vary, use an associative array."
     plain_name = _PLAIN_NAME.fullmatch(written)
     if plain_name is not None:
@@ -64,8 +64,10 @@ def _check_variable(script: ParsedScript, node: Node, name: str) -> None:
         return
     suggestion = "Choose another name, in lowercase."
     if name == "PATH":
-        suggestion = "Leave PATH as it is: every allowed command is found. Rename your own variable path."
-    script.error(node, "variable.protected", f"The variable {name} may not be set.", suggestion)
+        suggestion = (
+            "Don't change PATH: every allowed command is found. For your own variable, choose another name."
+        )
+    script.error(node, "variable.protected", f"The variable {name} can't be set.", suggestion)
 
 
 def check_declaration(script: ParsedScript, node: Node) -> None:
@@ -73,7 +75,7 @@ def check_declaration(script: ParsedScript, node: Node) -> None:
     variant = node.node("Variant")
     name = variant.text("Value") if variant is not None else ""
     if name not in script.commands.builtins or name in script.commands.blocked:
-        message = f"The builtin {name} may not be used."
+        message = f"The builtin {name} isn't allowed."
         script.error(node, "builtin.not_allowed", message, "Assign the variable without it: x=1.")
     naked = [argument.node("Value") for argument in node.nodes("Args") if argument.flag("Naked")]
     words = [word for word in naked if word is not None]
@@ -89,16 +91,16 @@ def check_expansion(script: ParsedScript, node: Node) -> None:
     """Judge an expansion, or a double-quoted text."""
     if node.kind == "DblQuoted" and node.flag("Dollar"):
         edit = script.replacing(node, script.source.written(node).removeprefix("$"))
-        message = 'The text in $"…" is looked up in a catalogue, which may put another one in its place.'
+        message = 'A message catalogue can replace the text in $"…".'
         script.error(node, "quote.locale", message, 'Write "…" without the dollar sign.', edit=edit)
     if node.kind != "ParamExp":
         return
     expansion = node.node("Exp")
     if expansion is not None and expansion.text("Op") == "@" and literal(expansion.node("Word")) == "P":
-        message = "${…@P} runs the commands that the value holds."
+        message = "${…@P} runs commands in the value."
         script.error(node, "expansion.prompt", message, 'Use the value itself: "$name".')
     if node.flag("Excl") and not node.text("Names") and not _is_named(script, node):
-        message = f"{script.written(node)} reads a variable whose name is known only when it runs."
+        message = f"{script.written(node)} reads a variable whose name is unknown before the run."
         script.error(node, "expansion.indirect", message, "Use an associative array: ${map[$key]}.")
 
 

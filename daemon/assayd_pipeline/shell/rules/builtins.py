@@ -54,8 +54,8 @@ _SET_NAMES = (
     "pipefail", "verbose", "xtrace",
 )  # fmt: skip
 _REFUSED = {
-    ("command", "-p"): ("command -p looks for commands in another place.", "Write command NAME."),
-    ("hash", "-p"): ("hash -p gives a command's name to a file.", "Write hash NAME, or command -v NAME."),
+    ("command", "-p"): ("command -p searches another path for commands.", "Write command NAME."),
+    ("hash", "-p"): ("hash -p binds a command's name to a file.", "Write hash NAME, or command -v NAME."),
     ("mapfile", "-C"): ("mapfile -C runs a command for each line.", "Use a loop: while read -r line."),
     ("readarray", "-C"): ("readarray -C runs a command for each line.", "Use a loop: while read -r line."),
 }
@@ -80,12 +80,12 @@ def check_builtin(script: ParsedScript, call: Invocation) -> None:
         case "trap":
             word = action_of(call)
             if word is not None and literal(word) is None:
-                message = f"What this trap runs is known only then: {script.written(word)}."
-                suggestion = "Write it in single quotes, or name a function: trap cleanup EXIT."
+                message = f"The text of this trap is unknown before the run: {script.written(word)}."
+                suggestion = "Write the text in single quotes, or name a function: trap cleanup EXIT."
                 script.error(word, "trap.dynamic", message, suggestion)
         case "exec" if arguments:
-            message = "exec may redirect, and not put another program in the place of the shell."
-            suggestion = "Run the command as it is, and exit after it."
+            message = "exec can only redirect; it can't replace the shell with another program."
+            suggestion = "Run the command without exec, then exit."
             script.error(call.word, "builtin.not_allowed", message, suggestion)
         case "[":
             _check_closed(script, call)

@@ -41,21 +41,21 @@ BUILTINS = frozenset((
 _FREE_NAMES = frozenset(
     ("bg", "caller", "dirs", "disown", "fg", "hash", "help", "history", "jobs", "logout", "times")
 )
-"""Builtins whose names functions may have: whichever of the two runs, nothing comes of it."""
+"""Builtins whose names functions can have: both are harmless, whichever runs."""
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _INSTEAD = {
-    "eval": "Write the command itself; use an array for arguments that vary.",
-    "source": "Put what the file holds into this script.",
-    ".": "Put what the file holds into this script.",
-    "exec": "Run the command as it is.",
+    "eval": "Write the command directly; use an array for varying arguments.",
+    "source": "Copy the file's content into this script.",
+    ".": "Copy the file's content into this script.",
+    "exec": "Run the command directly.",
     "alias": "Write a function.",
-    "rm": "Leave it out: the directory is thrown away after the run; write to another file in tmp/.",
+    "rm": "Remove it: the directory is deleted after the run. To replace a file, write another one in tmp/.",
     "dd": "Use head -c or cat.",
-    "chmod": "Leave it out: what the step writes is its own.",
-    "chown": "Leave it out: what the step writes is its own.",
-    "kill": "Leave it out, and start nothing in the background.",
-    "wget": "Use curl, where the policy opens hosts.",
-    "sudo": "Leave sudo out and run the command itself.",
+    "chmod": "Remove it: the step already owns every file that it creates.",
+    "chown": "Remove it: the step already owns every file that it creates.",
+    "kill": "Remove it, and start nothing in the background.",
+    "wget": "Use curl, if the policy allows hosts.",
+    "sudo": "Remove sudo, and run the command directly.",
     "python": "Use awk; jq for JSON, a SQL step for tables.",
     "elseif": "Write `elif`.",
     "elsif": "Write `elif`.",
@@ -69,11 +69,11 @@ _INSTEAD = {
     "catch": "bash has no exceptions. Test the command: `if ! command; then`.",
     "throw": "Write `echo … >&2; exit 1`.",
     "function": "Write `name() {`.",
-    "pip": "Nothing can be installed. Use awk, jq for JSON, or a SQL step.",
-    "pip3": "Nothing can be installed. Use awk, jq for JSON, or a SQL step.",
-    "npm": "Nothing can be installed. Use awk, jq for JSON, or a SQL step.",
-    "apt": "Nothing can be installed. Use an allowed command.",
-    "apt-get": "Nothing can be installed. Use an allowed command.",
+    "pip": "Packages can't be installed. Use awk, jq for JSON, or a SQL step.",
+    "pip3": "Packages can't be installed. Use awk, jq for JSON, or a SQL step.",
+    "npm": "Packages can't be installed. Use awk, jq for JSON, or a SQL step.",
+    "apt": "Packages can't be installed. Use an allowed command.",
+    "apt-get": "Packages can't be installed. Use an allowed command.",
     "import": "This is Python. Write bash, or use awk, jq or a SQL step.",
     "print": "Write `echo`.",
     "node": "Use awk; jq for JSON, a SQL step for tables.",
@@ -174,8 +174,8 @@ def check_invocation(script: ParsedScript, call: Invocation) -> None:
 def _check_name(script: ParsedScript, call: Invocation) -> None:
     written = script.written(call.word)
     if call.form is WordForm.DYNAMIC:
-        message = f"Which command runs here is known only then: {written}."
-        suggestion = "Write the command's name in plain text; choose between commands with if or case, and "
+        message = f"The command is unknown before the run: {written}."
+        suggestion = "Write the command's name literally; choose between commands with if or case, and "
         suggestion += "test a flag with [[ $flag == true ]]."
         script.error(call.word, "command.dynamic", message, suggestion)
     elif call.form is WordForm.OBSCURED:
@@ -236,7 +236,7 @@ _TEST_OPERATORS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "=", "=="
 
 
 def _refuse_unknown(script: ParsedScript, call: Invocation) -> None:
-    message = f"The command {call.name} is not allowed."
+    message = f"The command {call.name} isn't allowed."
     if (foreign := _foreign(script, call)) is not None:
         hint, edit = foreign
         script.error(call.word, "command.not_allowed", message, hint, edit=edit, subject=call.name)
@@ -300,20 +300,20 @@ def _check_builtin(script: ParsedScript, call: Invocation) -> None:
         return
     if call.name == "eval" and takes_options(script, call):
         return
-    message = f"The builtin {call.name} may not be used."
+    message = f"The builtin {call.name} isn't allowed."
     script.error(call.word, "builtin.not_allowed", message, _advice(script, call.name), subject=call.name)
 
 
 def _refuse_path(script: ParsedScript, call: Invocation) -> None:
     base = call.name.rsplit("/", 1)[-1]
     known = base in script.commands.allowed
-    message = f"The command {call.name} is named by a path."
+    message = f"The command {call.name} is written as a path."
     if known:
         suggestion = f"Write {base}."
     elif call.name.startswith(TOOLS):
         suggestion = _advice(script, base)
     else:
-        suggestion = "Scripts in files cannot be run: write a function. " + _allowed(script)
+        suggestion = "Script files can't be run: write a function. " + _allowed(script)
     edit = script.replacing(call.word, base) if known else None
     script.error(call.word, "command.path", message, suggestion, edit=edit)
 
@@ -341,15 +341,15 @@ def check_function(script: ParsedScript, node: Node) -> None:
         message = f"The function {name} hides the command of that name."
         script.error(node, "function.name", message, f"Choose another name, e.g. my_{name.strip('.:[')}.")
     elif not _IDENTIFIER.fullmatch(name.replace("-", "_").replace(":", "_").replace(".", "_")):
-        message = f"{name!r} is an odd name for a function."
+        message = f"{name!r} isn't a valid function name."
         script.error(node, "function.name", message, "Use letters, digits and _.")
 
 
 def check_background(script: ParsedScript, node: Node) -> None:
     """Judge a command that runs beside the script."""
     if node.flag("Coprocess") or node.kind == "CoprocClause" or node.flag("Disown"):
-        message = "A process that runs beside the script may not be started this way."
+        message = "Coprocesses aren't allowed."
         script.error(node, "command.coproc", message, "Use a pipe: producer | consumer.")
     elif node.flag("Background") and not any(call.name == "wait" for call in script.calls):
-        message = "Nothing waits for this command; a step that leaves a process behind fails."
-        script.warn(node, "process.not_awaited", message, "Leave & out, or write wait at the end.")
+        message = "Nothing waits for this command, and a step that leaves a process running fails."
+        script.warn(node, "process.not_awaited", message, "Remove &, or write wait at the end.")

@@ -51,14 +51,12 @@ def check(script: ParsedScript, call: Invocation, arguments: Sequence[ArgumentVa
 
 def _refuse(script: ParsedScript, call: Invocation) -> None:
     """Report that there is no network: a warning if the script says what it does then."""
-    message = "curl has nothing to reach: the policy opens no host."
+    message = "curl can't reach any host: the policy allows none."
     if _is_guarded(script, call):
-        words = f"{message} What stands for that case runs."
-        script.warn(
-            call.word, "curl.falls_back", words, "Leave curl out, and use what the step falls back to."
-        )
+        words = f"{message} The fallback command runs instead."
+        script.warn(call.word, "curl.falls_back", words, "Remove curl, and use only the fallback.")
         return
-    suggestion = "Put what the step needs into files under data/; the network is closed."
+    suggestion = "The network is blocked. Submit the data as files under data/."
     script.error(call.word, "curl.no_network", message, suggestion)
 
 
@@ -86,10 +84,8 @@ def _check_url(script: ParsedScript, url: ArgumentValue) -> None:
     found = _URL.fullmatch(url.value)
     network = script.network
     if found is None:
-        message = f"Where curl connects to cannot be seen: {script.written(url.node)}."
-        suggestion = (
-            "Write the scheme and the host in plain text: https://host/path; only what follows may vary."
-        )
+        message = f"The target of curl is unknown before the run: {script.written(url.node)}."
+        suggestion = "Write the scheme and host literally, https://host/; only the rest can vary."
         script.error(url.node, "curl.url", message, suggestion)
         return
     host = found["host"].lower().rstrip(".")
@@ -98,16 +94,16 @@ def _check_url(script: ParsedScript, url: ArgumentValue) -> None:
     rules = list(network.rules(host))
     if not rules:
         allowed = ", ".join(sorted(network.hosts))
-        script.error(url.node, "curl.url", f"The host {host} is not open.", f"Use one of: {allowed}.")
+        script.error(url.node, "curl.url", f"The host {host} isn't allowed.", f"Use one of: {allowed}.")
     elif found["scheme"] == "https" and None not in rules:
-        message = f"The host {host} is open over plain HTTP only, where paths can be seen."
+        message = f"The host {host} is allowed over plain HTTP only, because its paths are checked."
         script.error(url.node, "curl.url", message, f"Write http://{host}/….")
     elif port not in network.ports:
         ports = ", ".join(str(each) for each in sorted(network.ports))
-        script.error(url.node, "curl.url", f"Port {port} is not open.", f"Use one of: {ports}.")
+        script.error(url.node, "curl.url", f"Port {port} isn't allowed.", f"Use one of: {ports}.")
     elif is_known(rest) and not any(_allows(rule, rest) for rule in rules):
         paths = ", ".join(sorted(path for rule in rules if rule is not None for path in rule.paths))
-        message = f"The path of this address is not open on {host}."
+        message = f"The path isn't allowed on {host}."
         script.error(url.node, "curl.url", message, f"Use one of: {paths}.")
 
 

@@ -110,10 +110,8 @@ def _check_xargs(script: ParsedScript, call: Invocation) -> None:
     for option, mark, node in zip(words, words[1:], call.arguments[1:], strict=False):
         if option == "-I" and mark in script.commands.allowed and any("{}" in word for word in words):
             edit = script.replacing(node, f"{{}} {mark}")
-            hint = f"Write the mark after `-I`: `xargs -I {{}} {mark} …`."
-            script.error(
-                node, "shell.mistake", f"`-I` takes `{mark}` as the mark to replace.", hint, edit=edit
-            )
+            hint = f"Write the placeholder after `-I`: `xargs -I {{}} {mark} …`."
+            script.error(node, "shell.mistake", f"`-I` uses `{mark}` as the placeholder.", hint, edit=edit)
 
 
 def _check_set(script: ParsedScript, call: Invocation) -> None:
@@ -153,7 +151,7 @@ def _check_test(script: ParsedScript, call: Invocation) -> None:
         ):
             edit = script.replacing(operator, instead)
             shown = f"{script.written(left)} {instead} {script.written(right)}"
-            message = f"`{literal(operator)}` compares integers, and one side is text."
+            message = f"`{literal(operator)}` compares integers, but one side is text."
             hint = f"Compare text with `{instead}`: `{shown}`."
             script.warn(operator, "shell.suspicious", message, hint, edit=edit)
 
@@ -318,7 +316,7 @@ def _check_subscripts(script: ParsedScript) -> None:
         whole = script.source.text.split("\n")[line - 1]
         indent = whole[: len(whole) - len(whole.lstrip())]
         message = f"`{setting.name}[{text}]` is element 0: a plain array has numbers as subscripts."
-        hint = f"Declare the array before: `declare -A {setting.name}`."
+        hint = f"Declare the array first: `declare -A {setting.name}`."
         edit = script.line_edit(line, f"{indent}declare -A {setting.name}\n{whole}")
         script.warn(setting.node, "shell.suspicious", message, hint, edit=edit)
 

@@ -73,16 +73,16 @@ def _check_options(
         if argument.value == "--":
             break
         if argument.value.startswith("-") and argument.value.lstrip("-").startswith(ANY):
-            message = f"Which option {name} gets here cannot be seen beforehand."
-            script.error(argument.node, "option.dynamic", message, "Write options in plain text.")
+            message = f"The option passed to {name} is unknown before the run."
+            script.error(argument.node, "option.dynamic", message, "Write options literally.")
         elif argument.value == ANY and argument.loose:
-            message = f"What {name} gets here may be options: {script.written(argument.node)}."
-            suggestion = 'Quote it: "$name"; or put -- before it.'
+            message = f"The arguments of {name} may be options: {script.written(argument.node)}."
+            suggestion = 'Quote it: "$name", or write -- before it.'
             script.warn(argument.node, "argument.undecided", message, suggestion)
 
 
 def _refuse(script: ParsedScript, name: str, option: ShellOption) -> None:
-    message = f"{name} may not be used with {option.name}."
+    message = f"{name} isn't allowed with {option.name}."
     suggestion = _INSTEAD.get(
         (name, option.name.lstrip("-")[:1].lower()), f"Use {name} without {option.name}."
     )
@@ -90,9 +90,9 @@ def _refuse(script: ParsedScript, name: str, option: ShellOption) -> None:
 
 
 _INSTEAD = {
-    ("awk", "f"): "Give the program in single quotes: awk '{ … }' file.",
-    ("sed", "f"): "Give the commands in single quotes: sed -e '…' -e '…' file.",
-    ("tail", "f"): "It never ends. Use tail -n.",
+    ("awk", "f"): "Write the program in single quotes: awk '{ … }' file.",
+    ("sed", "f"): "Write the commands in single quotes: sed -e '…' -e '…' file.",
+    ("tail", "f"): "It never ends: use tail -n.",
 }
 
 
@@ -133,7 +133,7 @@ def _check_date(script: ParsedScript, parsed: Parsed) -> None:
     for operand in parsed.operands:
         if not operand.value.startswith(("+", ANY, "%")):
             message = f"date with {script.written(operand.node)} sets the clock."
-            suggestion = "Give a format that begins with +, e.g. date +%F; take a date apart with -d."
+            suggestion = "Write a format that begins with +, e.g. date +%F; parse a date with -d."
             script.error(operand.node, "option.refused", message, suggestion)
 
 
@@ -143,13 +143,13 @@ def _check_find(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> Non
     for argument in arguments:
         text = argument.value
         if text in refused:
-            suggestion = "Leave it out: the directory is thrown away after the run."
+            suggestion = "Remove it: the directory is deleted after the run."
             if text.startswith(("-exec", "-ok")):
                 suggestion = "Use a loop: find … -print0 | while IFS= read -r -d '' file; do …; done, or "
                 suggestion += "find … -print0 | xargs -0 …."
             elif text.startswith("-f"):
                 suggestion = "Write with > instead: find … > tmp/found."
-            script.error(argument.node, "option.refused", f"find may not be used with {text}.", suggestion)
+            script.error(argument.node, "option.refused", f"find isn't allowed with {text}.", suggestion)
     _check_absolute(script, arguments, "find")
 
 

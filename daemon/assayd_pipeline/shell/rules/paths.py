@@ -111,17 +111,19 @@ def judge_path(script: ParsedScript, node: Node, path: str, use: PathUse, what: 
     place = where(path)
     if place is Where.NETWORK:
         message = f"{what} uses {visible(path)}, a network connection."
-        script.error(node, "redirect.network", message, "Do without the network; read from files in data/.")
+        script.error(
+            node, "redirect.network", message, "The network is blocked. Read files in data/ instead."
+        )
     elif place is Where.OUTSIDE and not path.startswith(("/", HOME)) and _enters_folders(script):
-        message = f"Whether {what} stays inside depends on the folder that cd left it in: {visible(path)}."
-        suggestion = "Stay in the sandbox directory and write data/…, or use ( cd data && … )."
+        message = f"The path of {what} depends on an earlier cd: {visible(path)}."
+        suggestion = "Stay in the sandbox directory and write data/…, or use a subshell: ( cd data && … )."
         script.warn(node, "path.undecided", message, suggestion)
     elif place is Where.OUTSIDE:
         message = f"{what} {use} {visible(path)}, which is outside the sandbox directory."
         script.error(node, "path.outside", message, _advice(path))
     elif place is Where.UNDECIDED and use is not PathUse.READS:
-        message = f"Where {what} leads cannot be seen beforehand: {visible(path)}."
-        suggestion = 'Begin the path with a folder in plain text, e.g. "tmp/$name".'
+        message = f"The path of {what} is unknown before the run: {visible(path)}."
+        suggestion = 'Begin the path with a literal folder, e.g. "tmp/$name".'
         script.warn(node, "path.undecided", message, suggestion)
 
 

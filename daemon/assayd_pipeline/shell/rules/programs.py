@@ -78,14 +78,14 @@ def _check_program(script: ParsedScript, node: Node, program: str, assigned: Seq
         script.error(node, "awk.dynamic", message, hint, edit=edit)
         return
     if ANY in program:
-        message = "A part of the awk program is known only when it runs."
-        suggestion = "Write the program in single quotes and hand values over with -v: "
+        message = "A part of the awk program is unknown before the run."
+        suggestion = "Write the program in single quotes and pass values with -v: "
         suggestion += "awk -v n=\"$n\" '{ print $n }' file."
         script.warn(node, "awk.dynamic", message, suggestion)
         return
     tokens = list(_tokens(program))
     if tokens and tokens[-1].kind == "broken":
-        message = f"The awk program cannot be read from {tokens[-1].text[:40]!r} on."
+        message = f"The awk program is invalid from {tokens[-1].text[:40]!r} on."
         script.error(node, "awk.unreadable", message, "Close every string and every pattern on its own line.")
         return
     if not _is_quoted(script, node, program) or not _check_brackets(script, node, tokens):
@@ -199,15 +199,17 @@ def _compared(script: ParsedScript, node: Node, field: str) -> Edit | None:
 def _check_token(script: ParsedScript, node: Node, token: _Token, following: _Token) -> None:
     if token == _Token("name", "system"):
         message = "The awk program runs a command with system()."
-        suggestion = "Run the command in the script itself, before or after awk."
+        suggestion = "Run the command in the script, before or after awk."
         script.error(node, "awk.execute", message, suggestion)
     elif token.kind == "sign" and token.text in {"|", "|&"}:
         message = "The awk program starts a command with a pipe."
         suggestion = "Pipe the output of awk itself: awk '{ print $1 }' file | sort."
         script.error(node, "awk.execute", message, suggestion)
     elif token == _Token("sign", "@") and following.text != "namespace":
-        message = f"The awk program loads code with @{following.text}, or calls a function by its name."
-        script.error(node, "awk.load", message, "Write the functions out.")
+        message = (
+            f"The awk program loads code with @{following.text}, or calls a function by a computed name."
+        )
+        script.error(node, "awk.load", message, "Write the functions in the program, and call them directly.")
 
 
 def _check_shell_variables(
@@ -221,8 +223,8 @@ def _check_shell_variables(
             (fields if before.text == "$" else names).add(token.text)
     of_the_shell = {setting.name for setting in script.settings}
     for name in sorted((fields - names) & of_the_shell):
-        message = f"${name} in single quotes is a field of awk, not the variable of the shell."
-        suggestion = f"Hand the value over: awk -v {name}=\"${name}\" '… {name} …', without a $ before it."
+        message = f"${name} in single quotes is an awk field, not the shell variable."
+        suggestion = f"Pass the value: awk -v {name}=\"${name}\" '… {name} …', without a $ before it."
         script.warn(node, "awk.shell_variable", message, suggestion)
 
 
@@ -268,11 +270,11 @@ def check_sed(script: ParsedScript, call: Invocation, parsed: Parsed) -> None:
     for source in sources:
         _note_written(script, source)
         if source.value.startswith(ANY):
-            message = "A command of the sed script is known only when it runs."
-            suggestion = 'Write the commands in plain text; a value may stand inside s: sed "s/a/$b/".'
+            message = "A command of the sed script is unknown before the run."
+            suggestion = 'Write the commands literally; only the parts of s can vary: sed "s/a/$b/".'
             script.warn(source.node, "sed.dynamic", message, suggestion)
         elif ANY in source.value:
-            message = "A value inside the sed script is known only when it runs; "
+            message = "A value inside the sed script is unknown before the run; "
             message += "a / or & in it changes the script."
             script.warn(source.node, "sed.undecided", message, "Use awk -v for values that come from data.")
         elif _SUBSTITUTES.match(source.value):
@@ -280,8 +282,8 @@ def check_sed(script: ParsedScript, call: Invocation, parsed: Parsed) -> None:
     in_place = parsed.given("-i", "--in-place")
     for option in in_place:
         if option.value is not None and "/" in option.value.value:
-            message = "The backup that sed -i makes would be in another folder."
-            script.error(option.node, "path.outside", message, "Give -i a plain ending, e.g. -i.bak.")
+            message = "sed -i would put its backup into another folder."
+            script.error(option.node, "path.outside", message, "Write a plain suffix after -i, e.g. -i.bak.")
     for operand in operands:
         if operand.value != "-":
             use = PathUse.CHANGES if in_place else PathUse.READS
@@ -307,5 +309,5 @@ def _check_substitution(script: ParsedScript, source: ArgumentValue) -> None:
         hint = "Separate the parts with another delimiter: `s|old|new|`."
         script.error(source.node, "sed.unreadable", message, hint, edit=edit)
     elif "e" in found[2]:
-        message = "The sed script runs what it finds as a command (s///e)."
-        script.error(source.node, "sed.execute", message, "Leave e out; run commands in the script itself.")
+        message = "The sed script runs the matched text as a command (s///e)."
+        script.error(source.node, "sed.execute", message, "Remove e, and run commands in the script.")

@@ -77,7 +77,7 @@ def test_any_exception_is_raised_and_not_an_exit(begun: GuestRunner, statement: 
 def test_deep_recursion_gives_a_short_traceback(begun: GuestRunner) -> None:
     record = begun.call("def extract(n=0): return extract(n + 1)").record
 
-    assert "frames left out" in str(record["traceback"])
+    assert "frames omitted" in str(record["traceback"])
     assert len(str(record["traceback"]).splitlines()) == 43
 
 

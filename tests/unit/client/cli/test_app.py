@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -215,3 +216,31 @@ def test_line_imports_the_modules_of_no_other_command(socket: str) -> None:
     modules = set(done.stderr.split())
     homes = {f"assayd_client.cli.{place.partition(':')[0]}" for place in COMMANDS.values()}
     assert homes & modules == {"assayd_client.cli.attempts"}
+
+
+def _commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    yield name, command
+    for each in getattr(command, "commands", {}):
+        yield from _commands(command.commands[each], f"{name} {each}")
+
+
+def test_help_of_commands_and_options_is_one_plain_sentence() -> None:
+    every = [
+        named
+        for name in COMMANDS
+        for named in _commands(typer.main.get_command(app).get_command(None, name), name)
+    ]
+    summaries = {name: (command.help or "").split("\n")[0] for name, command in every}
+    helps = {
+        f"{name} {parameter.name}": parameter.help
+        for name, command in every
+        for parameter in command.params
+        if parameter.name != "help" and getattr(parameter, "help", None)
+    }
+    vague = ("The ", "It ", "That ", "There ", "How ", "What ", "Which ", "Whether ")
+
+    assert len(helps) > 200
+    for texts in (summaries, helps):
+        assert {name: text for name, text in texts.items() if not text.endswith(".")} == {}
+        assert {name: text for name, text in texts.items() if len(text) > 150} == {}
+        assert {name: text for name, text in texts.items() if text.startswith(vague)} == {}

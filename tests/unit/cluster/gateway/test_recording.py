@@ -50,6 +50,6 @@ async def test_submission_is_written_with_its_attempt_alone(gateway: OneGateway)
 async def test_id_that_is_on_record_is_refused_for_another_submission(gateway: OneGateway, size: int) -> None:
     await gateway.beat("a")
     attempt = await gateway.submit()
-    with pytest.raises(RequestError, match="used before, for another submission"):
+    with pytest.raises(RequestError, match="already used for another submission"):
         await gateway.submit("#" * size + "\n", attempt_id=attempt.id)
     assert (await gateway.submit(attempt_id=attempt.id)).id == attempt.id

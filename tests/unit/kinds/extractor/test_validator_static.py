@@ -191,7 +191,7 @@ def test_files_that_make_no_payload_are_refused(
 
 @pytest.mark.parametrize("more", [{"input": {}}, {"extra": {"strict": "no"}}])
 def test_options_that_would_do_nothing_are_refused(more: dict[str, Any]) -> None:
-    with pytest.raises(RequestError, match="neither --input nor --option"):
+    with pytest.raises(RequestError, match="doesn't accept --input or --option"):
         from_files({"x.py": b"x = 1"}, FileOptions(sample_paths=("/a",), **more))
 
 

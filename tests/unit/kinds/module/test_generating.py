@@ -30,5 +30,5 @@ def test_answer_replaces_other_files_and_adds_tests() -> None:
 
 
 def test_manifest_that_is_no_object_is_refused() -> None:
-    with pytest.raises(ValueError, match="not a JSON object"):
+    with pytest.raises(ValueError, match="isn't a JSON object"):
         answered({"files": {}}, Proposal(files={"manifest.json": "[]"}))

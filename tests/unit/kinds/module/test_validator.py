@@ -318,14 +318,14 @@ def test_folder_is_a_manifest_and_files(name: str, text: bytes) -> None:
     [
         ({}, "no manifest.json"),
         ({"manifest.json": b"{}", "manifest.yaml": b"{}"}, "both manifest.json and manifest.yaml"),
-        ({"manifest.json": b"[]"}, "is not an object"),
-        ({"manifest.json": b"{"}, "cannot be read"),
-        ({"manifest.json": b'{"a": 1, "a": 2}'}, "there twice"),
-        ({"manifest.json": b'{"a": NaN}'}, "cannot be read"),
-        ({"manifest.yaml": b"a: 1\na: 2\n"}, "there twice"),
-        ({"manifest.yaml": b"a: !!python/object/apply:os.system [id]\n"}, "cannot be read"),
-        ({"manifest.yaml": b"1: x\n"}, "is not an object"),
-        ({"manifest.json": b"{}", "adapter.py": b"\xff"}, "adapter.py is not UTF-8"),
+        ({"manifest.json": b"[]"}, "isn't an object"),
+        ({"manifest.json": b"{"}, "can't be read"),
+        ({"manifest.json": b'{"a": 1, "a": 2}'}, "is repeated"),
+        ({"manifest.json": b'{"a": NaN}'}, "can't be read"),
+        ({"manifest.yaml": b"a: 1\na: 2\n"}, "is repeated"),
+        ({"manifest.yaml": b"a: !!python/object/apply:os.system [id]\n"}, "can't be read"),
+        ({"manifest.yaml": b"1: x\n"}, "isn't an object"),
+        ({"manifest.json": b"{}", "adapter.py": b"\xff"}, "adapter.py isn't UTF-8"),
     ],
 )
 def test_folder_that_is_no_module_is_refused(files: dict[str, bytes], said: str) -> None:
@@ -334,7 +334,7 @@ def test_folder_that_is_no_module_is_refused(files: dict[str, bytes], said: str)
 
 
 def test_options_of_other_kinds_are_refused() -> None:
-    with pytest.raises(RequestError, match="takes neither"):
+    with pytest.raises(RequestError, match="accepts only files"):
         read_files({"manifest.json": b"{}"}, FileOptions(sample_paths=("/a",)))
 
 
@@ -355,4 +355,4 @@ def test_a_fix_is_asked_with_the_failed_test_in_view_and_without_the_edits_of_ot
     assert context.failure == "test_z.py, line 3: assert 1 == 2"
     assert [one.title for one in context.surroundings][:3] == ["manifest", "test_z.py", "a0.json"]
     assert len(context.edits) == 1
-    assert any("tests stay as they are" in one for one in context.instructions)
+    assert any("Keep the tests unchanged" in one for one in context.instructions)

@@ -74,12 +74,12 @@ def make_folder_with_b(real: Path) -> None:
     ("spoil", "why"),
     [
         (lambda real: make(real / "shop.db", "INSERT INTO t VALUES ('other')"), "shop.db has changed since"),
-        (lambda real: (real / "shop.db").unlink(), "shop.db is gone since"),
-        (lambda real: (real / "shop.db").write_bytes(b"junk" * 1000), "cannot be locked"),
+        (lambda real: (real / "shop.db").unlink(), "shop.db doesn't exist"),
+        (lambda real: (real / "shop.db").write_bytes(b"junk" * 1000), "can't be locked"),
         (lambda real: (real / "data/a.csv").write_bytes(b"other\n"), "a.csv has changed since"),
-        (lambda real: (real / "data/a.csv").unlink(), "a.csv is gone since"),
-        (make_folder_with_b, "b.csv exists, and the attempt began without it"),
-        (lambda real: (real / "data/deep").symlink_to("/tmp"), "leads out of"),
+        (lambda real: (real / "data/a.csv").unlink(), "a.csv has been deleted since"),
+        (make_folder_with_b, "b.csv exists, but the attempt began without it"),
+        (lambda real: (real / "data/deep").symlink_to("/tmp"), "is outside"),
     ],
     ids=["database", "no database", "no such thing", "file", "no file", "file in the way", "link"],
 )
@@ -105,7 +105,7 @@ def test_database_that_somebody_writes_is_not_touched(
 
 
 def test_changed_files_need_a_folder(real: Path, result: Result) -> None:
-    with pytest.raises(RequestError, match="name the folder by --directory"):
+    with pytest.raises(RequestError, match="pass the folder with --directory"):
         apply(result, real / "shop.db", None)
     assert len(everything(real)) == 2
 
@@ -184,13 +184,13 @@ def test_dry_run_tells_everything_and_does_nothing(real: Path, result: Result) -
     assert everything(real) == before
     assert told == [
         f"{real}/shop.db: would be replaced; backup: shop.db.{ID}.backup",
-        "  table t: 1 to 2 rows, 1 new or other, 0 gone or other",
+        "  table t: 1 to 2 rows, 1 new or changed, 0 removed or changed",
         f"{real}/.profile: would be created (hidden)",
         f"{real}/data/a.csv: would be replaced",
         f"{real}/data/deep/b.csv: would be created",
     ]
     apply(hidden, real / "shop.db", real)
-    assert foretell(hidden, real / "shop.db", real) == ["nothing is left to be done"]
+    assert foretell(hidden, real / "shop.db", real) == ["nothing to do"]
 
 
 def test_dry_run_refuses_what_the_commit_would(real: Path, result: Result) -> None:
@@ -200,6 +200,6 @@ def test_dry_run_refuses_what_the_commit_would(real: Path, result: Result) -> No
 
 
 def test_two_commits_at_once_are_refused(real: Path, result: Result) -> None:
-    with open_journal(real / "shop.db"), pytest.raises(RequestError, match="is going on"):
+    with open_journal(real / "shop.db"), pytest.raises(RequestError, match="is running"):
         apply(result, real / "shop.db", real)
     assert rows(real / "shop.db") == [("old",)]

@@ -51,7 +51,7 @@ def test_commit_can_be_made_again_after_its_rollback(shop: Path, real: Path, res
 
 def test_second_rollback_is_refused(shop: Path, real: Path) -> None:
     roll_back(ID, shop, real)
-    with pytest.raises(RequestError, match="was rolled back already"):
+    with pytest.raises(RequestError, match="is already rolled back"):
         roll_back(ID, shop, real)
 
 
@@ -62,7 +62,7 @@ def test_database_that_was_changed_since_is_refused_and_says_what_would_be_lost(
     before = everything(real)
     with pytest.raises(RequestError, match="has changed since the commit") as refused:
         roll_back(ID, shop, real)
-    assert "table t: 1 to 3 rows, 2 new or other" in refused.value.message
+    assert "table t: 1 to 3 rows, 2 new or changed" in refused.value.message
     assert "table u: new, with 0 rows" in refused.value.message
     assert everything(real) == before
 
@@ -74,8 +74,8 @@ def test_forced_rollback_says_what_is_lost_and_keeps_it_beside(shop: Path, real:
 
     assert is_as_before(real)
     assert told[-2:] == [
-        "  lost: shop.db: table t: 1 to 3 rows, 2 new or other, 0 gone or other",
-        "  lost: data/a.csv: what was changed since the commit",
+        "  lost: shop.db: table t: 1 to 3 rows, 2 new or changed, 0 removed or changed",
+        "  lost: data/a.csv: changes since the commit",
     ]
     assert rows(real / f"shop.db.{ID}.rolled-back") == [("later",), ("new",), ("old",)]
     assert (real / f"data/a.csv.{ID}.rolled-back").read_bytes() == b"later\n"
@@ -141,7 +141,7 @@ def test_database_that_the_commit_created_is_moved_away(real: Path, result: Resu
     made = replace(result, base_database=None, new_files={}, base_files={})
     apply(made, real / "fresh.db", None)
     assert roll_back(ID, real / "fresh.db", None) == [
-        f"{real}/fresh.db: removed; what was there: fresh.db.{ID}.rolled-back"
+        f"{real}/fresh.db: removed; the removed version: fresh.db.{ID}.rolled-back"
     ]
     assert not (real / "fresh.db").exists()
 
@@ -162,7 +162,7 @@ def test_what_was_never_committed_is_refused(real: Path) -> None:
 
 
 def test_files_need_their_folder(shop: Path) -> None:
-    with pytest.raises(RequestError, match="name the folder by --directory"):
+    with pytest.raises(RequestError, match="pass the folder with --directory"):
         roll_back(ID, shop, None)
 
 

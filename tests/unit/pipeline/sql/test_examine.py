@@ -231,5 +231,5 @@ def test_more_words_than_get_a_tree_are_refused_before_they_are_read() -> None:
     (finding,) = found("SELECT a" + ",a" * 60_000)
     assert (finding.rule, finding.message) == (
         "sql.too_large",
-        "The step has 120002 words and signs of SQL; 100000 are allowed.",
+        "The step has 120002 SQL tokens; 100000 are allowed.",
     )

@@ -85,7 +85,7 @@ def test_valid_statements_that_other_dialects_read_otherwise_are_understood(text
 @pytest.mark.parametrize(
     ("text", "remedy"),
     [
-        (".mode csv", "Leave it out"),
+        (".mode csv", "Remove it"),
         (".import data/x.csv t", 'FROM "data/x.csv"'),
         (".read other.sql", "Put the statements"),
         ("SELECT median(a) FROM t", "avg()"),
@@ -113,7 +113,7 @@ def test_words_of_other_databases_come_with_what_sqlite_has() -> None:
     [finding] = found(text, PIPELINE)
     assert (finding.rule, finding.line) == ("sql.not_understood", 2)
     assert "INTEGER PRIMARY KEY" in (finding.suggestion or "")
-    assert "leave ENGINE=… out" in (finding.suggestion or "")
+    assert "remove ENGINE=…" in (finding.suggestion or "")
 
 
 @pytest.mark.parametrize(
