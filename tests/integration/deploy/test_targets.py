@@ -12,7 +12,7 @@ import signal
 import subprocess
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,8 +28,11 @@ PAGES_ON = "http://127.0.0.1:8000/"
 
 
 @pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the files that git knows, with the environment and the images of this checkout."""
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A copy of the files that git knows, with the environment and the images of this checkout.
+
+    Its stamps are new, so that no target installs the copy into the environment.
+    """
     copy = tmp_path_factory.mktemp("checkout")
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
@@ -39,11 +42,23 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if (ROOT / name).is_file():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, copy / name, follow_symlinks=False)
-    (copy / ".venv").symlink_to(ROOT / ".venv")
+    for part in (ROOT / ".venv").iterdir():
+        (copy / ".venv").mkdir(exist_ok=True)
+        (copy / ".venv" / part.name).symlink_to(part)
+    for stamp in (".ready", ".runs"):
+        (copy / ".venv" / stamp).unlink(missing_ok=True)
+        (copy / ".venv" / stamp).touch()
     (copy / ".run").mkdir()
     for name in ("cache", "images"):
         (copy / ".run" / name).symlink_to(ROOT / ".run" / name)
-    return copy
+    before = _installed()
+    yield copy
+    assert _installed() == before
+
+
+def _installed() -> dict[Path, str]:
+    """Return where the environment finds packages that are installed from a folder."""
+    return {path: path.read_text() for path in (ROOT / ".venv/lib").glob("*/site-packages/*.pth")}
 
 
 def make(checkout: Path, *words: str, **variables: str) -> str:
