@@ -89,7 +89,7 @@ def test_serve_answers_until_a_signal(checkout: Path) -> None:
     )
     try:
         socket = checkout / ".run/assayd.sock"
-        _wait_for(lambda: socket.exists() and "assayd_build_info" in PlainClient(socket).metrics())
+        _wait_for(lambda: socket.exists() and b"assayd_build_info" in PlainClient(socket).metrics())
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(60)
