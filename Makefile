@@ -84,14 +84,17 @@ bench: setup images images-oci ## measure both engines, as root; write bench/res
 bench-slips: setup images ## put slips of the hand into submissions that are right; writes bench/results/slips.json
 	@$(WITH_ENGINE) $(BIN)/python -m bench.slips.run $(MOST)
 
-bench-hints: setup $(CHOSEN_IMAGES) ## measure hints for bash, SQL, adapters and Fifth, and findings about worthless passes
+bench-hints: setup $(CHOSEN_IMAGES) images-oci ## measure hints by language, worthless passes, false alarms, slips in correct code, and their cost; BENCH_REAL=folder of real programs
 	@$(WITH_ENGINE) $(IN_PLACE) $(BIN)/python -m bench.slips.measure --real
+	@$(WITH_ENGINE) $(IN_PLACE) $(BIN)/python -m bench.slips.run $(MOST)
+	@$(WITH_OCI) $(OCI_SH) run $(BIN)/python -m bench.slips.cost
 
 bench-repair: setup images ## have 60 broken submissions repaired, by `rules` or PROVIDERS="name …"; writes bench/results/repair.json
 	@$(WITH_DOCKER) $(BIN)/python -m bench.repair.run $(PROVIDERS)
 
-bench-generate: setup $(CHOSEN_IMAGES) ## have 62 requests in words answered by scripted providers, and by a model of your settings (PROVIDER=name); writes bench/results/generate.json
+bench-generate: setup $(CHOSEN_IMAGES) ## measure prompts with scripted providers, recorded answers, and a model of your settings (PROVIDER=name)
 	@$(WITH_ENGINE) $(IN_PLACE) $(BIN)/python -m bench.generate.run $(PROVIDER)
+	@$(WITH_ENGINE) $(IN_PLACE) $(BIN)/python -m bench.generate.replay
 
 cluster: setup ## run a cluster in the foreground: RabbitMQ, PostgreSQL, GATEWAYS=1 gateways, the first on .run/cluster/gateway.sock, NODES=2 nodes
 	@exec $(BIN)/python deploy/dev/cluster/run.py start --nodes $(or $(NODES),2) --gateways $(or $(GATEWAYS),1) --engine $(or $(ENGINE),auto)

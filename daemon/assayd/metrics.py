@@ -110,6 +110,13 @@ class Metrics:
         self.repair_fix_duration = self._histogram(
             "repair_fix_duration_seconds", "Time from a failure to its fix.", "kind", "provider"
         )
+        self.provider_tokens = self._counter(
+            "provider_tokens",
+            "Tokens of requests to providers and of their replies.",
+            "kind",
+            "provider",
+            "part",
+        )
 
     def _containers(self) -> None:
         self.engine_info = self._gauge("engine_info", "The engine in use.", "kind", "version")

@@ -29,7 +29,16 @@ from assayd_chains.asking import HeardAnswer, ask
 from assayd_chains.attempts import Attempts
 from assayd_chains.decide import Stop, decide, fingerprint, late
 from assayd_chains.fitting import Fitter, Misfit, Target
-from assayd_chains.model import Answer, Chain, ChainView, Failure, Outcome, Strategy, text_of
+from assayd_chains.model import (
+    QUESTION_FORM,
+    Answer,
+    Chain,
+    ChainView,
+    Failure,
+    Outcome,
+    Strategy,
+    text_of,
+)
 from assayd_chains.provider import Provider, ProviderStep, Reply
 from assayd_chains.store import DatabaseChainStore
 
@@ -237,6 +246,19 @@ class ChainLoop:
     ) -> None:
         """Put an answer on record, with the id that its attempt will have; one that isn't run has none."""
         chain, proposal, draft = course.chain, reply.proposal, strategy is Strategy.WRITE
+        if reply.question:
+            asked = Answer(
+                number=_next_number(chain, strategy),
+                strategy=strategy,
+                asked_at=asked_at,
+                reason="",
+                text=reply.question,
+                passage=QUESTION_FORM,
+                form=QUESTION_FORM,
+                usage=reply.usage,
+            )
+            await self._keep(course, chain.with_round(chain.round.with_answer(asked)))
+            return
         patched = await self._fitter.fitted(chain.kind, target, proposal)
         digest = patched.digest or hashlib.sha256(text_of(proposal).encode()).hexdigest()
         duplicate = not draft and digest in chain.round.digests

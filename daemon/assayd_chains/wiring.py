@@ -106,6 +106,7 @@ class RecordedChains:
             kinds=basics.kinds,
             policies=basics.policies.get,
             source_bytes=basics.settings.caps.source_bytes,
+            questions=basics.settings.repair.questions,
         )
         loop = ChainLoop(
             attempts=attempts,

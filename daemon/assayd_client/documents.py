@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     )
     from assayd.documents.library import LibraryEntryDocument, LibraryPageDocument
     from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument
-    from assayd.documents.policy_review import SuggestionDocument
+    from assayd.documents.policy_review import ExplanationDocument, SuggestionDocument
     from assayd.documents.summary import SummaryDocument
 
 _HOMES = {
@@ -58,7 +58,7 @@ _HOMES = {
     "discovery": ("KindDocument", "KindListDocument", "PolicyCheckDocument", "PolicyListDocument"),
     "library": ("LibraryEntryDocument", "LibraryPageDocument"),
     "operations": ("DaemonDocument", "ExaminationDocument", "GarbageDocument"),
-    "policy_review": ("SuggestionDocument",),
+    "policy_review": ("ExplanationDocument", "SuggestionDocument"),
     "summary": ("SummaryDocument",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -70,6 +70,7 @@ __all__ = [
     "BatchDocument",
     "BatchPageDocument",
     "BatchResultDocument",
+    "ExplanationDocument",
     "DaemonDocument",
     "ExaminationDocument",
     "GarbageDocument",

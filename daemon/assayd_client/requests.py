@@ -201,6 +201,11 @@ def batch_events(name: str) -> ClientRequest[StreamEvent]:
     return _follow(path("batches", name, "events"), None)
 
 
+def retry_batch_errors(name: str) -> ClientRequest[documents.BatchDocument]:
+    """Run the items of a batch with the verdict `error` again. Raises: ClientError ``batch.cancelled``."""
+    return _post(lambda: documents.BatchDocument, "batches", name, "retry-errors")
+
+
 def cancel_batch(name: str) -> ClientRequest[documents.BatchDocument]:
     """Start nothing more of a batch. Raises: ClientError ``batch.finished``."""
     return _post(lambda: documents.BatchDocument, "batches", name, "cancel")
@@ -414,6 +419,14 @@ def suggest_policy(
     return _post(
         lambda: documents.SuggestionDocument, "policies", "suggest", document=document, wait_s=READ_S
     )
+
+
+def explain_policy(
+    policy: str, *, language: str, code: str, kind: str | None = None
+) -> ClientRequest[documents.ExplanationDocument]:
+    """Return what a profile's static rules say of a piece of ``python``, ``bash`` or ``sql``."""
+    document = _set(policy=policy, language=language, code=code, kind=kind)
+    return _post(lambda: documents.ExplanationDocument, "policies", "explain", document=document)
 
 
 def kinds() -> ClientRequest[documents.KindListDocument]:

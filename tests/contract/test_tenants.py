@@ -172,6 +172,7 @@ def bodies(attempt: str) -> dict[str, Any]:
         "approve_attempt": {"json": {"name": "mine"}},
         "try_policy": {"json": {"policy": "default"}},
         "suggest_policy": {"json": {"policy": "default"}},
+        "explain_policy": {"json": {"policy": "default", "language": "python", "code": "x = 1"}},
         "check_policy": {"content": "[policy]", "headers": {"Content-Type": "text/plain"}},
         "create_token": {"json": {"name": "t", "tenant": "first", "scopes": ["submit"]}},
         "put_node": {"json": {"capacity": 1, "ready": True, "version": "0", "profiles": {}}},

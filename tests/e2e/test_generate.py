@@ -122,6 +122,7 @@ def test_words_and_sample_paths_come_to_an_approved_extractor(
     generation = json.loads(done.stdout)
     assert [one["verdict"] for one in generation["attempts"]] == ["failed", "failed", "validated"]
     assert generation["approved"] == {"name": "thirds", "version": 1}
+    assert (generation["code"], generation["files"]) == (right, None)
     assert out.read_text() == right
     first, second, third = play.asked
     assert (first["kind"], first["attempt"], first["intent"]) == ("extractor", 1, words)
@@ -151,7 +152,7 @@ def test_words_and_sample_paths_come_to_an_approved_extractor(
     ended = play.daemon.assay("generation", "cancel", "last")
     assert (ended.returncode, ended.stderr[:7]) == (2, "assay: ")
     shown = play.daemon.assay("show", generation["attempt_id"])
-    assert f"Asked for: {words}" in shown.stdout
+    assert f"Request: {words}" in shown.stdout
 
 
 @pytest.mark.system
@@ -228,7 +229,7 @@ def test_walk_of_the_documentation_does_what_it_says(play: Play, tmp_path: Path)
             printed += done.stdout
     finally:
         player.write_text(PLAYER)
-    for told in ("1. failed", "2. validated", "Approved: months@1", "the same", "Asked for: quarter folder"):
+    for told in ("1. failed", "2. validated", "Approved: months@1", "the same", "Request: quarter folder"):
         assert told in printed
 
 
@@ -268,6 +269,10 @@ def test_what_failed_is_not_approved(play: Play, client: PlainClient, tmp_path: 
     )
     assert done.returncode == 1
     assert not out.exists()
+    said = done.stdout.splitlines()
+    assert any(line.startswith("The last attempt failed: ") and "ValueError" in line for line in said)
+    assert any(line.startswith("Rules instead of code (computed_fields): ") for line in said)
+    assert said[-1].startswith("Try again with a hint: assay generation hint ")
     generation = client.generations(limit=1)["generations"][0]
     assert generation["approved"] is None
     with pytest.raises(ClientError) as refused:
@@ -303,6 +308,7 @@ def test_words_and_a_database_come_to_an_approved_pipeline_that_is_committed(
     assert "sales (region TEXT, amount REAL)" in second["prompt"]["user"]
     assert (tmp_path / "steps" / "01_total.sql").read_text() == good
     generation = json.loads(done.stdout)
+    assert (generation["code"], generation["files"]) == (None, {"01_total.sql": good})
     result = client.artifact(generation["attempt_id"], "files/database.sqlite")
     assert result.startswith(b"SQLite format 3")
 

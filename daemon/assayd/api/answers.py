@@ -12,7 +12,7 @@ from assayd.documents.batches import BatchDocument, BatchPageDocument, ItemPageD
 from assayd.documents.discovery import KindDocument, KindListDocument, PolicyCheckDocument, PolicyListDocument
 from assayd.documents.library import ApproveBody, LibraryEntryDocument, LibraryPageDocument
 from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument, StatusDocument
-from assayd.documents.policy_review import SuggestionDocument
+from assayd.documents.policy_review import ExplanationDocument, SuggestionDocument
 from assayd.documents.summary import SummaryDocument
 
 Responses = dict[int | str, dict[str, Any]]
@@ -97,6 +97,11 @@ BATCH_CANCELLED: Responses = {
     202: described(BatchDocument, "No further attempts start"),
     409: described(ErrorDocument, "Already finished"),
 }
+BATCH_RETRIED: Responses = {
+    202: described(BatchDocument, "They run again; unchanged if no item has the verdict `error`"),
+    409: described(ErrorDocument, "It was cancelled"),
+    503: described(ErrorDocument, "Not ready; see Retry-After"),
+}
 RESULTS: Responses = {
     200: {
         "description": "One line per item: the fields of `…/items`, and `attempt` (an Attempt or null).",
@@ -142,6 +147,13 @@ SUGGESTION: Responses = {
     409: described(ErrorDocument, "Nodes judge attempts: ask a node's daemon"),
     413: described(ErrorDocument, "Body too large"),
     429: described(ErrorDocument, "Another trial of the caller is running"),
+}
+EXPLANATION: Responses = {
+    200: described(ExplanationDocument, "The findings"),
+    408: described(ErrorDocument, "The body does not come"),
+    409: described(ErrorDocument, "Nodes judge attempts: ask the daemon of one"),
+    413: described(ErrorDocument, "Body too large"),
+    429: described(ErrorDocument, "A trial of the caller is under way"),
 }
 POLICY_LIST: Responses = {200: described(PolicyListDocument, "The profiles")}
 POLICY: Responses = {

@@ -30,6 +30,7 @@ STATUS: Mapping[str, int] = {
     "conflict": 409,
     "attempt.finished": 409,
     "attempt.unfinished": 409,
+    "batch.cancelled": 409,
     "batch.finished": 409,
     "batch.unfinished": 409,
     "batch.removed": 409,

@@ -128,8 +128,8 @@ class Finished:
     """An attempt with its verdict, and its documents as the bundle has them: JSON, in bytes.
 
     Without a `report` they are those of the bundle that the attempt names. `static_misses` are the rules of
-    runtime refusals in code that passed the static stages. `cases` are what was run, for kinds
-    that keep records of it.
+    runtime refusals in code that passed the static stages. `cases` of the run, and `refusals`, the errors
+    that prevented it, are for kinds that keep records.
     """
 
     attempt: Attempt
@@ -137,6 +137,7 @@ class Finished:
     execution: bytes | None
     static_misses: tuple[str, ...] = ()
     cases: tuple[Case, ...] = ()
+    refusals: tuple[str, ...] = ()
     facts: Facts = field(default_factory=Facts)
 
 

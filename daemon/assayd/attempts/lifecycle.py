@@ -9,8 +9,8 @@ Submitted code that fails is a value all the way down. An internal error is an e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -27,6 +27,7 @@ from assayd.findings.network_errors import with_network_words
 from assayd.kind import Kind
 from assayd.model.attempt import MAX_RUNS, Failure, State
 from assayd.model.enforcement import settle
+from assayd.model.finding import has_errors
 from assayd.model.levels import with_levels
 from assayd.model.merge import CANCELLED, Ran
 from assayd.model.policy import ExecutionPolicy, NetworkMode
@@ -167,7 +168,7 @@ class LocalExecution:
                 await self._wait_for_engine(job, problem, left_s)
                 continue
             if result.outcome.cause is not Cause.INFRASTRUCTURE or job.attempt.run_number >= self.max_runs:
-                return await self._judge(job, payload, result)
+                return await self._tried(job, payload, await self._judge(job, payload, result))
             log.warning("run.lost", evidence=dict(result.outcome.evidence))
             failing_since = None
             job.deadline.restart(WAITING_S)
@@ -186,17 +187,56 @@ class LocalExecution:
         """Lease a container, record its holder, and run the units."""
         if job.attempt.state is not State.LEASING:
             job.move(State.LEASING)
+        async with self._leased(job, spec) as lease:
+            with job.measured(self.clock, "lease"):
+                await self._journal(job, lease)
+            job.move(State.RUNNING)
+            job.deadline.restart(spec.limits.timeout_s)
+            with job.measured(self.clock, "run"):
+                return await self.sandbox.run(lease, job.deadline, UnitPublisher(job, spec))
+
+    @asynccontextmanager
+    async def _leased(self, job: Job, spec: RunSpec) -> AsyncIterator[Lease]:
+        """Hold a slot and a container while the body runs. Raises: EngineError, TimeoutError."""
         async with AsyncExitStack() as held:
             with job.measured(self.clock, "lease"):
                 async with job.deadline.scope():
                     await self.require_image(job.validator, job.policy, spec)
                     await held.enter_async_context(self.slots.hold(*job.attempt.flow, job.attempt.id))
                     lease = await held.enter_async_context(self.sandbox.lease(spec, *job.attempt.flow))
-                await self._journal(job, lease)
-            job.move(State.RUNNING)
-            job.deadline.restart(spec.limits.timeout_s)
-            with job.measured(self.clock, "run"):
-                return await self.sandbox.run(lease, job.deadline, UnitPublisher(job, spec))
+            yield lease
+
+    async def _tried(self, job: Job, payload: BaseModel, ran: Ran) -> Ran:
+        """Add what a trial finds, if the kind and the profile want one of a submission that has passed."""
+        found = ran.judgement.stage_findings
+        if not ran.result.outcome.completed or any(map(has_errors, found.values())):
+            return ran
+        policy = job.policy.at_run_time()
+        spec = job.validator.plan_trial(payload, policy, job.limits, ran.result)
+        trial = await self._run_trial(job, spec) if spec is not None else None
+        if spec is not None and trial is None:
+            return ran
+        further = job.validator.judge_trial(payload, policy, ran.result, trial)
+        added = {stage: with_levels(findings, policy.quality) for stage, findings in further.items()}
+        united = {stage: (*found.get(stage, ()), *added.get(stage, ())) for stage in {**found, **added}}
+        return replace(ran, judgement=replace(ran.judgement, stage_findings=united))
+
+    async def _run_trial(self, job: Job, spec: RunSpec) -> RunResult | None:
+        """Run a trial in a further container; None if none can be had, or the trial was broken off.
+
+        It isn't journalled: a daemon that starts again runs the whole attempt, and removes the container.
+        """
+        job.deadline.restart(WAITING_S)
+        try:
+            async with self._leased(job, spec) as lease:
+                job.deadline.restart(spec.limits.timeout_s)
+                with job.measured(self.clock, "run"):
+                    result = await self.sandbox.run(lease, job.deadline)
+        except (EngineError, TimeoutError) as problem:
+            log.warning("trial.failed", problem=type(problem).__name__)
+            return None
+        broken_off = result.outcome.cause in {Cause.INFRASTRUCTURE, Cause.CANCELLED}
+        return None if broken_off else result
 
     async def _journal(self, job: Job, lease: Lease) -> None:
         """Record which container this run gets, before anything submitted is sent to it."""

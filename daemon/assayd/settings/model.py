@@ -356,9 +356,12 @@ class RepairSettings(_Section):
         3, description="Maximum fixes of a chain, unless a request sets fewer."
     )
     timeout_s: Seconds = Field(300.0, description="Time limit of one repair, in seconds from the failure.")
+    questions: bool = Field(
+        False, description="Let models answer an ambiguous request of a generation with a question."
+    )
     on_exhausted: tuple[str, ...] = Field(
         (),
-        description="Program to run if a repair ends without a fix; it reads repair and report on stdin.",
+        description="Program to run if a repair or generation ends without a pass; it reads JSON on stdin.",
     )
     providers: dict[str, RepairProvider] = Field({}, description="Providers in addition to `rules`, by name.")
 

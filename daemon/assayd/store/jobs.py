@@ -172,13 +172,14 @@ class DatabaseJobStore:
         attempt: Attempt,
         events: Sequence[Event] = (),
         cases: Sequence[Case] = (),
+        refusals: Sequence[str] = (),
         *,
         held_by: str | None = None,
     ) -> bool:
         """Record the verdict with the events of the way there; False when there is a verdict already.
 
-        `cases` are for kinds that keep records of them. `held_by` is the node that brings the verdict; that
-        node must still hold the run.
+        `cases` and `refusals` are for kinds that keep records of them. `held_by` is the node that brings the
+        verdict; that node must still hold the run.
 
         Raises: RequestError ``run.foreign``, if the run isn't.
         """
@@ -209,7 +210,7 @@ class DatabaseJobStore:
                 keep_bundle(connection)
             self._outbox.add(connection, message)
             for recorder in self._recorders_of(attempt):
-                write = partial(recorder.finished, connection, attempt, cases, events)
+                write = partial(recorder.finished, connection, attempt, cases, events, refusals)
                 keep(connection, "finish", write)
             return True
 

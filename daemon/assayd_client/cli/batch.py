@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -269,12 +270,26 @@ def send_and_follow(
     An interrupt from the keyboard leaves the batch running, and says how to go on.
     """
     _require_lines(file)
-    try:
+
+    def send() -> Document:
         batch = client.send_batch(_pieces(file), name=name, **wanted)
         _remark_on(batch)
-        batch = follow(client, batch)
+        return batch
+
+    return follow_and_show(client, send, file, outputs, hint=_how_to_go_on(name, file))
+
+
+def follow_and_show(
+    client: PlainClient, begin: Callable[[], Document], file: Path, outputs: BatchOutputs, *, hint: str
+) -> int:
+    """Begin a batch, follow it to its end, write and show the results; return the exit code.
+
+    An interrupt from the keyboard prints `hint` and leaves the batch running.
+    """
+    try:
+        batch = follow(client, begin())
     except KeyboardInterrupt:
-        print(_how_to_go_on(name, file), file=sys.stderr)
+        print(hint, file=sys.stderr)
         return INTERRUPTED
     summary = _finish(client, batch, file, outputs)
     if outputs.as_json:
@@ -320,11 +335,14 @@ def _took(batch: Document) -> str:
 
 def _next_step(batch: Document) -> Iterator[StyledLine]:
     """Name the command that lists the items that aren't validated, if any."""
-    if batch["counts"]["total"] > batch["counts"]["validated"]:
+    counts = batch["counts"]
+    if counts["total"] > counts["validated"]:
         yield line("")
         yield line(
             f"Lines that aren't validated: assay batch results {plain(batch['name'])} --failed", hang=None
         )
+    if counts["error"] > counts["malformed"]:
+        yield line(f"Run the internal errors again: assay batch retry {plain(batch['name'])}", hang=None)
 
 
 def batch_row(batch: Document) -> Sequence[str]:
@@ -462,6 +480,24 @@ def resume_batch(  # noqa: PLR0913, PLR0917  (one parameter per option)
         name = client.batch(find_batch(client, name))["name"]
         outputs = BatchOutputs(folder=out, junit=junit, sarif=sarif, as_json=as_json)
         code = send_and_follow(client, name, file, outputs, concurrency=concurrency, webhook=webhook)
+    raise typer.Exit(code)
+
+
+@batch_app.command("retry")
+def retry_batch(
+    context: typer.Context,
+    name: Name,
+    out: Out = None,
+    junit: Junit = None,
+    sarif: Sarif = None,
+    as_json: Json = False,
+) -> None:
+    """Run the items that ended with an internal error again, wait for their end, and show the batch."""
+    outputs = BatchOutputs(folder=out, junit=junit, sarif=sarif, as_json=as_json)
+    with _client(context) as client:
+        name = client.batch(find_batch(client, name))["name"]
+        begin = partial(client.retry_batch_errors, name)
+        code = follow_and_show(client, begin, Path(name), outputs, hint=_how_to_go_on(name, Path("FILE")))
     raise typer.Exit(code)
 
 

@@ -11,7 +11,7 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC
 from heapq import merge
 from typing import cast
@@ -64,6 +64,14 @@ MOST_FIELDS = 64
 JsonObject = Mapping[str, object]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ran:
+    """The cases of a run, or the errors that prevented it, for kinds that keep records."""
+
+    cases: Sequence[Case]
+    refusals: Sequence[str]
+
+
 class RunVerdicts:
     """Records the verdicts that nodes bring.
 
@@ -107,15 +115,15 @@ class RunVerdicts:
         early = any(file.base64 is None for file in brought.files)
         uploaded = await self._runs.uploaded(held) if early else {}
         if early or sum(len(file.base64 or "") for file in brought.files) > LARGE_BYTES:
-            files, cases = await asyncio.to_thread(_checked, attempt, brought, uploaded)
+            files, ran = await asyncio.to_thread(_checked, attempt, brought, uploaded)
         else:
-            files, cases = _checked(attempt, brought, uploaded)
+            files, ran = _checked(attempt, brought, uploaded)
         attempt = _with_verdict(attempt, held, brought, self._clock)
         files.update(await self._own_files(attempt, held.document))
         written = await self._artifacts.write(_bundle(attempt, held, brought, files))
         attempt = replace(attempt, bundle=written.location, artifacts=written.artifacts)
         events = self._events(attempt, held, brought.events)
-        if not await self._finish(held, attempt, events, cases):
+        if not await self._finish(held, attempt, events, ran):
             return False
         if self._execution.is_here(attempt.id):
             self._show(events, read_events(held, brought.events))
@@ -129,15 +137,13 @@ class RunVerdicts:
         )
         return True
 
-    async def _finish(
-        self, held: HeldRun, attempt: Attempt, events: Sequence[Event], cases: Sequence[Case]
-    ) -> bool:
+    async def _finish(self, held: HeldRun, attempt: Attempt, events: Sequence[Event], ran: _Ran) -> bool:
         """Put a verdict on record whose bundle is written; remove what does not count.
 
         What is known here of the run may be old: that it is the node's still is seen in the transaction.
         """
         try:
-            first = await self._jobs.finish(attempt, events, cases, held_by=held.node)
+            first = await self._jobs.finish(attempt, events, ran.cases, ran.refusals, held_by=held.node)
         except RequestError:
             await self._remove(attempt.id, attempt.bundle)
             raise
@@ -213,7 +219,7 @@ def read_events(held: HeldRun, brought: Sequence[LiveEvent]) -> list[Event]:
 
 def _checked(
     attempt: Attempt, brought: RunVerdict, uploaded: Mapping[str, bytes]
-) -> tuple[dict[str, bytes], Sequence[Case]]:
+) -> tuple[dict[str, bytes], _Ran]:
     """Return the files by their names here, each checked against its digest, and what was run.
 
     Report and execution are pasted into answers as they are: so they are written anew, as one line of JSON.
@@ -228,7 +234,7 @@ def _checked(
     files[validation] = canonical(report)
     if files[execution] != b"null":
         files[execution] = canonical(_object(files[execution], "execution"))
-    return files, _cases(report)
+    return files, _Ran(cases=_cases(report), refusals=_refusals(report))
 
 
 def _renamed(name: str, theirs: str, ours: str) -> str:
@@ -343,6 +349,15 @@ def _was(name: str) -> str:
     """Return what a file is, whatever the time in its name."""
     kind = name.partition("_")[0]
     return kind if kind in STAMPED else name
+
+
+def _refusals(report: JsonObject) -> Sequence[str]:
+    """Return the messages of the errors for which nothing was run, for kinds that keep records of them."""
+    found = report.get("findings")
+    if report.get("runtime_results") is not None or not isinstance(found, list):
+        return ()
+    errors = (each for each in found if isinstance(each, dict) and each.get("severity") == "error")
+    return [str(each.get("message")) for each in errors]
 
 
 def _cases(report: JsonObject) -> Sequence[Case]:
