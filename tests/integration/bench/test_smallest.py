@@ -129,6 +129,9 @@ def test_what_needs_no_daemon(place: Path) -> None:
     assert "repair" in run(place, "bench.prompts")
     assert "hints: " in run(place, "bench.shell_rules")
     assert "definitions" in run(place, "bench.scaling", "fifth")
+    run(place, "bench.generate.readers", place / "readers")
+    assert list((place / "readers").glob("*.prompt.txt"))
+    assert "--writer" in run(place, "bench.generate.by_hand", "--help")  # people answer it
     run(place, "bench.chart", BENCH_RESULTS=str(ROOT / "bench/results"))
     assert (place / "performance.md").is_file()
 
@@ -145,6 +148,16 @@ def test_generations(place: Path) -> None:
 
     found = json.loads((place / "generate.json").read_text())
     assert found["providers"]["right"]["total"] == 6
+
+
+def test_recorded_answers(place: Path) -> None:
+    run(place, "bench.generate.replay")
+
+    assert (place / "answers.json").is_file()
+
+
+def test_cost_of_quality_checks(place: Path) -> None:
+    assert "cost" in run(place, "bench.slips.cost", "--count", 1, "--rounds", 1)
 
 
 def test_slips(place: Path) -> None:
