@@ -152,7 +152,7 @@ images-oci: runtime crun ## install crun where it is missing, and unpack the ima
 LOCK := $(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options
 requirements: setup ## lock the packages of pyproject.toml again: those of a checkout, and those of an installation; LOCKS="run …" only some
-	@for lock in $(or $(LOCKS),dev run anthropic cluster gemini lsp mcp openai build generator moto agents); do \
+	@for lock in $(or $(LOCKS),dev run anthropic cluster gemini lsp mcp openai otel build generator moto agents); do \
 		case $$lock in \
 			dev) $(LOCK) --extra dev -o requirements/dev.txt pyproject.toml ;; \
 			run) $(LOCK) --constraint requirements/dev.txt -o requirements/run.txt pyproject.toml ;; \
