@@ -146,6 +146,9 @@ class Metrics:
         self.workers_lost = self._counter(
             "analysis_workers_lost", "Analysis workers that crashed or ran out of time on a submission."
         )
+        self.trace_spans = self._counter(
+            "trace_spans", "Spans of traces, by result: exported, failed, dropped.", "outcome"
+        )
         self.bundle_bytes = self._gauge("bundle_bytes", "Size of all bundles.")
         self.bundles_removed = self._counter("bundles_removed", "Bundles removed by retention.")
         self.refused_connections = self._counter(

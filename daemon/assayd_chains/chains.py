@@ -381,6 +381,7 @@ class Chains:
             log.exception(_BROKEN[_driven(course.chain)], **_named(course.chain), problem=str(problem))
             ended = await self._end_broken(course, problem)
         finally:
+            course.spans.end(ended)
             del self._courses[chain_id], self._carriers[chain_id]
             self._cancelled.discard(chain_id)
             course.changed.give()

@@ -25,6 +25,7 @@ from assayd.model.prompting import Proposal
 from assayd.model.report import Verdict
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.driving import Driven, Driving
+from assayd.ports.tracing import NO_TRACING, Tracing
 from assayd_chains.asking import HeardAnswer, ask
 from assayd_chains.attempts import Attempts
 from assayd_chains.decide import Stop, decide, fingerprint, late
@@ -41,6 +42,7 @@ from assayd_chains.model import (
 )
 from assayd_chains.provider import Provider, ProviderStep, Reply
 from assayd_chains.store import DatabaseChainStore
+from assayd_chains.tracing import ChainSpans
 
 log = structlog.get_logger()
 
@@ -52,6 +54,7 @@ class Course:
 
     def __init__(self, chain: Chain) -> None:
         self.chain = chain
+        self.spans = ChainSpans()
         self.changed = Signal()
         self.heard = HeardAnswer(self.changed.give)
 
@@ -81,6 +84,7 @@ class ChainLoop:
         ids: Ids,
         timeout: timedelta,
         driving: Driving,
+        tracing: Tracing = NO_TRACING,
     ) -> None:
         self._attempts = attempts
         self._store = store
@@ -90,6 +94,7 @@ class ChainLoop:
         self._ids = ids
         self._timeout = timeout
         self._driving = driving
+        self._tracing = tracing
 
     async def run(self, course: Course) -> Chain | None:
         """Carry a chain to its outcome and return it as it ended; None if a repair wasn't needed after all.
@@ -103,6 +108,7 @@ class ChainLoop:
         try:
             if not await self._begin(course):
                 return None
+            await course.spans.begin(course.chain, self._tracing, self._attempts)
             stop = await self._follow(course)
         except TimeoutError:
             await self.cancel_attempt(course.chain)
@@ -159,8 +165,9 @@ class ChainLoop:
 
     async def _bounded(self, course: Course, step: Awaitable[None]) -> None:
         left_s = (course.chain.ends_at - self._clock.now()).total_seconds()
-        async with asyncio.timeout(max(left_s, 0.001)):
-            await step
+        with course.spans.current(course.chain):
+            async with asyncio.timeout(max(left_s, 0.001)):
+                await step
 
     async def _catch_up(self, course: Course) -> None:
         """Have the attempt of the last answer run to its verdict, and put that on record with its failure."""
@@ -222,7 +229,8 @@ class ChainLoop:
         number = _next_number(chain, strategy)
         step = await self._store.step(owner, number, draft=draft)
         if step is None:
-            step = await self._asked(course, target, number)
+            with course.spans.answering(chain.provider, strategy, number):
+                step = await self._asked(course, target, number)
             await self._store.save_step(owner, step, draft=draft)
         await self._add(course, strategy, step.asked_at, target, step.reply)
 

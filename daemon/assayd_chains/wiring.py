@@ -117,6 +117,7 @@ class RecordedChains:
             ids=basics.ids,
             timeout=self._limits.timeout,
             driving=basics.driving,
+            tracing=basics.tracing,
         )
         chains = Chains(
             loop=loop,

@@ -9,7 +9,7 @@ Submitted code that fails is a value all the way down. An internal error is an e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -35,6 +35,7 @@ from assayd.model.records import Run
 from assayd.model.report import Judgement, StageReport
 from assayd.model.run import Cause, RunResult, RunSpec
 from assayd.ports.clock import Clock
+from assayd.ports.tracing import Span
 from assayd.sandbox.sandbox import Lease, Sandbox
 from assayd.store.jobs import DatabaseJobStore
 
@@ -87,7 +88,8 @@ class LocalExecution:
         """Run an attempt, and put its verdict on record."""
         with self.sandbox.pool.attempt():
             finished = await self.run(job)
-            return await self.verdicts.record(finished, job.timings_s)
+            with job.traced("record"):
+                return await self.verdicts.record(finished, job.timings_s)
 
     async def run(self, job: Job) -> Finished:
         """Take an attempt from its submission to its bundle; the verdict is recorded by the caller.
@@ -141,11 +143,12 @@ class LocalExecution:
     async def _check(self, job: Job) -> Checked:
         """Run the static stages in an analysis worker."""
         job.move(State.CHECKING)
-        with job.measured(self.clock, "static"):
+        with job.measured(self.clock, "static") as span:
             async with job.deadline.scope():
                 checked = await self.analyst.check(
                     job.validator, job.submission.payload, job.policy, flow=job.attempt.flow
                 )
+            _add_stages(span, checked.stages)
         for stage in checked.stages:
             job.publish_stage(stage)
         return checked
@@ -188,12 +191,12 @@ class LocalExecution:
         if job.attempt.state is not State.LEASING:
             job.move(State.LEASING)
         async with self._leased(job, spec) as lease:
-            with job.measured(self.clock, "lease"):
+            with job.measured(self.clock, "lease", span="journal"):
                 await self._journal(job, lease)
             job.move(State.RUNNING)
             job.deadline.restart(spec.limits.timeout_s)
-            with job.measured(self.clock, "run"):
-                return await self.sandbox.run(lease, job.deadline, UnitPublisher(job, spec))
+            with job.measured(self.clock, "run") as span:
+                return await self.sandbox.run(lease, job.deadline, UnitPublisher(job, spec, span))
 
     @asynccontextmanager
     async def _leased(self, job: Job, spec: RunSpec) -> AsyncIterator[Lease]:
@@ -276,6 +279,20 @@ def _leave_abandoned(job: Job, ran: Ran | None, failure: Failure | None) -> None
     broken_off = ran is not None and ran.result.outcome.cause is Cause.CANCELLED
     if job.abandoned and (broken_off or failure is not None):
         raise Abandoned(job.attempt.run_number if broken_off else None)
+
+
+def _add_stages(span: Span, stages: Sequence[StageReport]) -> None:
+    """Add the stages, which a worker ran one after the other and has just sent."""
+    left_s = sum(stage.duration_s for stage in stages)
+    for stage in stages:
+        left_s -= stage.duration_s
+        span.past(
+            f"stage {stage.name}",
+            stage.duration_s,
+            ended_ago_s=left_s,
+            status=stage.status.value,
+            findings=len(stage.findings),
+        )
 
 
 def _plan(job: Job, checked: Checked) -> RunSpec | None:

@@ -391,6 +391,34 @@ class AttestationSettings(_Section):
         return self.key is not None or bool(self.command)
 
 
+class TracingSettings(_Section):
+    """Traces of attempts, sent to an OpenTelemetry collector."""
+
+    endpoint: str | None = Field(
+        None,
+        pattern=r"^https?://[!-~]+$",
+        description="Address of a collector that accepts OTLP over HTTP; unset: nothing is traced.",
+        examples=["http://127.0.0.1:4318/v1/traces"],
+    )
+    sample_ratio: float = Field(
+        1.0, ge=0, le=1, description="Share of attempts to trace if the caller hasn't decided it."
+    )
+    continue_callers: bool = Field(
+        True, description="Continue the trace that a request's `traceparent` names; false: ignore it."
+    )
+    headers_file: Path | None = Field(
+        None,
+        description="File with headers for the collector, one `Name: value` per line.",
+        examples=["/etc/assayd/tracing-headers"],
+    )
+    ca_file: Path | None = Field(None, description="Certificates that the collector is checked against.")
+    service_name: str = Field("assayd", max_length=100, description="Name of this service in traces.")
+    queue: Count = Field(
+        4096, description="Maximum spans that wait for the collector; more are dropped and counted."
+    )
+    timeout_s: Seconds = Field(5.0, description="Time limit of one delivery with its retries, in seconds.")
+
+
 class LogSettings(_Section):
     """The log on standard error."""
 
@@ -470,4 +498,5 @@ class Settings(RootSettings):
     repair: RepairSettings = RepairSettings()
     webhooks: WebhookSettings = WebhookSettings()
     attestation: AttestationSettings = AttestationSettings()
+    tracing: TracingSettings = TracingSettings()
     log: LogSettings = LogSettings()

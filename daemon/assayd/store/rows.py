@@ -52,6 +52,7 @@ def attempt_values(attempt: Attempt, submission: str, key: str | None) -> Values
         "replay_of": attempt.replay_of,
         "intent": attempt.intent,
         "webhook": attempt.webhook,
+        "trace": attempt.trace,
     }
 
 
@@ -136,6 +137,7 @@ def read_attempt(row: Mapping[Any, Any]) -> Attempt:
         parent_id=row["parent_id"],
         intent=row["intent"],
         webhook=row["webhook"],
+        trace=row["trace"],
         replay_of=row["replay_of"],
         attempt_number=row["attempt_number"],
         run_number=row["verdict_run"] if finished else row["runs"],

@@ -94,6 +94,7 @@ attempts = Table(
     Column("replay_of", String(26)),
     Column("intent", ExactText),
     Column("webhook", Text),
+    Column("trace", Text),
     UniqueConstraint("uid", "idempotency_key"),
     Index(None, "submission"),
     Index(None, "created_at", "id"),

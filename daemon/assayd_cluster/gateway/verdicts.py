@@ -32,6 +32,7 @@ from assayd.model.bundle import Bundle, stamp
 from assayd.model.records import Event
 from assayd.model.report import Case, Verdict
 from assayd.ports.artifacts import ArtifactStore, BundleAttachments
+from assayd.ports.attesting import ATTESTATION
 from assayd.ports.clock import Clock
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.rows import from_micros
@@ -225,7 +226,9 @@ def _checked(
     Report and execution are pasted into answers as they are: so they are written anew, as one line of JSON.
     """
     theirs, ours = stamp(brought.attempt.created_at.astimezone(UTC)), stamp(attempt.created_at)
-    files = {_renamed(file.name, theirs, ours): _content(file, uploaded) for file in brought.files}
+    # The node signed its own bundle, whose files have other names: here its signature would not match.
+    kept = [file for file in brought.files if file.name != ATTESTATION]
+    files = {_renamed(file.name, theirs, ours): _content(file, uploaded) for file in kept}
     for name in ("execution", "validation"):
         if f"{name}_{ours}.json" not in files:
             raise _invalid(f"files: {name}_{theirs}.json is missing; send all files of the bundle")

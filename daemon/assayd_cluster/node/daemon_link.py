@@ -7,10 +7,11 @@ import io
 import json
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from assayd.model.trace_context import TraceContext
 from assayd_client import requests
 from assayd_client.answers import StreamEvent
 from assayd_client.blocking import PlainClient
@@ -48,10 +49,13 @@ class DaemonLink:
         listed = self._client.policies()["policies"]
         return {str(policy["name"]): str(policy["digest"]) for policy in listed}
 
-    def submit(self, attempt_id: str, document: str, *, wait_s: float) -> Document:
+    def submit(
+        self, attempt_id: str, document: str, *, wait_s: float, trace: TraceContext | None = None
+    ) -> Document:
         """Submit what a gateway has accepted, under its own id; return it, as it is within `wait_s`."""
         asked = requests.submit(json.loads(document), attempt_id=attempt_id, wait_s=wait_s)
-        answer: Document = self._client.send(asked)
+        headers = {} if trace is None else trace.headers
+        answer: Document = self._client.send(replace(asked, headers={**asked.headers, **headers}))
         return answer
 
     def attempt(self, attempt_id: str, *, wait_s: float) -> Document:

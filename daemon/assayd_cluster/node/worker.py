@@ -22,6 +22,7 @@ from celery.worker.consumer import Consumer
 
 from assayd import log as logs
 from assayd.errors import AssaydError
+from assayd.model.trace_context import from_text
 from assayd_cluster.broker import TASK, make_celery
 from assayd_cluster.encryption import require_encrypted_broker, require_encrypted_gateway
 from assayd_cluster.node.beating import Heart
@@ -116,10 +117,10 @@ class Node:
         worker.start()
         return int(worker.exitcode or 0)
 
-    def _take(self, *, attempt: str, ticket: str, **_: object) -> None:
+    def _take(self, *, attempt: str, ticket: str, trace: object = None, **_: object) -> None:
         """Take one message: the task that Celery calls."""
         try:
-            self._runner.run(attempt, ticket)
+            self._runner.run(attempt, ticket, from_text(trace) if isinstance(trace, str) else None)
         except PutBack as back:
             log.info("message.put_back", attempt_id=attempt, code=back.code)
             raise Reject(back.code, requeue=True) from back

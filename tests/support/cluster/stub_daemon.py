@@ -19,6 +19,7 @@ class StubDaemon:
     def __init__(self) -> None:
         self.ready = True
         self.submitted: list[str] = []
+        self.traces: dict[str, str | None] = {}
         self.cancelled: list[str] = []
         self._ends: dict[str, float] = {}
         self._wanted: dict[str, dict[str, object]] = {}
@@ -38,6 +39,7 @@ class StubDaemon:
                 with self._lock:
                     if attempt_id not in self._ends:
                         self.submitted.append(attempt_id)
+                        self.traces[attempt_id] = asked.trace
                         self._wanted[attempt_id] = wanted = json.loads(asked.body)
                         self._ends[attempt_id] = time.monotonic() + wanted.get("takes_s", 0)
                 return self._attempt(attempt_id, float(asked.query.get("wait_s", 0)))

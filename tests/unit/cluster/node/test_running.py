@@ -2,6 +2,7 @@ import threading
 
 import pytest
 
+from assayd.model.trace_context import from_text
 from assayd_cluster.node.running import PutBack, Untrue
 from support.cluster.stub_gateway import TICKET
 from support.cluster.unix_http import refusal
@@ -20,6 +21,16 @@ def test_an_attempt_comes_to_its_verdict_with_its_files_once(parts: NodeParts) -
     assert verdict["attempt"]["verdict"] == "validated"  # type: ignore[index]
     assert [file["name"] for file in verdict["files"]] == ["report.json"]  # type: ignore[attr-defined]
     assert parts.daemon.submitted == [attempt_id]
+
+
+def test_daemon_continues_the_span_of_the_gateway(parts: NodeParts) -> None:
+    traced, untraced = parts.attempt()[0], parts.attempt()[0]
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+    parts.runner.run(traced, TICKET, from_text(parent))
+    parts.runner.run(untraced, TICKET)
+
+    assert parts.daemon.traces == {traced: parent, untraced: None}
 
 
 def test_engine_and_images_are_known_once_something_has_run(parts: NodeParts) -> None:
