@@ -31,7 +31,7 @@ from bench import RESULTS
 from bench.daemon import daemon
 from bench.figures import machine
 from bench.slips.python_slips import STATIC, Slip, slips
-from bench.slips.sources import Source, examples, real
+from bench.slips.sources import REAL, Source, examples, real
 from bench.slips.words import word_slips
 
 SETS = ("extractors", "nodes", "modules", "scripts", "bash", "sql")
@@ -138,7 +138,8 @@ def shown(attempt: Document) -> object:
 def chosen(bench: Bench, most: int) -> Iterator[tuple[Source, Slip, object]]:
     """Choose slips, as many of each kind in each kind of submission, until there are enough."""
     chance = random.Random(20260101)
-    sources = [*examples(), *(source for which in SETS for source in real(which))]
+    at_hand = SETS if REAL.is_dir() else ()
+    sources = [*examples(), *(source for which in at_hand for source in real(which))]
     chance.shuffle(sources)
     counts: Counter[tuple[str, str, str]] = Counter()
     given = 0

@@ -50,6 +50,11 @@ def extract(path: str) -> dict:
     return {"quarter": quarter, "start_month": 3 * quarter - 2, "end_month": END}
 """
 RAISES = 'def extract(path: str) -> dict:\n    return {"quarter": int(path.split("/")[4])}\n'
+COMPUTES = """
+def extract(path: str) -> dict:
+    quarter = int(path.split("/")[4])
+    return {"quarter": quarter, "month": 3 * quarter}
+"""
 
 
 class Play:
@@ -262,10 +267,10 @@ def test_next_version_is_listed_compared_and_exported(
 
 
 def test_what_failed_is_not_approved(play: Play, client: PlainClient, tmp_path: Path) -> None:
-    play.answers(*(code(RAISES.replace("4", str(place))) for place in (4, 5, 3)))
+    play.answers(*(code(COMPUTES.replace("4", str(place))) for place in (4, 5, 2)))
     out = tmp_path / "never.py"
     done = play.daemon.assay(
-        "generate", "extractor", "words", "--sample-path", "/a/b/c/d/e/f", "--yes", "--out", out
+        "generate", "extractor", "words", "--sample-path", PATHS[0], "--yes", "--out", out
     )
     assert done.returncode == 1
     assert not out.exists()

@@ -13,7 +13,7 @@ from support.texts import guide
 NOT_RUN = {
     "cluster.md": 8,
     "images.md": 9,
-    "install.md": 6,
+    "install.md": 7,
     "policies.md": 1,
     "rootless.md": 3,
     "upgrade.md": 1,

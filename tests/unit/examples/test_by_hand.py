@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from assayd.model.prompting import Passage
+from assayd_chains.provider import FixRequest
+from assayd_chains.providers.command import CommandProvider
+
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = ROOT / "examples" / "providers" / "by_hand.py"
 TIMEOUT_S = 20.0
@@ -113,3 +117,15 @@ def test_without_a_folder_it_prints_its_usage() -> None:
 
     assert done.returncode == 2
     assert done.stderr == "usage: by_hand.py FOLDER < REQUEST\n"
+
+
+async def test_daemon_reads_the_answer_of_a_person(tmp_path: Path) -> None:
+    passage = Passage(name="code", language="python", text="x")
+    provider = CommandProvider("by_hand", [sys.executable, str(PROGRAM), str(tmp_path)])
+    asked = FixRequest(system="Answer JSON.", user="Write a program.", passage=passage)
+    (tmp_path / "001.answer.txt").write_text('{"code": "y = 1\\n", "reason": "As asked."}')
+
+    reply = await provider.fix(asked, timeout_s=TIMEOUT_S)
+
+    assert (reply.code, reply.reason) == ("y = 1\n", "As asked.")
+    assert (tmp_path / "answered" / "001.prompt.txt").read_text() == "Answer JSON.\n\nWrite a program."

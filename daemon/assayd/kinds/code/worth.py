@@ -36,8 +36,8 @@ RULES = (
 _BY_NAME = frozenset({"globals", "locals", "vars", "eval", "exec"})
 """Who calls these may read a name that is nowhere written."""
 _PURE = frozenset({
-    "abs", "all", "any", "bool", "dict", "enumerate", "float", "int", "len", "list", "max", "min", "range",
-    "repr", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "type", "zip",
+    "abs", "all", "any", "bool", "dict", "enumerate", "float", "int", "isinstance", "len", "list", "max",
+    "min", "range", "repr", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "type", "zip",
 })  # fmt: skip
 _TELLING = frozenset({"print"})
 """What these do is not the result."""

@@ -392,11 +392,17 @@ def check_raised(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
 
 def check_transports(texts: Mapping[str, str], trees: Trees) -> Iterator[Finding]:
     """``httpx.AsyncClient(timeout=10)``, if tests pass a transport that nothing reads -> call.missing."""
-    passed = any(is_test(file) and "transport=" in text for file, text in texts.items())
+    passed = {
+        name
+        for file, text in texts.items()
+        if is_test(file)
+        for name in re.findall(r"\b(\w+)\(\s*transport=", text)
+    }
     if not passed or any(not is_test(file) and "transport" in text for file, text in texts.items()):
         return
     for file, tree in trees.items():
-        for node in ast.walk(tree) if not is_test(file) else ():
+        classes = [] if is_test(file) else [one for one in tree.body if isinstance(one, ast.ClassDef)]
+        for node in (each for one in classes if one.name in passed and one.bases for each in ast.walk(one)):
             if isinstance(node, ast.Call) and _last_name(node.func) in {"AsyncClient", "Client"}:
                 line = line_at(texts[file], node.lineno) or ""
                 name = _last_name(node.func)

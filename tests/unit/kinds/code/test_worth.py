@@ -35,6 +35,7 @@ def test_an_input_that_nothing_depends_on_is_found(code: str) -> None:
     [
         ("print('at most', limit)\nresult: list = rows\n", True),
         ("assert limit > 0\nresult: list = rows\n", True),
+        ("assert isinstance(limit, int)\nresult: list = rows\n", True),
         ("for n in range(limit):\n    pass\nresult: list = rows\n", False),
         ("if False:\n    result: list = rows[:limit]\nresult = rows\n", False),
     ],

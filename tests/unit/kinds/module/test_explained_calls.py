@@ -314,11 +314,16 @@ def test_dropped_literal_is_found(text: str, count: int) -> None:
 
 
 def test_client_that_ignores_the_tests_transport_is_found() -> None:
-    texts = {"adapter.py": "client = AsyncClient(timeout=1)\n", "test_a.py": "Adapter(transport=x)\n"}
+    texts = {"adapter.py": HEAD + "AsyncClient(timeout=1)\n", "test_a.py": "Air(transport=x)\n"}
     [finding] = check_transports(texts, {name: ast.parse(text) for name, text in texts.items()})
     assert finding.edit is not None
-    assert (
-        finding.edit.replacement == 'client = AsyncClient(transport=self.config.get("transport"), timeout=1)'
+    assert finding.edit.replacement.strip() == (
+        'client = AsyncClient(transport=self.config.get("transport"), timeout=1)'
     )
-    used = {**texts, "adapter.py": 'client = AsyncClient(transport=self.config["transport"])\n'}
+    used = {**texts, "adapter.py": HEAD + 'AsyncClient(transport=self.config["transport"])\n'}
     assert not list(check_transports(used, {name: ast.parse(text) for name, text in used.items()}))
+    other = {**texts, "test_a.py": "Client(transport=x)\n"}
+    assert not list(check_transports(other, {name: ast.parse(text) for name, text in other.items()}))
+
+
+HEAD = "class Air(Adapter):\n    def f(self):\n        client = "
