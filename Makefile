@@ -36,7 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 HERE := ASSAYD_SOCKET=.run/assayd.sock ASSAYD_STATE_DIR=.run/state
 
-.PHONY: help setup cluster cluster-stop test-cluster engine namespaces browser postgres broker object-storage runtime shellcheck images crun images-oci run serve test test-fast test-system soak day check docs bench bench-repair bench-slips bench-hints bench-generate requirements client deb man samples stop clean
+.PHONY: help setup cluster cluster-stop test-cluster engine namespaces browser postgres broker object-storage runtime shellcheck images crun images-oci run serve test test-fast test-system soak day check docs bench bench-repair bench-slips bench-hints bench-generate requirements client deb release man samples stop clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,8 +59,8 @@ soak: setup images ## attempts by the minute while containers, engine and daemon
 	@$(WITH_DOCKER) $(BIN)/python tests/soak.py --minutes $(or $(MINUTES),10)
 
 day: setup images ## long batches while daemon and engine go away; writes docs/operating/under-load.md
-	@$(WITH_DOCKER) $(BIN)/python tests/day.py day
-	@$(WITH_DOCKER) $(BIN)/python tests/day.py lines
+	@$(WITH_DOCKER) $(BIN)/python tests/day.py day $(if $(ITEMS),--items $(ITEMS))
+	@$(WITH_DOCKER) $(BIN)/python tests/day.py lines $(if $(ITEMS),--items $(ITEMS))
 
 test-fast: setup ## unit tests without a container or a database server, for the edit loop
 	@$(BIN)/pytest -q -n $$(nproc) -k "not postgresql" tests/unit
@@ -84,14 +84,17 @@ bench: setup images images-oci ## measure both engines, as root; write bench/res
 bench-slips: setup images ## put slips of the hand into submissions that are right; writes bench/results/slips.json
 	@$(WITH_ENGINE) $(BIN)/python -m bench.slips.run $(MOST)
 
-bench-hints: setup $(CHOSEN_IMAGES) ## measure hints for bash, SQL, adapters and Fifth, and findings about worthless passes
+bench-hints: setup $(CHOSEN_IMAGES) images-oci ## measure hints by language, worthless passes, false alarms, slips in correct code, and their cost; BENCH_REAL=folder of real programs
 	@$(WITH_ENGINE) $(IN_PLACE) $(BIN)/python -m bench.slips.measure --real
+	@$(WITH_ENGINE) $(IN_PLACE) $(BIN)/python -m bench.slips.run $(MOST)
+	@$(WITH_OCI) $(OCI_SH) run $(BIN)/python -m bench.slips.cost
 
 bench-repair: setup images ## have 60 broken submissions repaired, by `rules` or PROVIDERS="name …"; writes bench/results/repair.json
 	@$(WITH_DOCKER) $(BIN)/python -m bench.repair.run $(PROVIDERS)
 
-bench-generate: setup $(CHOSEN_IMAGES) ## have 62 requests in words answered by scripted providers, and by a model of your settings (PROVIDER=name); writes bench/results/generate.json
+bench-generate: setup $(CHOSEN_IMAGES) ## measure prompts with scripted providers, recorded answers, and a model of your settings (PROVIDER=name)
 	@$(WITH_ENGINE) $(IN_PLACE) $(BIN)/python -m bench.generate.run $(PROVIDER)
+	@$(WITH_ENGINE) $(IN_PLACE) $(BIN)/python -m bench.generate.replay
 
 cluster: setup ## run a cluster in the foreground: RabbitMQ, PostgreSQL, GATEWAYS=1 gateways, the first on .run/cluster/gateway.sock, NODES=2 nodes
 	@exec $(BIN)/python deploy/dev/cluster/run.py start --nodes $(or $(NODES),2) --gateways $(or $(GATEWAYS),1) --engine $(or $(ENGINE),auto)
@@ -148,15 +151,15 @@ images-oci: runtime crun ## install crun where it is missing, and unpack the ima
 
 LOCK := $(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options
-requirements: setup ## lock the packages of pyproject.toml anew: those of a checkout, and those of an installation
-	@$(LOCK) --extra dev -o requirements/dev.txt pyproject.toml
-	@$(LOCK) --constraint requirements/dev.txt -o requirements/run.txt pyproject.toml
-	@for extra in anthropic cluster gemini lsp mcp openai; do \
-		$(LOCK) --extra $$extra --constraint requirements/dev.txt -o requirements/$$extra.txt pyproject.toml; done
-	@$(LOCK) --constraint requirements/dev.txt -o requirements/build.txt requirements/build.in
-	@$(LOCK) -o requirements/generator.txt requirements/generator.in
-	@$(LOCK) -o requirements/moto.txt requirements/moto.in
-	@$(LOCK) -o requirements/agents.txt requirements/agents.in
+requirements: setup ## lock the packages of pyproject.toml again: those of a checkout, and those of an installation; LOCKS="run …" only some
+	@for lock in $(or $(LOCKS),dev run anthropic cluster gemini lsp mcp openai otel build generator moto agents); do \
+		case $$lock in \
+			dev) $(LOCK) --extra dev -o requirements/dev.txt pyproject.toml ;; \
+			run) $(LOCK) --constraint requirements/dev.txt -o requirements/run.txt pyproject.toml ;; \
+			build) $(LOCK) --constraint requirements/dev.txt -o requirements/build.txt requirements/build.in ;; \
+			generator | moto | agents) $(LOCK) -o requirements/$$lock.txt requirements/$$lock.in ;; \
+			*) $(LOCK) --extra $$lock --constraint requirements/dev.txt -o requirements/$$lock.txt pyproject.toml ;; \
+		esac; done
 
 WHEEL = rm -f dist/assayd-*.whl; $(BIN)/python -m build --wheel --no-isolation --outdir dist . >/dev/null
 client: setup ## the client's wheel below dist/: the library and `assay` without the daemon
@@ -165,6 +168,10 @@ client: setup ## the client's wheel below dist/: the library and `assay` without
 deb: setup ## a Debian package below dist/, with everything that the daemon needs but Python and an engine
 	@$(WHEEL)
 	@deploy/debian/build.sh dist/assayd-*.whl dist
+
+release: setup images ## all that a release consists of, below dist/release: built twice, compared, and each installed on a bare Debian; as root
+	@deploy/release.sh $(BIN)/python dist/release
+	@$(WITH_DOCKER) RELEASE="$(CURDIR)/dist/release" $(BIN)/pytest -m system tests/system/test_release.py
 
 man: setup ## the manual pages below dist/man
 	@$(BIN)/python deploy/pages.py man dist/man

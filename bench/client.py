@@ -1,6 +1,6 @@
 """Measures what `assay` itself costs: processor time of its process, whatever the daemon takes.
 
-`python -m bench.client SOCKET` measures against a daemon that runs already.
+`python -m bench.client SOCKET [RUNS]` measures against a daemon that runs already.
 """
 
 from __future__ import annotations
@@ -64,4 +64,4 @@ def _cpu_s(line: Sequence[str]) -> float:
 if __name__ == "__main__":
     from bench.run import SOURCE
 
-    print(json.dumps(client_costs(Path(sys.argv[1]), SOURCE), indent=2))
+    print(json.dumps(client_costs(Path(sys.argv[1]), SOURCE, *map(int, sys.argv[2:])), indent=2))

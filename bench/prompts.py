@@ -26,39 +26,49 @@ from bench.generate import intents
 from bench.repair import cases
 
 POLICIES = load_policies([share("policies")])
+reader.install(read_shell)
 Sized = tuple[str, str, int]
 
 
 def requests() -> Iterator[Sized]:
     """Return group, kind and bytes of the first prompt of every request."""
     for intent in intents.load():
-        kind = registry.find(intent.kind)
-        policy = POLICIES.get(kind.default_policy)
-        briefed = brief(kind, json.dumps(intent.context).encode(), policy)
-        yield "request", intent.kind, _bytes(write_prompt(briefed.briefing, intent.words))
+        yield "request", intent.kind, _bytes(first_request(intent))
+
+
+def first_request(intent: intents.Intent) -> Prompt:
+    """Return the first prompt of a request."""
+    kind = registry.find(intent.kind)
+    policy = POLICIES.get(kind.default_policy)
+    briefed = brief(kind, json.dumps(intent.context).encode(), policy)
+    return write_prompt(briefed.briefing, intent.words)
 
 
 def repairs() -> Iterator[Sized]:
     """Return group, kind and bytes of the first prompt of every repair of what is refused unrun."""
     for case in cases.load():
-        submission = case.submission(case.broken)
-        kind = registry.find(str(submission["kind"]))
-        policy = POLICIES.get(kind.default_policy)
-        payload = kind.payload.model_validate_json(json.dumps(submission["payload"]))
-        failed = [one for one in run_stages(kind, payload, policy) if one.status is StageStatus.FAILED]
-        if not failed:
-            continue
-        found = [finding for stage in failed for finding in stage.findings if finding.is_error]
-        report = {
-            "stage_reached": failed[0].name,
-            "retry_context": kind.retry_context(found, failed[0].name, policy),
-            "findings": [
-                {"severity": "error", "rule": one.rule, "message": one.message, "file": one.file}
-                for one in found
-            ],
-        }
-        context = kind.context(payload, report, policy)
-        yield "repair", case.kind, _bytes(fix_prompt(context, Strategy.FIX))
+        if (prompt := first_fix(case)) is not None:
+            yield "repair", case.kind, _bytes(prompt)
+
+
+def first_fix(case: cases.Case) -> Prompt | None:
+    """Return the first prompt of a repair; None if no static stage refuses the submission."""
+    submission = case.submission(case.broken)
+    kind = registry.find(str(submission["kind"]))
+    policy = POLICIES.get(kind.default_policy)
+    payload = kind.payload.model_validate_json(json.dumps(submission["payload"]))
+    failed = [one for one in run_stages(kind, payload, policy) if one.status is StageStatus.FAILED]
+    if not failed:
+        return None
+    found = [finding for stage in failed for finding in stage.findings if finding.is_error]
+    report = {
+        "stage_reached": failed[0].name,
+        "retry_context": kind.retry_context(found, failed[0].name, policy),
+        "findings": [
+            {"severity": "error", "rule": one.rule, "message": one.message, "file": one.file} for one in found
+        ],
+    }
+    return fix_prompt(kind.context(payload, report, policy), Strategy.FIX)
 
 
 def _bytes(prompt: Prompt) -> int:
@@ -67,7 +77,6 @@ def _bytes(prompt: Prompt) -> int:
 
 def main() -> None:
     """Count, and print."""
-    reader.install(read_shell)
     sizes: dict[tuple[str, str], list[int]] = defaultdict(list)
     for group, kind, size in (*requests(), *repairs()):
         sizes[group, kind].append(size)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Add to an installed assayd what it does not come with. Safe to repeat; what is added outlasts upgrades.
 #
-#   assayd-extras install NAME…    libraries of providers (anthropic, gemini, openai), of `assay mcp`, `assay lsp` and a cluster
+#   assayd-extras install NAME…    libraries of providers (anthropic, gemini, openai), of `assay mcp`, `assay lsp`, a cluster and traces (otel)
 #   assayd-extras add PACKAGE…     other distributions, e.g. a validator: a wheel, or a name that pip finds
 #   assayd-extras list             what has been added
 #   assayd-extras remove           take everything away that was added
@@ -27,7 +27,7 @@ pip() {
 case "${1:-}" in
     install)
         shift
-        [ $# -gt 0 ] || die "name what to install: anthropic, cluster, gemini, lsp, mcp or openai"
+        [ $# -gt 0 ] || die "name what to install: anthropic, cluster, gemini, lsp, mcp, openai or otel"
         for name in "$@"; do
             [ -f "$locks/$name.txt" ] || die "there is no extra '$name'; there are: $(basename -s .txt -a "$locks"/*.txt | grep -vx run | xargs)"
             pip --no-deps --require-hashes -r "$locks/$name.txt"

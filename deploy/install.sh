@@ -41,6 +41,7 @@ files=(
     ../requirements/lsp.txt usr/share/assayd/requirements/lsp.txt
     ../requirements/mcp.txt usr/share/assayd/requirements/mcp.txt
     ../requirements/openai.txt usr/share/assayd/requirements/openai.txt
+    ../requirements/otel.txt usr/share/assayd/requirements/otel.txt
 )
 made=(
     usr/bin/assay usr/bin/assayd usr/bin/assayd-gateway usr/bin/assayd-node usr/sbin/assayd-extras

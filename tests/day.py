@@ -28,6 +28,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench import PAGES, RESULTS
 from bench.figures import machine, spread
 
 from assayd.ids import Ulids
@@ -38,9 +39,8 @@ from support.daemons.under_load import write_page
 from support.texts import extractors
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "bench/results"
 LOG = ROOT / ".run/day.log"
-PAGE = ROOT / "docs/operating/under-load.md"
+PAGE = PAGES / "operating/under-load.md"
 ENGINE = ROOT / "deploy/dev/engine.sh"
 LOOK_EVERY_S = 0.2
 AGAIN_S = 1.0
@@ -275,12 +275,14 @@ def memory(mark: int, watch: Watch, client: BatchClient, began: float) -> dict[s
 def main() -> int:
     parser = argparse.ArgumentParser(description="Try the daemon with long batches; write it down.")
     parser.add_argument("what", choices=("day", "lines"))
-    parser.add_argument("--items", type=int, default=2000, help="lines of the day")
+    parser.add_argument("--items", type=int, help="lines of the batch (default: 2,000 or 10,000)")
     chosen = parser.parse_args()
     if chosen.what == "day":
-        found, problems = a_day(chosen.items, containers=chosen.items // 10)
+        items = chosen.items or 2000
+        found, problems = a_day(items, containers=items // 10)
     else:
-        found, problems = long_batch((1000, 5000, 10_000), containers=50)
+        items = chosen.items or 10_000
+        found, problems = long_batch((items // 10, items // 2, items), containers=min(50, items // 10))
     found |= {"problems": len(problems), "measured_at": f"{datetime.now(UTC):%Y-%m-%d}", "machine": machine()}
     found["load_average"] = round(os.getloadavg()[1], 1)
     print(json.dumps(found, indent=1))

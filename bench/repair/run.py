@@ -114,7 +114,7 @@ class Bench:
             return " ".join(submission["payload"]["code"].split()), None
         again = {**submission, "payload": merged(submission["payload"], case.held_out)}
         again.pop("repair", None)
-        return _shown(attempt), _shown(self._client.submit({**again, "parent_id": None}, wait_s=WAIT_S))
+        return shown(attempt), shown(self._client.submit({**again, "parent_id": None}, wait_s=WAIT_S))
 
     def _submission(self, attempt: Document) -> Document:
         name = next(a["name"] for a in attempt["artifacts"] if a["name"].startswith("submission_"))
@@ -122,7 +122,7 @@ class Bench:
         return document
 
 
-def _shown(attempt: Document) -> object:
+def shown(attempt: Document) -> object:
     """Return what can be seen of an attempt from outside."""
     cases = (attempt["report"]["runtime_results"] or {}).get("cases", [])
     files = {a["name"]: a["sha256"] for a in attempt["artifacts"] if a["name"].startswith("files/")}

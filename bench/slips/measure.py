@@ -27,7 +27,7 @@ from assayd_client import Document, PlainClient
 from assayd_client.errors import Refused
 from bench.daemon import daemon
 from bench.slips.sources import Source, real
-from bench.slips.tables import HALVES, SLIPS, Entry, Worthless, slips, worthless
+from bench.slips.tables import HALVES, SLIPS, WORTHLESS, Entry, Worthless, slips, worthless
 
 AT_ONCE = 3
 WAIT_S = 120
@@ -132,40 +132,51 @@ def _percent(rows: Sequence[Looked], field: str) -> str:
     return f"{100 * sum(getattr(one, field) for one in rows) / len(rows):.0f} %"
 
 
-def print_worthless(client: PlainClient, halves: Sequence[str], *, show: bool) -> None:
-    """Measure the worthless passes, and print a line per half."""
-    chosen = [one for one in worthless() if ("seen" if one.seen else "unseen") in halves]
+def print_worthless(client: PlainClient, table: str, halves: Sequence[str], *, show: bool) -> None:
+    """Measure the worthless passes of a table: a line per half, or one for a table held back as a whole."""
+    held = table != WORTHLESS[0]
+    chosen = [one for one in worthless(table) if held or ("seen" if one.seen else "unseen") in halves]
     with ThreadPoolExecutor(AT_ONCE) as workers:
         judged = list(workers.map(lambda one: judge(client, one), chosen))
-    for name, seen in (("seen", True), ("unseen", False)):
-        due = [right for one, right, _ in judged if one.seen is seen and one.rule]
-        fine = [right for one, right, _ in judged if one.seen is seen and not one.rule]
-        if due:
+    halves = (
+        {"all": judged}
+        if held
+        else {
+            "seen": [each for each in judged if each[0].seen],
+            "unseen": [each for each in judged if not each[0].seen],
+        }
+    )
+    for name, rows in halves.items():
+        due = [right for one, right, _ in rows if one.rule]
+        fine = [right for one, right, _ in rows if not one.rule]
+        if rows:
             print(
-                f"worthless {name:6} found {sum(due)} of {len(due)}; "
-                f"alarms {fine.count(False)} of {len(fine)}"
+                f"{table} {name:6} found {sum(due)} of {len(due)}; alarms {fine.count(False)} of {len(fine)}",
+                flush=True,
             )
     for one, right, words in judged:
-        if show and one.seen and not right:
+        if show and (held or one.seen) and not right:
             print(f"  {one.kind}/{one.number} {one.name} ({one.rule}): {words}")
 
 
-def print_real(client: PlainClient, which: str, *, show: bool) -> None:
-    """Submit the programs of strangers, and count errors, warnings and alarms about quality."""
+def print_real(client: PlainClient, which: str, *, show: bool) -> tuple[int, int]:
+    """Submit the programs of strangers; return how many are validated, and how many have an alarm."""
     with ThreadPoolExecutor(AT_ONCE) as workers:
         rows = list(workers.map(lambda one: _told(client, one), real(which)))
     validated = [rules for _, verdict, rules in rows if verdict == "validated"]
+    alarms = sum(any(rule.startswith("quality.") for rule in rules) for rules in validated)
     warned = Counter(rule for rules in validated for rule in set(rules))
     print(
         f"real {which:10} {len(rows)}: validated {len(validated)}, "
         f"with a warning {sum(map(bool, validated))}, "
-        f"about quality {sum(any(rule.startswith('quality.') for rule in rules) for rules in validated)}: "
+        f"about quality {alarms}: "
         f"{dict(warned)}",
         flush=True,
     )
     for name, verdict, rules in rows:
         if show:
             print(f"  {name}: {verdict} {' '.join(rules)}")
+    return len(validated), alarms
 
 
 def _told(client: PlainClient, source: Source) -> tuple[str, str, list[str]]:
@@ -197,22 +208,27 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--socket", type=Path)
     parser.add_argument("--half", action="append", choices=HALVES)
-    parser.add_argument("--set", action="append", choices=(*SLIPS, "worthless", *(f"real-{n}" for n in REAL)))
+    parser.add_argument("--set", action="append", choices=(*SLIPS, *WORTHLESS, *(f"real-{n}" for n in REAL)))
     parser.add_argument("--show", action="store_true")
     parser.add_argument("--show-unseen", action="store_true")
     parser.add_argument("--real", action="store_true")
     given = parser.parse_args(arguments)
-    chosen = given.set or (*SLIPS, "worthless", *(f"real-{one}" for one in REAL if given.real))
+    chosen = given.set or (*SLIPS, *WORTHLESS, *(f"real-{one}" for one in REAL if given.real))
     halves = given.half or HALVES
     shown = HALVES if given.show_unseen else ("seen", "second-seen") if given.show else ()
+    real_ones: list[tuple[int, int]] = []
     with connected(given.socket) as client:
         for name in chosen:
-            if name == "worthless":
-                print_worthless(client, halves, show=given.show)
+            if name in WORTHLESS:
+                print_worthless(client, name, halves, show=given.show)
             elif name.startswith("real-"):
-                print_real(client, name.removeprefix("real-"), show=given.show)
+                real_ones.append(print_real(client, name.removeprefix("real-"), show=given.show))
             else:
                 print_slips(client, name, halves, shown=shown)
+    if real_ones:
+        validated, alarms = map(sum, zip(*real_ones, strict=True))
+        share = alarms / max(validated, 1)
+        print(f"real in all: {alarms} of {validated} with a finding about quality, {share:.1%} (goal 3 %)")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Any
 
 TABLES = Path(__file__).parent / "tables"
 SLIPS = ("bash", "sql", "module", "fifth")
+WORTHLESS = ("worthless", "worthless_held", "worthless_second")
 HALVES = ("seen", "unseen", "second-seen", "second-unseen")
 Payload = Mapping[str, Any]
 
@@ -65,9 +66,9 @@ def slips(table: str) -> Iterator[Entry]:
             yield replace(make(read, number, told), second=bool(second))
 
 
-def worthless() -> Iterator[Worthless]:
-    """Return the worthless passes and their correct neighbours, kind by kind."""
-    read = _table("worthless")
+def worthless(table: str) -> Iterator[Worthless]:
+    """Return the worthless passes of a table and their correct neighbours, kind by kind."""
+    read = _table(table)
     for kind in ("extractor", "code", "pipeline", "module"):
         for number, told in enumerate(read[kind], 1):
             yield Worthless(
@@ -153,7 +154,8 @@ def _worthless_payload(read: Payload, kind: str, told: Payload) -> Payload:
         case "code":
             return {"code": told["code"], "inputs": told["inputs"]}
         case "module":
-            files = {"adapter.py": read["adapter"]["code"], "test_adapter.py": told["tests"]}
-            return {"manifest": read["adapter"]["manifest"], "files": files}
+            adapter = read["adapters"][told["adapter"]] if "adapter" in told else read["adapter"]
+            files = {"adapter.py": adapter["code"], "test_adapter.py": told["tests"]}
+            return {"manifest": adapter["manifest"], "files": files}
     database = {"schema_sql": read["schema"]["sql"]}
     return {"database": database, "files": told.get("files", {}), "steps": told["steps"]}

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from typing_extensions import TypeVar
 
 from assayd.errors import ConfigError
-from assayd.findings.briefing import allowances, answer_schema
+from assayd.findings.briefing import allowances, answer_form
 from assayd.findings.retry_context import context_of, headline_of, retry_context, without_layout
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy
@@ -170,6 +170,32 @@ class Kind(ABC, Generic[P, Q]):
     def judge(self, payload: Q, policy: ExecutionPolicy, result: RunResult) -> Judgement:
         """Turn the raw record of the run into findings and cases. Pure; all guest bytes are hostile."""
 
+    def prepare_trial(self, payload: Q, policy: ExecutionPolicy) -> Q:
+        """Return the prepared payload with what `plan_trial` needs, if the policy asks for a trial.
+
+        May parse hostile text: it runs in an analysis worker, once, after `prepare`.
+        """
+        return payload
+
+    def plan_trial(
+        self, payload: Q, policy: ExecutionPolicy, limits: Limits, result: RunResult
+    ) -> RunSpec | None:
+        """Decide what else is to run of a submission that has passed; None for nothing.
+
+        It runs in a further container and can't change the verdict, unless a profile makes errors of the
+        findings of `judge_trial`.
+        """
+        return None
+
+    def judge_trial(
+        self, payload: Q, policy: ExecutionPolicy, result: RunResult, trial: RunResult | None
+    ) -> Mapping[str, Sequence[Finding]]:
+        """Return findings about quality by stage, from the run that passed and from its trial. Pure.
+
+        `trial` is None if nothing had to run, or no container could be had.
+        """
+        return {}
+
     def image_of(self, policy: ExecutionPolicy) -> str:
         """Return the image, without prefix, that a submission runs in under a policy."""
         return policy.image or self.image
@@ -268,7 +294,7 @@ class Kind(ABC, Generic[P, Q]):
             task=self.task,
             rules=(*self.rules_for(policy), *self._compared(context)),
             example=self.example,
-            schema=answer_schema(self.example.answer.form),
+            form=answer_form(self.example.answer.form),
             surroundings=tuple(self.around(context)),
         )
 

@@ -18,6 +18,8 @@ import structlog
 from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from assayd.model.trace_context import TraceContext
+
 REQUEST_ID = "request_id"
 """The key under which every line names the request that it belongs to."""
 
@@ -90,6 +92,11 @@ def request_id() -> str | None:
     """Return the id of the request that is being answered."""
     bound = structlog.contextvars.get_contextvars().get(REQUEST_ID)
     return bound if isinstance(bound, str) else None
+
+
+def trace_ids(context: TraceContext | None) -> dict[str, str]:
+    """Return the keys by which lines name the span that they belong to; none if nothing is traced."""
+    return {} if context is None else {"trace_id": context.trace_id, "span_id": context.span_id}
 
 
 def is_journal(stream: TextIO) -> bool:

@@ -110,6 +110,13 @@ class Metrics:
         self.repair_fix_duration = self._histogram(
             "repair_fix_duration_seconds", "Time from a failure to its fix.", "kind", "provider"
         )
+        self.provider_tokens = self._counter(
+            "provider_tokens",
+            "Tokens of requests to providers and of their replies.",
+            "kind",
+            "provider",
+            "part",
+        )
 
     def _containers(self) -> None:
         self.engine_info = self._gauge("engine_info", "The engine in use.", "kind", "version")
@@ -138,6 +145,9 @@ class Metrics:
         self.connections = self._gauge("connections", "Open connections to the socket.")
         self.workers_lost = self._counter(
             "analysis_workers_lost", "Analysis workers that crashed or ran out of time on a submission."
+        )
+        self.trace_spans = self._counter(
+            "trace_spans", "Spans of traces, by result: exported, failed, dropped.", "outcome"
         )
         self.bundle_bytes = self._gauge("bundle_bytes", "Size of all bundles.")
         self.bundles_removed = self._counter("bundles_removed", "Bundles removed by retention.")

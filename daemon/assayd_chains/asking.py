@@ -63,11 +63,19 @@ async def ask(
             with attempt:
                 wording.heard("")
                 try:
-                    return await provider.fix(wording, timeout_s=max(ends_at - clock.monotonic(), 0.001))
+                    reply = await provider.fix(wording, timeout_s=max(ends_at - clock.monotonic(), 0.001))
+                    _check(request, reply)
+                    return reply
                 except ProviderError as problem:
                     wording = _with_problem(request, problem)
                     raise
     raise AssertionError("a retry loop without an end")
+
+
+def _check(request: FixRequest, reply: Reply) -> None:
+    """Refuse a question if none was invited. Raises: ProviderError ``provider.reply``."""
+    if reply.question and not request.questions:
+        raise ProviderError("provider.reply", "the reply is a question; answer with code", retryable=True)
 
 
 def _can_help(problem: BaseException) -> bool:

@@ -77,6 +77,10 @@ class Attempts(Protocol):
         """Ask an attempt to end; one that has ended is left alone."""
         ...
 
+    async def trace(self, attempt_id: str) -> str | None:
+        """Return the span of an attempt; None if it has none, or is no longer kept."""
+        ...
+
 
 class DaemonAttempts:
     """Implements `Attempts` on the parts of the daemon."""
@@ -127,6 +131,11 @@ class DaemonAttempts:
     async def cancel(self, attempt_id: str) -> None:
         """Ask an attempt to end; one that has ended is left alone."""
         self._scheduler.cancel(attempt_id)
+
+    async def trace(self, attempt_id: str) -> str | None:
+        """Return the span of an attempt; None if it has none, or is no longer kept."""
+        attempt = await self._jobs.get(attempt_id)
+        return attempt.trace if attempt is not None else None
 
 
 def _passes(refusal: BaseException) -> bool:

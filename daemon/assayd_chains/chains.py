@@ -31,10 +31,11 @@ from assayd.ports.clock import Clock, Ids
 from assayd.ports.driving import ELSEWHERE_S, Driven, Driving
 from assayd.ports.webhooks import WebhookGate
 from assayd_chains.attempts import Attempts, diffs_of
-from assayd_chains.documents import repair_document
+from assayd_chains.documents import generation_document, repair_document
 from assayd_chains.fitting import Misfit
 from assayd_chains.loop import ChainLoop, Course
 from assayd_chains.model import (
+    TOKENS,
     Chain,
     ChainView,
     Failure,
@@ -46,6 +47,7 @@ from assayd_chains.model import (
     Round,
     Words,
     budget_left,
+    tokens_of,
 )
 from assayd_chains.provider import ProviderStep
 from assayd_chains.providers import rules
@@ -379,12 +381,15 @@ class Chains:
             log.exception(_BROKEN[_driven(course.chain)], **_named(course.chain), problem=str(problem))
             ended = await self._end_broken(course, problem)
         finally:
+            course.spans.end(ended)
             del self._courses[chain_id], self._carriers[chain_id]
             self._cancelled.discard(chain_id)
             course.changed.give()
-        if ended is not None and ended.repair is not None:
-            self._count(ended.repair)
-            await self._alert(ended.repair)
+        if ended is not None:
+            self._count_tokens(ended)
+            if ended.repair is not None:
+                self._count(ended.repair)
+            await self._alert(ended)
 
     async def _end_broken(self, course: Course, problem: Exception) -> Chain | None:
         """End a chain that met an internal error; None if its end can't be kept: the next run has it."""
@@ -408,19 +413,32 @@ class Chains:
             took_s = (repair.finished_at - repair.started_at).total_seconds()
             metrics.repair_duration.labels(kind, provider).observe(took_s)
 
-    async def _alert(self, repair: Repair) -> None:
-        """Run the operator's command with what couldn't be repaired."""
-        if repair.outcome is Outcome.VALIDATED or not self._limits.on_exhausted:
+    def _count_tokens(self, chain: Chain) -> None:
+        """Count the tokens of the round that has ended."""
+        for name in TOKENS:
+            count = tokens_of(chain.round.answers, name) or 0
+            self._metrics.provider_tokens.labels(chain.kind, chain.provider, name.partition("_")[0]).inc(
+                count
+            )
+
+    async def _alert(self, chain: Chain) -> None:
+        """Run the operator's command with what couldn't be repaired, or generated at all."""
+        if chain.outcome in {Outcome.VALIDATED, Outcome.QUESTION} or not self._limits.on_exhausted:
             return
-        ran = [fix.attempt_id for fix in repair.fixes if fix.attempt_id is not None]
-        subject = await self._attempts.finished(ran[-1] if ran else repair.attempt_id)
-        alert = canonical({"repair": repair_document(repair), "report": dict(subject.report)})
+        repair, last = chain.repair, chain.last_attempt_id
+        alert = {
+            "repair": None if repair is None else repair_document(repair),
+            "generation": None if chain.words is None else generation_document(chain),
+            "report": None if last is None else dict((await self._attempts.finished(last)).report),
+        }
+        named = _named(chain) if repair is None else {"repair_id": repair.id}
+        what = Driven.GENERATION if repair is None else Driven.REPAIR
         try:
-            await run(self._limits.on_exhausted, alert, timeout_s=ALERT_TIMEOUT_S, environment={})
+            await run(self._limits.on_exhausted, canonical(alert), timeout_s=ALERT_TIMEOUT_S, environment={})
         except ProviderError as problem:
-            log.error("repair.alert_failed", repair_id=repair.id, problem=problem.message)
+            log.error(_ALERT_FAILED[what], **named, problem=problem.message)
         else:
-            log.info("repair.alerted", repair_id=repair.id)
+            log.info(_ALERTED[what], **named)
 
     async def get_repair(self, repair_id: str) -> Repair | None:
         """Return a repair by its id; None if there is none."""
@@ -544,6 +562,8 @@ class Chains:
 
 
 _BROKEN = {Driven.REPAIR: "repair.broken", Driven.GENERATION: "generation.broken"}
+_ALERTED = {Driven.REPAIR: "repair.alerted", Driven.GENERATION: "generation.alerted"}
+_ALERT_FAILED = {Driven.REPAIR: "repair.alert_failed", Driven.GENERATION: "generation.alert_failed"}
 _NOT_ENDED = {Driven.REPAIR: "repair.not_ended", Driven.GENERATION: "generation.not_ended"}
 
 

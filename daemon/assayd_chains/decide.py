@@ -3,6 +3,7 @@
     validated ────────────────────────────> stop: validated
     end that new code can't answer ───────> stop: terminal
     time over ────────────────────────────> stop: timeout
+    provider asked something in return ───> stop: question
     budget used up ───────────────────────> stop: exhausted
     same failure for the third time ──────> stop: stuck
     nothing that was submitted has failed ─> ask: write
@@ -66,6 +67,7 @@ def _outcome(chain: Chain, now: datetime) -> Outcome | None:
         (Outcome.VALIDATED, current.last is not None and current.last.verdict is Verdict.VALIDATED),
         (Outcome.TERMINAL, _is_terminal(current)),
         (Outcome.TIMEOUT, now >= chain.ends_at),
+        (Outcome.QUESTION, current.last is not None and current.last.is_question),
         (Outcome.EXHAUSTED, len(current.answers) >= chain.max_attempts),
         (Outcome.STUCK, _repeats(current.fingerprints) >= STUCK_AFTER),
     )
@@ -94,6 +96,8 @@ def _last_ended(current: Round) -> Answer | None:
 
 def _detail(current: Round, outcome: Outcome) -> str | None:
     """Return what a reader needs to know beyond the outcome."""
+    if outcome is Outcome.QUESTION and current.last is not None:
+        return current.last.text
     if current.failure is not None:
         problem = current.fixes[-1].problem if current.fixes else None
         return f"the last fix can't be used: {problem}" if problem else None

@@ -26,7 +26,7 @@ from assayd.documents.webhooks import EndedGenerationDocument, webhook_message
 from assayd.model.library import LibraryEntry
 from assayd.store.outbox import message_row
 from assayd.store.rows import Values
-from assayd_chains.model import UNUSABLE, Answer, Chain, Repair
+from assayd_chains.model import TOKENS, UNUSABLE, Answer, Chain, Repair, tokens_of
 from assayd_chains.provider import ProviderStep
 
 
@@ -45,6 +45,7 @@ def repair_document(
         state="running" if repair.outcome is None else "finished",
         record=dict(record),
         attempts=[_answer(fix, fix.number, diff) for fix, diff in zip_longest(repair.fixes, diffs)],
+        **_tokens(repair.fixes),
         outcome=None if repair.outcome is None else repair.outcome.of_repair,
     )
 
@@ -83,6 +84,7 @@ def generation_document(
         webhook=words.webhook,
         hints=[GrantDocument.from_value(grant) for grant in chain.grants],
         attempts=[_answer(answer, n, diff) for n, (answer, diff) in enumerate(answers, 1) if answer],
+        **_tokens(chain.answers),
         detail=current.detail,
         finished_at=current.finished_at,
         attempt_id=chain.last_attempt_id,
@@ -116,6 +118,11 @@ def step_document(step: ProviderStep) -> StepDocument:
     """Return the document of one answer."""
     reply = step.reply
     return StepDocument.from_value(step, answer=reply.text or reply.code, reason=reply.reason)
+
+
+def _tokens(answers: Sequence[Answer]) -> dict[str, int | None]:
+    """Return the tokens of several answers together; None if no provider counted any."""
+    return {name: tokens_of(answers, name) for name in TOKENS}
 
 
 def _answer(answer: Answer, number: int, diff: str | None) -> FixDocument:

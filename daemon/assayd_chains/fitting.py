@@ -70,12 +70,14 @@ class Fitter:
         kinds: Mapping[str, Kind],
         policies: Callable[[str], ExecutionPolicy],
         source_bytes: int = 2**20,
+        questions: bool = False,
     ) -> None:
         self._attempts = attempts
         self._analyst = analyst
         self._kinds = kinds
         self._policies = policies
         self._source_bytes = source_bytes
+        self._questions = questions
 
     async def target(self, chain: Chain, strategy: Strategy) -> Target:
         """Return the request for the next answer. Raises: Misfit; RequestError; WorkerDied."""
@@ -140,6 +142,7 @@ class Fitter:
             words.intent,
             earlier=earlier_drafts(chain.drafts),
             revision=await self._revision(chain),
+            questions=self._questions,
         )
         request = FixRequest(
             system=prompt.system,
@@ -147,6 +150,7 @@ class Fitter:
             passage=_nothing_yet(self._kinds[chain.kind]),
             kind=chain.kind,
             intent=words.intent,
+            questions=self._questions,
         )
         return Target(request=request, payload=briefed.base, flow=_flow(chain))
 
@@ -161,7 +165,7 @@ class Fitter:
             subject = await self._attempts.finished(last)
             if subject.attempt.verdict is Verdict.FAILED:
                 failure = without_reminders(str(subject.report.get("retry_context") or ""))
-        return Revision(text=text, hints=chain.hints, failure=failure)
+        return Revision(text=text, hints=chain.hints, failure=failure, question=chain.question)
 
     async def _passage(self, chain: Chain, strategy: Strategy) -> Target:
         subject = await self._attempts.finished(str(chain.last_attempt_id))

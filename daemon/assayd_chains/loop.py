@@ -25,13 +25,24 @@ from assayd.model.prompting import Proposal
 from assayd.model.report import Verdict
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.driving import Driven, Driving
+from assayd.ports.tracing import NO_TRACING, Tracing
 from assayd_chains.asking import HeardAnswer, ask
 from assayd_chains.attempts import Attempts
 from assayd_chains.decide import Stop, decide, fingerprint, late
 from assayd_chains.fitting import Fitter, Misfit, Target
-from assayd_chains.model import Answer, Chain, ChainView, Failure, Outcome, Strategy, text_of
+from assayd_chains.model import (
+    QUESTION_FORM,
+    Answer,
+    Chain,
+    ChainView,
+    Failure,
+    Outcome,
+    Strategy,
+    text_of,
+)
 from assayd_chains.provider import Provider, ProviderStep, Reply
 from assayd_chains.store import DatabaseChainStore
+from assayd_chains.tracing import ChainSpans
 
 log = structlog.get_logger()
 
@@ -43,6 +54,7 @@ class Course:
 
     def __init__(self, chain: Chain) -> None:
         self.chain = chain
+        self.spans = ChainSpans()
         self.changed = Signal()
         self.heard = HeardAnswer(self.changed.give)
 
@@ -72,6 +84,7 @@ class ChainLoop:
         ids: Ids,
         timeout: timedelta,
         driving: Driving,
+        tracing: Tracing = NO_TRACING,
     ) -> None:
         self._attempts = attempts
         self._store = store
@@ -81,6 +94,7 @@ class ChainLoop:
         self._ids = ids
         self._timeout = timeout
         self._driving = driving
+        self._tracing = tracing
 
     async def run(self, course: Course) -> Chain | None:
         """Carry a chain to its outcome and return it as it ended; None if a repair wasn't needed after all.
@@ -94,6 +108,7 @@ class ChainLoop:
         try:
             if not await self._begin(course):
                 return None
+            await course.spans.begin(course.chain, self._tracing, self._attempts)
             stop = await self._follow(course)
         except TimeoutError:
             await self.cancel_attempt(course.chain)
@@ -150,8 +165,9 @@ class ChainLoop:
 
     async def _bounded(self, course: Course, step: Awaitable[None]) -> None:
         left_s = (course.chain.ends_at - self._clock.now()).total_seconds()
-        async with asyncio.timeout(max(left_s, 0.001)):
-            await step
+        with course.spans.current(course.chain):
+            async with asyncio.timeout(max(left_s, 0.001)):
+                await step
 
     async def _catch_up(self, course: Course) -> None:
         """Have the attempt of the last answer run to its verdict, and put that on record with its failure."""
@@ -213,7 +229,8 @@ class ChainLoop:
         number = _next_number(chain, strategy)
         step = await self._store.step(owner, number, draft=draft)
         if step is None:
-            step = await self._asked(course, target, number)
+            with course.spans.answering(chain.provider, strategy, number):
+                step = await self._asked(course, target, number)
             await self._store.save_step(owner, step, draft=draft)
         await self._add(course, strategy, step.asked_at, target, step.reply)
 
@@ -237,6 +254,19 @@ class ChainLoop:
     ) -> None:
         """Put an answer on record, with the id that its attempt will have; one that isn't run has none."""
         chain, proposal, draft = course.chain, reply.proposal, strategy is Strategy.WRITE
+        if reply.question:
+            asked = Answer(
+                number=_next_number(chain, strategy),
+                strategy=strategy,
+                asked_at=asked_at,
+                reason="",
+                text=reply.question,
+                passage=QUESTION_FORM,
+                form=QUESTION_FORM,
+                usage=reply.usage,
+            )
+            await self._keep(course, chain.with_round(chain.round.with_answer(asked)))
+            return
         patched = await self._fitter.fitted(chain.kind, target, proposal)
         digest = patched.digest or hashlib.sha256(text_of(proposal).encode()).hexdigest()
         duplicate = not draft and digest in chain.round.digests

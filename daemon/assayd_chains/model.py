@@ -28,6 +28,9 @@ UNUSABLE = "fix.unusable"
 """The cause that a fix is shown and stored with if it doesn't fit into the submission."""
 
 
+QUESTION_FORM = "question"
+
+
 class Outcome(StrEnum):
     """How a chain ended."""
 
@@ -45,6 +48,8 @@ class Outcome(StrEnum):
     """New code can't help: a policy violation, or an internal error."""
     CANCELLED = "cancelled"
     """A user stopped it."""
+    QUESTION = "question"
+    """The provider asked a question about the request in words; a hint answers it."""
 
     @property
     def of_repair(self) -> str:
@@ -87,7 +92,8 @@ class Answer:
     `error` is the failure that a fix was asked for with. `problem` says why the answer doesn't fit into a
     submission, `duplicate` that it repeats an earlier one; neither is run. The id of an attempt is chosen
     before it is submitted. `fingerprint` identifies the failure that a fix ended with, and `digest` the
-    normal form of the patched submission. If `form` is ``files`` or ``steps``, `text` has these as JSON.
+    normal form of the patched submission. If `form` is ``files`` or ``steps``, `text` has these as JSON; if
+    it is ``question``, `text` is the provider's question.
     """
 
     number: int
@@ -111,6 +117,11 @@ class Answer:
     def is_draft(self) -> bool:
         """Return whether it answers the words themselves."""
         return self.strategy is Strategy.WRITE
+
+    @property
+    def is_question(self) -> bool:
+        """Return whether it asks something in place of an answer."""
+        return self.form == QUESTION_FORM
 
     @property
     def under_way(self) -> bool:
@@ -282,6 +293,12 @@ class Chain:
         return tuple(grant.hint for grant in self.grants if grant.hint is not None)
 
     @property
+    def question(self) -> str:
+        """Return the question that the newest hint answers; "" if there is none."""
+        before = self.rounds[-2].last if len(self.rounds) > 1 else None
+        return before.text if before is not None and before.is_question else ""
+
+    @property
     def repairs(self) -> tuple[Repair, ...]:
         """Return each failed attempt with its fixes, oldest first."""
         found = (self._repair(number) for number in range(len(self.rounds)))
@@ -438,6 +455,15 @@ def budget_left(earlier: Sequence[Repair], most: int) -> int:
     for repair in earlier:
         used = len(repair.fixes) if repair.granted_by is not None else used + len(repair.fixes)
     return max(most - used, 0)
+
+
+TOKENS = ("input_tokens", "output_tokens")
+
+
+def tokens_of(answers: Sequence[Answer], name: str) -> int | None:
+    """Return the tokens of several answers, one of `TOKENS`; None if no provider counted any."""
+    counted = [count for one in answers if (count := getattr(one.usage, name)) is not None]
+    return sum(counted) if counted else None
 
 
 def text_of(proposal: Proposal) -> str:

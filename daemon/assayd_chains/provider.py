@@ -21,7 +21,8 @@ class FixRequest:
 
     `attempt` counts the answers that were asked for, from 1; `findings` are those of the last report, as it
     has them. A passage without a name stands for a submission that is still to be written. `heard` is called
-    by providers that stream; what counts is the whole reply.
+    by providers that stream; what counts is the whole reply. `questions` says whether the reply may be a
+    question.
     """
 
     system: str
@@ -34,11 +35,12 @@ class FixRequest:
     intent: str | None = None
     findings: tuple[Document, ...] = ()
     heard: Heard = lambda _: None
+    questions: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A provider's answer: `code`, or else `files` or `steps`. `text` is what it was read from."""
+    """A provider's answer: `code`, `files`, `steps` or a `question`. `text` is what it was read from."""
 
     code: str = ""
     reason: str
@@ -46,6 +48,7 @@ class Reply:
     files: Mapping[str, str] = field(default_factory=dict)
     steps: tuple[Document, ...] = ()
     text: str = ""
+    question: str = ""
 
     @property
     def proposal(self) -> Proposal:

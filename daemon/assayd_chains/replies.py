@@ -1,5 +1,7 @@
 """Reads a model's reply: JSON {code | files | steps, reason}, wherever in the text it is, or code alone.
 
+A reply without any of these may be a question: JSON {question}.
+
 A comma before a closing bracket is ignored. The older names `patched_code` and `fix_reason` are read as well.
 
 The reply is a stranger's text: it is sized, taken apart without running anything, and refused when it is not
@@ -34,12 +36,13 @@ _COMMA = re.compile(r'("(?:[^"\\]|\\.)*+"?)|,(?=\s*+[}\]])', re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
-    """What a model proposes: `code`, `files` by name, or `steps`."""
+    """What a model proposes: `code`, `files` by name, or `steps`; or the `question` that it asks."""
 
     code: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
     steps: tuple[Mapping[str, object], ...] = ()
     reason: str
+    question: str = ""
 
 
 def read_reply(text: str, language: str = "", beginning: str = "") -> Patch:
@@ -56,9 +59,13 @@ def read_reply(text: str, language: str = "", beginning: str = "") -> Patch:
     if len(text) > MAX_REPLY_CHARS:
         raise _refused("is too long")
     blocks = list(_fenced(text))
+    question = None
     for candidate in _candidates(text, [block for _, block in blocks]):
         if (patch := _patch(candidate)) is not None:
             return patch
+        question = question or _question(candidate)
+    if question is not None:
+        return question
     if (code := code_in(text, blocks, language, beginning)) and _can_be_written(code):
         return Patch(code=code, reason="")
     raise _refused(_wrong_form(text, blocks))
@@ -127,6 +134,15 @@ def _patch(candidate: object) -> Patch | None:
         return None
     reason = "".join(c if c.isprintable() else " " for c in reason)
     return Patch(code=code, files=files, steps=tuple(steps), reason=reason[:MAX_REASON_CHARS])
+
+
+def _question(candidate: object) -> Patch | None:
+    """Return the question that an object asks."""
+    question = candidate.get("question") if isinstance(candidate, dict) else None
+    if not isinstance(question, str) or not question.strip() or not _can_be_written(question):
+        return None
+    text = "".join(c if c.isprintable() else " " for c in question.strip())
+    return Patch(reason="", question=text[:MAX_REASON_CHARS])
 
 
 def _are_files(files: object) -> bool:

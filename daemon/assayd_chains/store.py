@@ -440,6 +440,7 @@ def _step_values(step: ProviderStep) -> Values:
             "files": dict(reply.files),
             "steps": [dict(one) for one in reply.steps],
             "reason": reply.reason,
+            "question": reply.question,
             **_cost_values(reply.usage),
         }),
     }  # fmt: skip
@@ -460,6 +461,7 @@ def _read_step(row: RowMapping) -> ProviderStep:
             reason=found["reason"],
             usage=_read_cost(found),
             text=row["answer"],
+            question=found.get("question", ""),
         ),
     )
 

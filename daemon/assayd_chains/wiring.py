@@ -106,6 +106,7 @@ class RecordedChains:
             kinds=basics.kinds,
             policies=basics.policies.get,
             source_bytes=basics.settings.caps.source_bytes,
+            questions=basics.settings.repair.questions,
         )
         loop = ChainLoop(
             attempts=attempts,
@@ -116,6 +117,7 @@ class RecordedChains:
             ids=basics.ids,
             timeout=self._limits.timeout,
             driving=basics.driving,
+            tracing=basics.tracing,
         )
         chains = Chains(
             loop=loop,

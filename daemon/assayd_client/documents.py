@@ -21,6 +21,8 @@ if TYPE_CHECKING:
         StepDocument,
     )
     from assayd.documents.cluster import (
+        DistrustDocument,
+        ForgottenNodeDocument,
         NewTokenDocument,
         NodeDocument,
         NodeListDocument,
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     )
     from assayd.documents.library import LibraryEntryDocument, LibraryPageDocument
     from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument
-    from assayd.documents.policy_review import SuggestionDocument
+    from assayd.documents.policy_review import ExplanationDocument, SuggestionDocument
     from assayd.documents.summary import SummaryDocument
 
 _HOMES = {
@@ -49,6 +51,8 @@ _HOMES = {
         "StepDocument",
     ),
     "cluster": (
+        "DistrustDocument",
+        "ForgottenNodeDocument",
         "NewTokenDocument",
         "NodeDocument",
         "NodeListDocument",
@@ -58,7 +62,7 @@ _HOMES = {
     "discovery": ("KindDocument", "KindListDocument", "PolicyCheckDocument", "PolicyListDocument"),
     "library": ("LibraryEntryDocument", "LibraryPageDocument"),
     "operations": ("DaemonDocument", "ExaminationDocument", "GarbageDocument"),
-    "policy_review": ("SuggestionDocument",),
+    "policy_review": ("ExplanationDocument", "SuggestionDocument"),
     "summary": ("SummaryDocument",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -70,8 +74,11 @@ __all__ = [
     "BatchDocument",
     "BatchPageDocument",
     "BatchResultDocument",
+    "ExplanationDocument",
     "DaemonDocument",
+    "DistrustDocument",
     "ExaminationDocument",
+    "ForgottenNodeDocument",
     "GarbageDocument",
     "ItemPageDocument",
     "KindDocument",

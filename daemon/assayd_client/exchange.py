@@ -7,8 +7,11 @@ less than keeping one.
 
 from __future__ import annotations
 
+import os
+import re
 import socket
 import struct
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,6 +60,7 @@ class Exchange:
             **_own_headers(self._address),
             "Connection": "close",
             "Content-Type": "application/json",
+            **trace_headers(),
             **self._request.headers,
         }
         if isinstance(body, bytes):
@@ -105,6 +109,27 @@ class Exchange:
 
     def _bytes_of(self, event: h11.Event) -> bytes:
         return self._state.send(event) or b""
+
+
+def trace_headers() -> dict[str, str]:
+    """Return the headers that have the daemon continue the caller's trace; none outside of one.
+
+    That is the current span of OpenTelemetry, if the caller has imported it, or else the environment's.
+    """
+    api = sys.modules.get("opentelemetry.trace")
+    span = api.get_current_span().get_span_context() if api is not None else None
+    if span is not None and span.is_valid:
+        state = span.trace_state.to_header()
+        parent = f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags & 1:02x}"
+    else:
+        parent, state = os.environ.get("TRACEPARENT", ""), os.environ.get("TRACESTATE", "")
+    if not _HEADER.fullmatch(parent):
+        return {}
+    return {"traceparent": parent, **({"tracestate": state} if _HEADER.fullmatch(state) else {})}
+
+
+_HEADER = re.compile(r"[!-~]([ -~]{0,510}[!-~])?")
+"""Text that can be a header; the daemon reads strictly what it says."""
 
 
 def connect(path: Path, wait_s: float = CONNECT_S) -> socket.socket:

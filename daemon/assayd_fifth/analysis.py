@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from assayd.model.finding import Finding
-from assayd_fifth.foreign_forms import Form, addresses, forms
+from assayd_fifth.foreign_forms import Form, addresses, forms, suspicions
 from assayd_fifth.language import Language, language
 from assayd_fifth.places import Teller, errors_as_warnings
 from assayd_fifth.program import FifthProgram
+from assayd_fifth.repairs import corrected
 from assayd_fifth.vocabulary import explain_unknown
 
 __all__ = ["Analysis", "analyse", "errors_as_warnings", "language", "program_of"]
@@ -53,13 +54,21 @@ def analyse(
     read = _read(text, about, tuple(libraries), files or {}, fenced=text != answer)
     wrong = {found.line for found in _errors(read)}
     meant = list(forms(text, wrong.__contains__)) if wrong else []
-    corrected, kept = _corrected(text, meant, read, lambda each: _read(each, about, libraries, files or {}))
+
+    def again(changed: str) -> Analysis:
+        return _read(changed, about, libraries, files or {})
+
+    better, known, kept = _corrected(text, meant, read, again)
+    known, repaired = _repaired(better, known, again, about)
     told = Teller(text, about.rules)
     for one in kept:
         _tell_form(told, text, one, "vocabulary.foreign_form")
     for one in addresses(text):
         _tell_form(told, text, one, "structure.variable_address")
-    return Analysis(findings=_merged(corrected.findings, told.findings()), libraries=corrected.libraries)
+    for one in suspicions(text):
+        _tell_form(told, text, one, "structure.suspicious")
+    merged = _merged(_merged(known.findings, told.findings()), repaired)
+    return Analysis(findings=merged, libraries=known.libraries)
 
 
 def _read(
@@ -81,27 +90,52 @@ def _errors(read: Analysis) -> list[Finding]:
 
 def _corrected(
     text: str, meant: Sequence[Form], read: Analysis, again: Callable[[str], Analysis]
-) -> tuple[Analysis, Sequence[Form]]:
-    """Return the analysis of the program with its foreign forms corrected, and the forms that help."""
+) -> tuple[str, Analysis, Sequence[Form]]:
+    """Return the program with its foreign forms corrected, its analysis, and the forms that help."""
     for chosen in (meant, *([one] for one in meant[:_MOST_TRIED] if len(meant) > 1)):
         if not chosen:
             continue
         lines = text.split("\n")
         for one in chosen:
             lines[one.line - 1] = one.new
-        better = again("\n".join(lines))
+        changed = "\n".join(lines)
+        better = again(changed)
         if len(_errors(better)) < len(_errors(read)):
-            return better, chosen
-    return read, ()
+            return changed, better, chosen
+    return text, read, ()
 
 
 _MOST_TRIED = 5
+_MOST_REPAIRS = 3
+
+
+def _repaired(
+    text: str, read: Analysis, again: Callable[[str], Analysis], about: Language
+) -> tuple[Analysis, Mapping[str, tuple[Finding, ...]]]:
+    """Return the findings of the program with its faults corrected, and the corrected faults by stage."""
+    told: dict[str, tuple[Finding, ...]] = {}
+    for _ in range(_MOST_REPAIRS):
+        one = corrected(text, _all(read), lambda changed: _all(again(changed)), about.foreign.meanings)
+        edit = one.finding.edit if one is not None else None
+        if one is None or edit is None:
+            break
+        stage = one.finding.rule.partition(".")[0]
+        told[stage] = (*told.get(stage, ()), one.finding)
+        lines = text.split("\n")
+        lines[edit.start_line - 1 : edit.end_line] = edit.replacement.split("\n")
+        text = "\n".join(lines)
+        read = again(text)
+    return read, told
+
+
+def _all(read: Analysis) -> list[Finding]:
+    return [finding for found in read.findings.values() for finding in found]
 
 
 def _tell_form(tell: Teller, text: str, form: Form, rule: str) -> None:
     start = tell.start_of(form.line)
-    length = len(text.split("\n", form.line)[form.line - 1])
-    edit = (start, start + length, form.new)
+    old = text.split("\n", form.line)[form.line - 1]
+    edit = None if form.new == old else (start, start + len(old), form.new)
     tell(rule, start + form.column - 1, edit=edit, said=form.message, hint=form.hint)
 
 

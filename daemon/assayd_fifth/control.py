@@ -31,8 +31,8 @@ _CLOSERS: Mapping[str, str] = {
     "of": "endof",
 }
 _RETURNS_REMEDY = (
-    "Match each >r with one r> (r@ only copies), each 2>r with one 2r>, on every code path, "
-    "including before exit; leave a loop with unloop."
+    "Take back each >r with one r>, and each 2>r with one 2r>, on every path and before exit; r@ only "
+    "copies. Before exit in a loop, write unloop."
 )
 
 
@@ -243,6 +243,13 @@ class Control:
             self._break(token, problem, f"Remove '{token.word}', or begin with {words[0]}.")
             return
         opened = self.frames[-1]
+        if token.word == "endof" and opened.word == "case":
+            remedy = "Write of after the value that it is for: 1 of … endof"
+            self._break(token, "'endof' closes nothing: no of is open.", remedy)
+            return
+        if token.word == "else" and opened.word == "else":
+            self._break(token, "The 'if' has a second 'else'.", "Remove one else, or begin another if.")
+            return
         problem = f"'{token.word}' is inside the open '{opened.word}' of line {{line}}."
         remedy = f"Close '{opened.word}' with {_CLOSERS[opened.word]} first."
         self._break(token, problem, remedy, line=opened.token)

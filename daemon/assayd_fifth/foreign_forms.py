@@ -48,7 +48,14 @@ def _row(find: str, message: str, hint: str, put: str) -> _Row:
 
 _NAME = r"([a-z_][\w?$-]*)"
 _ROWS: Sequence[_Row] = (
-    _row(r"^(\s*)(?:#|//|--|;;|%)(?!\S*\s*;)\s?(.*)$", "The line is a comment of another language.",
+    _row(r"^\s*(?:include\s+[\"<]|(?:#include|import|load|from)\s+[\"<]?)(?:lib/)?"
+         r"(str|html|sql|template|ui|core)(?:\.fs|\.h|\.fth)?(?:[\">].*|\s*;?\s*|\s+import\b.*)$",
+         "A library is loaded by `require`, with its path.", "Write `require lib/{1}.fs`.",
+         r"require lib/\1.fs"),
+    _row(r"^\s*require\s+[\"<](\S+?)[\">]\s*;?\s*$",
+         "`require` takes a path without quotes.", "Write `require {1}`.", r"require \1"),
+    _row(r"^(\s*)(?:#(?!include)|//|--|;;|%)(?!\S*\s*;)\s?(.*)$",
+         "The line is a comment of another language.",
          "Begin a comment with a backslash and a space: `\\ {2}`.", r"\1\\ \2"),
     _row(r"\s(?://|#)\s+([a-z].*)$", "The rest of the line is a comment of another language.",
          "Begin a comment with a backslash and a space: `\\ {1}`.", r" \\ \1"),
@@ -80,7 +87,19 @@ _ROWS: Sequence[_Row] = (
          "Text is printed by `.\"`, which comes before the text.", "Write `.\" {1}\"`.", r'." \1"'),
     _row(r"(?<!\S)(?<!char )(?<!\[char\] )'([^'\s][^']{1,80})'(?=\s|$)", "A string isn't in single quotes.",
          "Write `s\" {1}\"`.", r's" \1"'),
-    _row(r"(\([^()]*?)\s(?:->|=>|-)\s([^()]*\))", "A stack comment has `--` between before and after.",
+    _row(r"^(\s*):\s+\((?=\s)", "The definition has no name.", "Write a name after the colon: `: name (`.",
+         r"\1: name ("),
+    _row(r"^(\s*)([^\s:;\\(]+)\s+:\s+(?=\()", "The name comes before the `:`.",
+         "Write the name after the colon: `: {2}`.", r"\1: \2 "),
+    _row(r"^(\s*:\s.*?)\s:\s*$", "A definition ends with `;`.",
+         "Write `;` instead of the `:` at its end.", r"\1 ;"),
+    _row(r"(?<!\S)\(([^()\s](?:(?!--)[^()])*?)\)(?=\s|$)", "A comment has a space after its `(`.",
+         "Write `( {1} )`.", r"( \1 )"),
+    _row(r"(\(\s[^()]*?\S)--(?=[\s)])", "A stack comment has a space before `--`.",
+         "Write ` -- `.", r"\1 --"),
+    _row(r"(\(\s[^()]*?)--(?=\S)", "A stack comment has a space after `--`.", "Write ` -- `.", r"\1-- "),
+    _row(r"(\([^()]*?)\s(?:->|=>|-|\u2014|\u2013|- -)\s([^()]*\))",
+         "A stack comment has `--` between before and after.",
          "Write `--` instead of the arrow.", r"\1 -- \2"),
     _row(r"(?<!\S)(?:elif|elsif|elseif)(?=\s|$)", "`elif` doesn't exist in Fifth.",
          "Write `else … if … then then`.", "else"),
@@ -110,7 +129,7 @@ def forms(text: str, is_wrong: Callable[[int], bool]) -> Iterator[Form]:
 
 def addresses(text: str) -> Iterator[Form]:
     """``total 2 + .``: the name of a variable is an address, and `@` reads its value."""
-    names = {found[1].lower() for found in re.finditer(r"(?<!\S)variable\s+(\S{1,31})", text, re.IGNORECASE)}
+    names = _made(text, "variable")
     for number, line in enumerate(text.split("\n")[:_MOST_LINES], 1):
         for found in _COMPUTED.finditer(line[:_LINE_CHARS]):
             if found[1].lower() in names and "\\ " not in line[: found.start()]:
@@ -120,6 +139,91 @@ def addresses(text: str) -> Iterator[Form]:
                 hint = f"Read the value with `@`: `{name} @`."
                 yield Form(line=number, column=found.start(1) + 1, message=message, hint=hint, new=new)
                 break
+
+
+_STRING = r"""(?<!\S)s\\?" [^"\n]{1,200}\""""
+_SUSPICIONS: Sequence[_Row] = (
+    _row(rf"({_STRING})\s+\.(?=\s|$)", "`.` prints a number: of a string, its length.",
+         "Print a string with `type`.", r"\1 type"),
+    _row(rf"({_STRING})\s+({_STRING})\s+\+(?=\s|$)", "`+` adds numbers; it doesn't join strings.",
+         "Join strings in the buffer: `str-reset {1} str+ {2} str+ str$`.",
+         r"str-reset \1 str+ \2 str+ str$"),
+    _row(rf"({_STRING})\s+({_STRING})\s+=(?=\s|$)", "`=` compares numbers, not strings.",
+         "Compare strings with `str=`.", r"\1 \2 str="),
+    _row(r"(?<!\S)(-?[1-9]\d{0,5})\s+loop(?=\s|$)", "`loop` adds 1; it takes no step.",
+         "Write `{1} +loop`.", r"\1 +loop"),
+    _row(r'(?<!\S)(s|\.)" ([^"\n]{0,200}\\[nt][^"\n]{0,200}")', "`\\n` in this string is two characters.",
+         "Print a line end with `cr`, or write `s\\\" …`, which reads escapes.", r's\\" \2'),
+    _row(r"(?<!\S)(\d{1,6})[ \t]+(\d{1,6})[ \t]+(\??do)(?=\s|$)",
+         "The loop counts from {2} to {1}: the limit comes first.", "Write `{2} {1} {3}`.", r"\2 \1 \3"),
+    _row(r"^(\s*:\s+(\S+)\s+\([^()]*\)(?:(?!\s;(?:\s|$)|\").)*?)\s:\s+(\S+)\s",
+         "`{3}` is defined inside the definition of `{2}`.",
+         "Define `{3}` before `{2}`, outside of it.", ""),
+)  # fmt: skip
+
+
+def suspicions(text: str) -> Iterator[Form]:
+    """``s" hello" .`` and ``0 5 do``: forms that Fifth accepts and that mean something else."""
+    names, values = _made(text, "variable"), _made(text, "value")
+    for number, line in enumerate(text.split("\n")[:_MOST_LINES], 1):
+        code = line[:_LINE_CHARS]
+        for row in _SUSPICIONS:
+            found = row.find.search(code)
+            if found is None or "\\ " in code[: found.start()] or not _is_meant(row, found):
+                continue
+            new = line[: found.start()] + found.expand(row.put) + line[found.end() :] if row.put else line
+            yield _form(number, found, row, new)
+        for rows, known in ((_STORES, names), (_VALUES, values)):
+            for row in rows:
+                found = next((each for each in row.find.finditer(code) if each[1].lower() in known), None)
+                if found is not None and "\\ " not in code[: found.start()]:
+                    new = line[: found.start()] + found.expand(row.put) + line[found.end() :]
+                    yield _form(number, found, row, new)
+
+
+_STORES: Sequence[_Row] = (
+    _row(r"(?<!\S)(?<!variable )(\S{1,31})\s+([-+*/])(?=\s)(?!\s+[@!])",
+         "`{1}` is the address of the variable, not its value.", "Read the value with `@`: `{1} @ {2}`.",
+         r"\1 @ \2"),
+    _row(r"^(?=\s*-?\d{1,9}\s+(\S{1,31})\s*$)(\s*-?\d{1,9}\s+\S+)\s*$", "Nothing stores the value in `{1}`.",
+         "Store it with `!`: `{2} !`.", r"\2 !"),
+    _row(r"(?<=\s[-+*/]\s)(?=(\S{1,31})\s+;)(\S+)\s+;", "Nothing stores the value in `{1}`.",
+         "Store it with `!`: `{1} !`.", r"\2 ! ;"),
+    _row(r"(?<!\S)(?<!variable )(\S{1,31})\s+(-?\d{1,9})\s+!(?=\s|$)",
+         "`!` takes the value, then the address.",
+         "Write `{2} {1} !`.", r"\2 \1 !"),
+)  # fmt: skip
+
+
+_VALUES: Sequence[_Row] = (
+    _row(r"(?<!\S)(?<!value )(?<!constant )(\S{1,31})\s+@(?=\s|$)", "`{1}` is a value, not an address.",
+         "Remove `@`: `{1}` leaves its value.", r"\1"),
+    _row(r"(?<!\S)(?<!value )(?<!constant )(\S{1,31})\s+!(?=\s|$)", "`{1}` is a value, not an address.",
+         "Change a value with `is`: `is {1}`.", r"is \1"),
+)  # fmt: skip
+
+
+def _is_meant(row: _Row, found: re.Match[str]) -> bool:
+    """Return whether a loop counts backwards: its limit is the smaller number."""
+    return not row.put.endswith(r"\3") or int(found[1]) < int(found[2])
+
+
+def _form(number: int, found: re.Match[str], row: _Row, new: str) -> Form:
+    return Form(
+        line=number,
+        column=found.start() + 1 + (len(found[0]) - len(found[0].lstrip())),
+        message=_filled(row.message, found),
+        hint=_filled(row.hint, found),
+        new=new,
+    )
+
+
+def _made(text: str, word: str) -> set[str]:
+    """Return the names that a defining word makes, and nothing else does."""
+    found = re.findall(rf"(?<!\S){word}\s+(\S{{1,31}})", text, re.IGNORECASE)
+    others = re.findall(r"(?<!\S)(?:create|variable|value|constant|:)\s+(\S{1,31})", text, re.IGNORECASE)
+    names = [name.lower() for name in others]
+    return {name.lower() for name in found if names.count(name.lower()) == 1}
 
 
 _COMPUTED = re.compile(

@@ -12,6 +12,9 @@ from assayd_fifth.command_line import command_line
 
 SUFFIXES = frozenset({".fs", ".fth", ".forth", ".4th", ".f", ".md", ".txt"})
 """A file on the command line is a program, or an answer as the model gave it."""
+REQUESTS = frozenset({".yaml", ".yml"})
+"""A file on the command line is a `validation_request`."""
+REQUEST = "validation_request"
 
 _OPTIONS = frozenset(option.name for option in command_line.options)
 _SWITCHES = {"true": True, "false": False}
@@ -28,13 +31,37 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
         raise RequestError("request.options", "a Fifth program doesn't accept --input or --sample-path")
     texts = {name: text_of(name, content) for name, content in files.items()}
     first = next(iter(texts))
+    if PurePath(first).suffix.lower() in REQUESTS:
+        payload = _request(first, texts.pop(first))
+        return payload | ({"files": texts} if texts else {}) | _read_options(options.extra)
     if first != STDIN and PurePath(first).suffix.lower() not in SUFFIXES:
-        message = f"{first}: expected one of {', '.join(sorted(SUFFIXES))}"
+        message = f"{first}: expected one of {', '.join(sorted(SUFFIXES | REQUESTS))}"
         raise RequestError("request.files", message, field=first)
-    payload: dict[str, object] = {"code": texts.pop(first)}
+    payload = {"code": texts.pop(first)}
     if texts:
         payload["files"] = texts
     return payload | _read_options(options.extra)
+
+
+def _request(name: str, text: str) -> dict[str, object]:
+    """Read a `validation_request`: a payload as YAML. Raises: RequestError ``request.files``."""
+    import yaml
+
+    try:
+        document = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError) as problem:
+        where = getattr(problem, "problem_mark", None)
+        line = f", line {where.line + 1}" if where is not None else ""
+        raise RequestError("request.files", f"{name}{line}: this isn't valid YAML", field=name) from problem
+    request = document.get(REQUEST) if isinstance(document, dict) else None
+    if not isinstance(request, dict) or not isinstance(request.get("code"), str):
+        message = f"{name}: expected `{REQUEST}:` with a field `code`"
+        raise RequestError("request.files", message, field=name)
+    fields = {"code", *_OPTIONS}
+    if unknown := sorted(str(key) for key in request if key not in fields):
+        message = f"{name}: unknown field {unknown[0][:64]!r}; known fields: {', '.join(sorted(fields))}"
+        raise RequestError("request.files", message, field=name)
+    return dict(request)
 
 
 def _read_options(options: Mapping[str, str]) -> dict[str, object]:

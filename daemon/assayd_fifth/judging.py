@@ -79,6 +79,19 @@ def _placed(found: Finding, line: int, code: str) -> Finding:
     return found if text is None else replace(found, line=line, snippet=text)
 
 
+_LOOP = re.compile(r"(?<!\S)(?:begin|\??do|recurse)(?!\S)", re.IGNORECASE)
+
+
+def _at_the_loop(found: Finding, code: str) -> Finding:
+    """Place the end by a limit at the only line that has a loop."""
+    lines = [number for number, line in enumerate(code.split("\n"), 1) if _LOOP.search(line)]
+    if len(lines) != 1 or not found.is_error:
+        return found
+    [line] = lines
+    hint = f"Check the loop in line {line}: each turn must come closer to its end. `10 0 do` counts up to 9."
+    return replace(found, line=line, snippet=snippet(code, line), suggestion=hint)
+
+
 GFORTH = "/usr/bin/gforth"
 UNIT = "program"
 
@@ -117,6 +130,8 @@ def _judge_run(name: str, unit: UnitResult | None, code: str) -> Tried:
     stderr = unit.stderr.text()
     if tried.case.status is CaseStatus.PASSED:
         return replace(tried, findings=tuple(notes(stderr, language())))
+    if unit.outcome.cause in {Cause.TIMEOUT, Cause.OUTPUT_LIMIT}:
+        return replace(tried, findings=tuple(_at_the_loop(one, code) for one in tried.findings))
     said = error_finding(stderr, code, language())
     if said is None or unit.outcome.cause is not Cause.EXITED_NONZERO or unit.results:
         return tried

@@ -101,6 +101,8 @@ class Foreign:
     gforth: frozenset[str]
     gforth_hints: Mapping[str, str]
     replacements: Mapping[str, str]
+    meanings: Mapping[str, str]
+    """Words of other languages with what means the same in Fifth."""
     imagined: Mapping[str, str]
     forms: tuple[Pattern, ...]
     literals: tuple[Pattern, ...]
@@ -335,6 +337,7 @@ def _foreign(about: Mapping[str, Any]) -> Foreign:
         gforth=frozenset(about["gforth"]["words"].split()),
         gforth_hints=about["gforth"]["hints"],
         replacements=about["gforth"]["replace"],
+        meanings={**about["gforth"]["replace"], **about["imagined"]["replace"]},
         imagined=about["imagined"]["words"],
         forms=_patterns(about["imagined"]["forms"]),
         literals=_patterns(about["literals"]),

@@ -299,7 +299,7 @@ class FifthProgram:
             self._start_of_name(opener),
             word=opener.text,
             problem=f"'{opener.text}' is declared as ( {comment} ), but its effect is {does}.",
-            remedy=f"Leave the items in the stack comment, or change the comment to {does}.",
+            remedy=_difference(found, declared, does),
         )
 
     def _refer(self, token: Token, by: str) -> None:
@@ -383,3 +383,13 @@ def _start(token: Token) -> int:
 
 def _silent(rule: str, start: int, **names: object) -> None:
     """Report nothing: files that are brought along are not checked."""
+
+
+def _difference(found: WalkResult, declared: Effect, does: str) -> str:
+    """Say how a body and its stack comment are made to agree."""
+    more = (found.leaves - found.takes) - (declared.leaves.least - declared.takes.least)
+    items = "item" if abs(more) == 1 else "items"
+    if more > 0:
+        drops = " ".join(["drop"] * more) if more <= 3 else "drop"
+        return f"The body leaves {more} {items} too many. Add `{drops}` before `;`, or write `{does}`."
+    return f"The body leaves {-more} {items} too few. Push the missing items, or write `{does}`."

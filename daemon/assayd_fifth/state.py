@@ -160,9 +160,17 @@ class WalkState:
             "vocabulary.wrong_signature" if documented else "structure.stack_underflow",
             token,
             certain=documented or (self.certain and word.certain),
-            problem=(
-                f"'{token.word}' is {word.signature} and needs {word.takes} items, but the stack can "
-                f"hold only {there}."
-            ),
-            remedy="Push the missing items first, or declare them as inputs in the stack comment.",
+            problem=f"'{token.word}' {word.signature} takes {word.takes}, and the stack has {there}.",
+            remedy=_remedy(token.word, missing),
         )
+
+
+def _remedy(word: str, missing: int) -> str:
+    if word in {"constant", "value", "2constant"}:
+        return f"Write the value before the word: 10 {word} name"
+    if word == "+loop":
+        return "Write the step before it, such as 1 +loop, or write loop."
+    if word in {"do", "?do"}:
+        return f"Write the limit and the start before it: 10 0 {word}"
+    items = "one more item" if missing == 1 else f"{missing} more items"
+    return f"Push {items} before '{word}' (dup copies the top), or name it in the stack comment."

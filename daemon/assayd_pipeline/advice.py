@@ -8,7 +8,7 @@ If a step wrote nothing, the commands that end with 1 as an answer are named. `m
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from assayd.did_you_mean import close_names
 
@@ -102,6 +102,19 @@ def advice_on_path(message: str, others: Sequence[str]) -> str | None:
     named = {path for text in others for path in _PATH.findall(text[:_MOST_READ])} - {found[0]}
     near = close_names(found[0], sorted(named))
     return f"Did you mean {near[0]}? No step creates {found[0]}, and it isn't submitted." if near else None
+
+
+def advice_on_files(message: str, files: Iterable[str]) -> str | None:
+    """Name a file that doesn't exist, and those that were submitted; None if a message names none."""
+    found = _MISSING.search(message)
+    if found is None:
+        return None
+    known = ", ".join(sorted(files)[:_MOST_FILES]) or "none"
+    return f"`{found[1]}` doesn't exist. Correct its name, or create it before this line. Submitted: {known}."
+
+
+_MISSING = re.compile(r"['‘: ]([\w./*-]{1,100})['’]?(?: for reading)?: No such file or directory")
+_MOST_FILES = 6
 
 
 def steps_with_path(message: str, texts: Sequence[str]) -> list[int]:

@@ -51,7 +51,7 @@ class StepRunDocument(BaseDocument):
     is_successful: bool = Field(description="Whether it ended with exit code 0 and without errors.")
     stdout: str = Field(description="Standard output, head and tail.")
     stderr: str = Field(description="Standard error, head and tail.")
-    exit_code: int | None = Field(description="Exit code; null when it was killed.")
+    exit_code: int | None = Field(description="Exit code; null if it was killed, or refused before it ran.")
     execution_time_ms: int = Field(description="Duration of the step.")
 
 
@@ -76,7 +76,7 @@ class PipelineAttemptDocument(BaseDocument):
     fix: PipelineFixDocument | None = Field(
         description="The fix that it tries; null if it isn't part of a repair."
     )
-    steps: list[StepRunDocument] = Field(description="The steps that it ran, in order.")
+    steps: list[StepRunDocument] = Field(description="The steps that it ran, in order, or that were refused.")
 
 
 class PipelineDetailDocument(PipelineDocument):

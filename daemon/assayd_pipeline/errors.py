@@ -73,7 +73,8 @@ ADVICE: Mapping[ErrorClass, str] = {
     "scripts/, logs/), and an earlier step must create the file.",
     ErrorClass.TABLE_MISSING: "Add a step before this one that has CREATE TABLE IF NOT EXISTS, or correct "
     "the table's name.",
-    ErrorClass.SYNTAX_ERROR: "Correct the syntax at the quoted place.",
+    ErrorClass.SYNTAX_ERROR: "Correct the syntax before the quoted word: a sign or word is missing "
+    "or extra there.",
     ErrorClass.PERMISSION_DENIED: "Read and write only inside the sandbox directory: data/, tmp/, logs/.",
     ErrorClass.TIMEOUT: "Make the command faster, or split the step.",
     ErrorClass.DATA_VALIDATION: "Clean the data in a step before this one: drop or fill empty values, remove "
@@ -82,7 +83,7 @@ ADVICE: Mapping[ErrorClass, str] = {
     "and use IF NOT EXISTS in CREATE.",
     ErrorClass.COMMAND_NOT_FOUND: "Use only the allowed commands, and define functions before they "
     "are called.",
-    ErrorClass.UNKNOWN: "Correct the step as the error message says.",
+    ErrorClass.UNKNOWN: "Correct the arguments of the command that the message names.",
 }
 
 _BOTH = frozenset(ErrorSource)

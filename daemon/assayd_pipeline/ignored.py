@@ -30,9 +30,7 @@ RULE = Rule(
 )
 _MOST_LINES = 500
 _MOST_FINDINGS = 5
-_SOURCE = re.compile(
-    r"scripts/[^:]*: line \d{1,6}: |([a-z][a-z0-9]{0,20}): |\(standard_in\) \d+: |Runtime error \(func="
-)
+_SOURCE = re.compile(r"scripts/[^:]*: line \d{1,6}: |([a-z][a-z0-9]{0,20}): ")
 _HARMLESS = re.compile(r"\bwarning: |[Bb]roken pipe|write error|[Tt]ry '|\busage: ")
 _HANDLED = re.compile(
     r"\|\||&&|&\s*$|^\s*(?:if|elif|while|until|!|local|export|declare|readonly|typeset|case)\b|^\s*!|[<>]\(|`"

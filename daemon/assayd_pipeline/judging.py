@@ -73,7 +73,12 @@ class StepText:
     @property
     def label(self) -> str:
         """Name it in a sentence."""
-        return f"Step {self.number} ({self.name})"
+        return step_label(self.number, self.name)
+
+
+def step_label(number: int, name: str) -> str:
+    """Return how a step is named in a sentence; messages about it begin with that."""
+    return f"Step {number} ({name})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

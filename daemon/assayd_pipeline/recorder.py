@@ -18,6 +18,7 @@ from assayd.model.report import Case, CaseStatus, Verdict
 from assayd.store.access import DatabaseAccess
 from assayd.store.rows import to_micros
 from assayd.store.tables import verdicts
+from assayd_pipeline.judging import step_label
 from assayd_pipeline.reader import DatabasePipelines
 from assayd_pipeline.stored import PipelineStatus
 from assayd_pipeline.tables import execution_logs, pipeline_attempts, pipeline_steps, pipelines
@@ -67,24 +68,27 @@ class PipelineRecorder:
         connection.execute(_RUNNING, {"wanted": run.attempt_id})
 
     def finished(
-        self, connection: Connection, attempt: Attempt, cases: Sequence[Case], events: Sequence[Event]
+        self,
+        connection: Connection,
+        attempt: Attempt,
+        cases: Sequence[Case],
+        events: Sequence[Event],
+        refusals: Sequence[str],
     ) -> None:
-        """Note how the pipeline stands now, and the steps that were run."""
+        """Note how the pipeline stands now, and the steps that were run, or else refused."""
         pipeline_id = connection.execute(select(_PIPELINE_OF), {"wanted": attempt.id}).scalar()
         if pipeline_id is None:
             return
         status = _status(connection, attempt, pipeline_id)
         connection.execute(update(pipelines).where(pipelines.c.id == pipeline_id).values(status=status.value))
-        found = connection.execute(
-            select(pipeline_steps.c.position, pipeline_steps.c.id).where(
-                pipeline_steps.c.pipeline_id == pipeline_id
-            )
-        )
+        of_pipeline = pipeline_steps.c.pipeline_id == pipeline_id
+        found = connection.execute(select(pipeline_steps).where(of_pipeline)).all()
         step_ids: dict[int, int] = {row.position: row.id for row in found}
         started = _start_times(events, len(cases))
         ran = [
             (number, case) for number, case in enumerate(cases, 1) if case.status is not CaseStatus.SKIPPED
         ]
+        ran = ran or _refused({row.position: row.name for row in found}, refusals)
         rows = [_log_row(case, number, step_ids, started) for number, case in ran]
         if rows:
             common = {"pipeline_id": pipeline_id, "attempt_id": attempt.id}
@@ -128,6 +132,17 @@ def _status(connection: Connection, attempt: Attempt, pipeline_id: str) -> Pipel
     )
     repaired = connection.execute(followed).scalar() == Verdict.FAILED
     return PipelineStatus.REPAIRED if repaired else PipelineStatus.SUCCESS
+
+
+def _refused(names: Mapping[int, str], refusals: Sequence[str]) -> list[tuple[int, Case]]:
+    """Return the steps that static stages refused, with the reasons as standard error."""
+    found = []
+    for number, name in sorted(names.items()):
+        label = f"{step_label(number, name)}: "
+        reasons = [reason.removeprefix(label) for reason in refusals if reason.startswith(label)]
+        if reasons:
+            found.append((number, Case(name=name, status=CaseStatus.FAILED, stderr="\n".join(reasons))))
+    return found
 
 
 def _start_times(events: Sequence[Event], steps: int) -> Mapping[int, int]:

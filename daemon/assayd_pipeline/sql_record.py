@@ -99,7 +99,9 @@ def _idle(given: JsonValue) -> Iterator[Idle]:
     """Read the statements that changed nothing; what has another form is left out."""
     for entry in given if isinstance(given, list) else ():
         match entry:
-            case [int() as line, "INSERT" | "UPDATE" | "DELETE" as verb, str() as table] if line > 0:
+            case [int() as line, "INSERT" | "UPDATE" | "DELETE" | "CREATE TABLE" as verb, str() as table] if (
+                line > 0
+            ):
                 yield Idle(verb=verb, table=shorten(table, _NAME_CHARS), line=min(line, _MOST_LINE))
 
 

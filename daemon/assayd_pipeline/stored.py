@@ -40,7 +40,7 @@ class PipelineStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRun:
-    """One step that was run. `exit_code` is None when it was killed."""
+    """One step that was run or refused. `exit_code` is None when it was killed or refused."""
 
     pipeline_id: str
     step_id: int | None

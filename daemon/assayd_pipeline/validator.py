@@ -32,8 +32,8 @@ from assayd.static.work_paths import check_paths
 from assayd_pipeline import generating, ignored, shell, sql, sql_hints
 from assayd_pipeline import judging as pipeline_run
 from assayd_pipeline import worth as pipeline_worth
-from assayd_pipeline.advice import advice_on_path, steps_with_path
-from assayd_pipeline.errors import ErrorClass
+from assayd_pipeline.advice import advice_on_files, advice_on_path, steps_with_path
+from assayd_pipeline.errors import ADVICE, ErrorClass
 from assayd_pipeline.errors import ErrorSource as Writer
 from assayd_pipeline.generating import PipelineContext
 from assayd_pipeline.ignored import ignored_errors
@@ -274,6 +274,8 @@ def _with_path(finding: Finding, payload: PipelinePayload, result: RunResult) ->
     told = ", ".join(f"{one.name} ({len(one.content)} bytes)" for one in made[:_MADE_TOLD])
     context = f"{finding.context or ''}{'; ' if finding.context else ''}made before: {told}" if told else None
     suggestion = advice_on_path(finding.message, others) or finding.suggestion
+    if suggestion == ADVICE[ErrorClass.FILE_NOT_FOUND]:
+        suggestion = advice_on_files(finding.message, payload.files) or suggestion
     having = steps_with_path(finding.message, [step.content for step in payload.steps])
     if len(having) > 1:
         suggestion = f"{suggestion or ''} Steps with this path: {', '.join(map(str, having))}.".lstrip()

@@ -49,7 +49,10 @@ _MOST_PATHS = 50
 _READ_CHARS = 100_000
 """Characters to read of a step: longer ones are generated, and say nothing."""
 _SMALL_BYTES = 4096
-_WRITTEN = re.compile(r"(?:>>?\|?|\btee(?: -a)?|\s-o|--output[= ])\s*[\"']?((?:\./)?(?:tmp|data)/[\w./-]+)")
+_WRITTEN = re.compile(
+    r"(?:>>?\|?|\btee(?: -a)?|\s-o|--output[= ])\s*[\"']?"
+    r"((?:\./|/sandbox/)?(?:tmp|data)/[\w./-]+|/tmp/[\w./-]+)"
+)
 _OTHER_WRITES = re.compile(
     r"\b(?:cp|mv|ln|install|split|csplit|tar|gzip|gunzip|unzip|mkdir|touch|truncate|dd|rm|patch|xargs)\b"
     r"|\bsed +(?:-\w*i|--in-place)|\bdata/[\w./-]*\$|>>?\s*[\"']?\$"
@@ -124,7 +127,7 @@ def _written(text: str) -> list[str]:
 
 
 def _plain(path: str) -> str:
-    return path.removeprefix("./")
+    return path.removeprefix("./").removeprefix("/sandbox").removeprefix("/")
 
 
 def _unused(steps: Sequence[StepText], texts: Sequence[str]) -> Iterator[tuple[int, str]]:
@@ -197,7 +200,9 @@ def judge_idle(step: StepText, idle: Sequence[Idle]) -> Iterator[Finding]:
     """Judge the statements of a step that changed no row, though there are rows."""
     for one in idle[:_MOST_EACH]:
         message = f"{one.verb} {one.table!r} changes no row."
-        if one.verb == "INSERT":
+        if one.verb == "CREATE TABLE":
+            message = f"CREATE TABLE {one.table!r} gets no row from its SELECT."
+        if one.verb in {"INSERT", "CREATE TABLE"}:
             hint = "Compare the condition with the rows: the SELECT matches none."
         else:
             hint = "Compare the WHERE condition with the values in the table: case, spaces, types."

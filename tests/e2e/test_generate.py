@@ -50,6 +50,11 @@ def extract(path: str) -> dict:
     return {"quarter": quarter, "start_month": 3 * quarter - 2, "end_month": END}
 """
 RAISES = 'def extract(path: str) -> dict:\n    return {"quarter": int(path.split("/")[4])}\n'
+COMPUTES = """
+def extract(path: str) -> dict:
+    quarter = int(path.split("/")[4])
+    return {"quarter": quarter, "month": 3 * quarter}
+"""
 
 
 class Play:
@@ -122,6 +127,7 @@ def test_words_and_sample_paths_come_to_an_approved_extractor(
     generation = json.loads(done.stdout)
     assert [one["verdict"] for one in generation["attempts"]] == ["failed", "failed", "validated"]
     assert generation["approved"] == {"name": "thirds", "version": 1}
+    assert (generation["code"], generation["files"]) == (right, None)
     assert out.read_text() == right
     first, second, third = play.asked
     assert (first["kind"], first["attempt"], first["intent"]) == ("extractor", 1, words)
@@ -151,7 +157,7 @@ def test_words_and_sample_paths_come_to_an_approved_extractor(
     ended = play.daemon.assay("generation", "cancel", "last")
     assert (ended.returncode, ended.stderr[:7]) == (2, "assay: ")
     shown = play.daemon.assay("show", generation["attempt_id"])
-    assert f"Asked for: {words}" in shown.stdout
+    assert f"Request: {words}" in shown.stdout
 
 
 @pytest.mark.system
@@ -228,7 +234,7 @@ def test_walk_of_the_documentation_does_what_it_says(play: Play, tmp_path: Path)
             printed += done.stdout
     finally:
         player.write_text(PLAYER)
-    for told in ("1. failed", "2. validated", "Approved: months@1", "the same", "Asked for: quarter folder"):
+    for told in ("1. failed", "2. validated", "Approved: months@1", "the same", "Request: quarter folder"):
         assert told in printed
 
 
@@ -261,13 +267,17 @@ def test_next_version_is_listed_compared_and_exported(
 
 
 def test_what_failed_is_not_approved(play: Play, client: PlainClient, tmp_path: Path) -> None:
-    play.answers(*(code(RAISES.replace("4", str(place))) for place in (4, 5, 3)))
+    play.answers(*(code(COMPUTES.replace("4", str(place))) for place in (4, 5, 2)))
     out = tmp_path / "never.py"
     done = play.daemon.assay(
-        "generate", "extractor", "words", "--sample-path", "/a/b/c/d/e/f", "--yes", "--out", out
+        "generate", "extractor", "words", "--sample-path", PATHS[0], "--yes", "--out", out
     )
     assert done.returncode == 1
     assert not out.exists()
+    said = done.stdout.splitlines()
+    assert any(line.startswith("The last attempt failed: ") and "ValueError" in line for line in said)
+    assert any(line.startswith("Rules instead of code (computed_fields): ") for line in said)
+    assert said[-1].startswith("Try again with a hint: assay generation hint ")
     generation = client.generations(limit=1)["generations"][0]
     assert generation["approved"] is None
     with pytest.raises(ClientError) as refused:
@@ -303,6 +313,7 @@ def test_words_and_a_database_come_to_an_approved_pipeline_that_is_committed(
     assert "sales (region TEXT, amount REAL)" in second["prompt"]["user"]
     assert (tmp_path / "steps" / "01_total.sql").read_text() == good
     generation = json.loads(done.stdout)
+    assert (generation["code"], generation["files"]) == (None, {"01_total.sql": good})
     result = client.artifact(generation["attempt_id"], "files/database.sqlite")
     assert result.startswith(b"SQLite format 3")
 

@@ -203,6 +203,25 @@ def test_trial_with_run_validates_in_full(client: PlainClient) -> None:
     assert (found["mode"], found["tried"], found["would_pass"]) == ("run", 1, 1)
 
 
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        (["extractor", "--python", "import socket"], 1, "import.not_allowed [imports.allowed]: "),
+        (["code", "--python", "import socket"], 0, "code allows it, as the kind code reads it"),
+        (["pipeline", "--bash", "rm x"], 1, "The command rm is blocked."),
+        (["pipeline", "--sql", "DROP TABLE t"], 1, "sql.drop"),
+        (["pipeline", "https://example.com"], 1, "pipeline refuses https://example.com"),
+        (["pipeline"], 2, "pass a URL, or one of --python, --bash and --sql"),
+        (["absent", "--sql", "SELECT 1"], 2, "absent"),
+    ],
+)
+def test_explanation_of_a_line_names_the_rule(
+    daemon: DaemonProcess, line: list[str], code: int, said: str
+) -> None:
+    done = daemon.assay("policy", "explain", *line)
+    assert (done.returncode, said in done.stdout + done.stderr) == (code, True), done.stdout + done.stderr
+
+
 def test_trial_of_an_unknown_profile_or_of_a_file_with_errors_is_refused(client: PlainClient) -> None:
     for wanted, code in (({}, "policy.unknown"), ({"profile": "x = 1"}, "invalid")):
         with pytest.raises(ClientError) as refused:

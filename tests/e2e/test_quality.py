@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from assayd_client import Document, PlainClient
+from support.daemons.chosen import new_daemon
 from support.daemons.daemon_process import DaemonProcess
 
 pytestmark = pytest.mark.engine
@@ -141,4 +146,111 @@ def extract(path: str) -> dict:
     assert [(case["name"], case["status"], case["stdout"]) for case in cases] == [
         (path, "passed", "") for path in PATHS
     ]
+    assert attempt["execution"]["cause"] == "completed"
+
+
+COUNTING = """
+from assayd_adapter import Adapter, register_adapter
+
+
+@register_adapter(category="shop", platform="rates")
+class RatesAdapter(Adapter):
+    def fetch_raw(self, base="EUR"):
+        count = 0
+        while count < 5:
+            count += 2
+        return {"base": base, "count": count}
+
+    def transform(self, raw):
+        if raw["count"] < 0:
+            raise ValueError("less than nothing")
+        return {"base": raw["base"], "double": raw["count"] * 2}
+
+    def get_schema(self):
+        return {"type": "object"}
+"""
+GOOD_TESTS = """
+import pytest
+from adapter import RatesAdapter
+
+
+def test_fetch():
+    assert RatesAdapter().fetch_raw("USD") == {"base": "USD", "count": 6}
+
+
+def test_transform():
+    assert RatesAdapter().transform({"base": "EUR", "count": 3}) == {"base": "EUR", "double": 6}
+    with pytest.raises(ValueError, match="nothing"):
+        RatesAdapter().transform({"base": "EUR", "count": -1})
+
+
+def test_schema():
+    assert RatesAdapter().get_schema() == {"type": "object"}
+"""
+WEAK_TESTS = """
+from adapter import RatesAdapter
+
+
+def test_all():
+    adapter = RatesAdapter()
+    raw = adapter.fetch_raw("USD")
+    assert "double" in adapter.transform(raw) or raw
+    assert adapter.get_schema() is not raw
+"""
+
+
+@pytest.fixture(scope="module")
+def trying_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
+    """Return a daemon with profiles that try 12 changes to an adapter, one of which fails for too few."""
+    folder: Path = tmp_path_factory.mktemp("policies")
+    tried = 'extends = "module_validation"\n[quality]\nmutants = 12\n'
+    (folder / "tried.toml").write_text(tried)
+    (folder / "strict.toml").write_text(f'{tried}[quality.rules]\n"quality.mutants" = "error"\n')
+    settings = {"POLICY_FOLDERS": json.dumps([str(folder)]), "POOL__DEFAULT_TARGET": "0"}
+    made = new_daemon("oci", settings=settings)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.dispose()
+
+
+def tried(daemon: DaemonProcess, tests: str, policy: str) -> Document:
+    files = {"adapter.py": COUNTING, "test_adapter.py": tests}
+    return submit(
+        daemon, {"kind": "module", "policy": policy, "payload": {"manifest": MANIFEST, "files": files}}
+    )
+
+
+def about_changes(attempt: Document) -> Document:
+    (found,) = (one for one in attempt["report"]["findings"] if one["rule"] == "quality.mutants")
+    return found
+
+
+def test_good_tests_notice_changes_also_one_that_never_ends(trying_daemon: DaemonProcess) -> None:
+    attempt = tried(trying_daemon, GOOD_TESTS, "tried")
+
+    assert (attempt["verdict"], warnings(attempt)) == ("validated", set())
+    found = about_changes(attempt)
+    assert found["severity"] == "info"
+    noticed, of = map(int, found["message"].removeprefix("The tests notice ").split()[:3:2])
+    assert (noticed >= 11, of) == (True, 12)
+    assert [case["status"] for case in attempt["report"]["runtime_results"]["cases"]] == ["passed"] * 3
+
+
+def test_tests_that_notice_little_get_a_warning_with_the_lines(trying_daemon: DaemonProcess) -> None:
+    attempt = tried(trying_daemon, WEAK_TESTS, "tried")
+
+    assert (attempt["verdict"], warnings(attempt)) == ("validated", {"quality.mutants"})
+    found = about_changes(attempt)
+    assert found["line"] is not None
+    assert "No test fails if line" in found["suggestion"]
+    assert "quality.mutants" in attempt["report"]["retry_context"]
+
+
+def test_a_profile_can_fail_a_module_for_tests_that_notice_little(trying_daemon: DaemonProcess) -> None:
+    attempt = tried(trying_daemon, WEAK_TESTS, "strict")
+
+    assert attempt["verdict"] == "failed"
+    assert about_changes(attempt)["severity"] == "error"
     assert attempt["execution"]["cause"] == "completed"

@@ -52,11 +52,13 @@ def do(command: str, **variables: str) -> None:
     subprocess.run(["bash", "-euc", command], env=environ, check=True, timeout=300)
 
 
-def until_ok(daemon: DaemonProcess, check: str, within_s: float = 60) -> None:
-    end = time.monotonic() + within_s
-    while (found := row(daemon, check))["status"] != "ok":
+def until_ok(daemon: DaemonProcess, check: str, status: str = "ok") -> dict[str, str]:
+    """Wait until a row has this status; return the row."""
+    end = time.monotonic() + 60
+    while (found := row(daemon, check))["status"] != status:
         assert time.monotonic() < end, found
         time.sleep(0.5)
+    return found
 
 
 def test_image_that_is_missing_is_built_by_its_remedy_where_the_daemon_looks(
@@ -77,6 +79,41 @@ def test_image_that_is_missing_is_built_by_its_remedy_where_the_daemon_looks(
     until_ok(daemon, "image forth")
     submitted = daemon.assay("validate", "fifth", ROOT / "examples/fifth/primes.fs")
     assert submitted.returncode == 0, submitted.stdout + submitted.stderr
+
+
+@pytest.mark.parametrize("harm", ["deleted", "damaged"])
+def test_image_that_is_harmed_below_a_daemon_is_repaired_by_its_remedy(
+    make_daemon: MakeDaemon, tmp_path: Path, harm: str
+) -> None:
+    """Doctor said that a deleted image was well, and templates were given up."""
+    images = tmp_path / "images"
+    shutil.copytree(IMAGES, images, symlinks=True)
+    daemon = make_daemon(settings={"ENGINE__IMAGES_DIR": str(images)})
+    script = [ROOT / "examples/script/sales_report.py", "--option", "stdin=north apples 3"]
+    folder = images / "images" / (images / "names" / "assayd%2Fpython%3Alatest").read_text()[len("sha256:") :]
+    if harm == "damaged":
+        file = folder / "rootfs/etc/passwd"
+        file.chmod(0o644)
+        file.write_text("evil")
+    if harm == "damaged":
+        daemon.spawn()
+        daemon.log.wait_for("sandbox.not_ready")
+    else:
+        daemon.start()
+        assert daemon.assay("validate", "script", *script).returncode == 0
+        shutil.rmtree(folder)
+    found = row(daemon, "image python")
+    assert found["status"] == "fail"
+    assert ("there is no image" if harm == "deleted" else "is damaged") in found["detail"]
+
+    do(f"{found['remedy']} --cache {CACHE}")
+
+    until_ok(daemon, "image python")
+    until_ok(daemon, "containers")
+    for _ in range(4):
+        submitted = daemon.assay("validate", "script", *script)
+        assert submitted.returncode == 0, submitted.stdout + submitted.stderr
+    assert "assayd_templates 1.0" in daemon.assay("metrics").stdout
 
 
 def test_copy_of_a_state_directory_is_acknowledged_by_its_remedy(
@@ -115,6 +152,72 @@ def test_policies_that_cannot_be_read_are_in_use_once_they_are_corrected(
     daemon.send(signal.SIGHUP)
 
     until_ok(daemon, "policies")
+
+
+def test_kind_without_its_policy_is_served_once_the_file_is_in_place(
+    make_daemon: MakeDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, policies = tmp_path / "package", tmp_path / "policies"
+    (package / "homeless-1.dist-info").mkdir(parents=True)
+    (package / "homeless.py").write_text(
+        "from assayd.kinds.script.validator import validator as script\n"
+        "class Homeless(type(script)):\n    name = 'homeless'\n    default_policy = 'absent'\n"
+        "validator = Homeless()\n"
+    )
+    about = package / "homeless-1.dist-info"
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: homeless\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[assayd.validators]\nhomeless = homeless:validator\n")
+    monkeypatch.setenv("PYTHONPATH", str(package))
+    policies.mkdir()
+    folders = json.dumps([str(policies)])
+    daemon = make_daemon(settings={"VALIDATORS": '["homeless"]', "POLICY_FOLDERS": folders})
+    daemon.start()
+    homeless = row(daemon, "kinds")
+    assert homeless["detail"] == "homeless isn't served: no policy absent"
+    assert "folder of `policy_folders`, then restart" in homeless["remedy"]
+
+    (policies / "absent.toml").write_text('extends = "script"\n')
+    daemon.stop()
+    daemon.start()
+
+    assert row(daemon, "kinds")["status"] == "ok"
+    assert row(daemon, "kind homeless")["status"] == "ok"
+
+
+def test_helper_is_used_once_it_is_installed(
+    make_daemon: MakeDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    daemon = make_daemon()
+    daemon.start()
+    missing = row(daemon, "helpers")
+    assert (missing["status"], missing["remedy"]) == ("warn", "install shellcheck, then restart the daemon")
+    daemon.stop()
+
+    (tmp_path / "shellcheck").symlink_to("/usr/bin/shellcheck")
+
+    daemon.start()
+    assert row(daemon, "helpers")["status"] == "ok"
+
+
+def test_full_disk_is_well_once_there_is_room(make_daemon: MakeDaemon, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m,mode=0700", "none", state], check=True)
+    try:
+        daemon = make_daemon(settings={"LIMITS__MIN_FREE_MB": "32"}, state=state)
+        daemon.start()
+        assert row(daemon, "disk")["status"] == "ok"
+        filler = state / "filler"
+        filler.write_bytes(bytes(80 * 2**20))
+        assert "make room on that disk" in until_ok(daemon, "disk", "fail")["remedy"]
+
+        filler.unlink()
+
+        until_ok(daemon, "disk")
+        daemon.stop()
+    finally:
+        subprocess.run(["umount", "--lazy", state], check=True)
 
 
 def test_restored_backup_serves_with_the_images_of_the_state_directory(

@@ -64,7 +64,8 @@ def examine(validator: Kind, payload: BaseModel, policy: ExecutionPolicy) -> Wor
     stages = run_stages(validator, payload, policy)
     if any(stage.status is StageStatus.FAILED for stage in stages):
         return WorkerAnswer(stages=stages, prepared=None)
-    return WorkerAnswer(stages=stages, prepared=_changes(payload, validator.prepare(payload)))
+    prepared = validator.prepare_trial(validator.prepare(payload), policy)
+    return WorkerAnswer(stages=stages, prepared=_changes(payload, prepared))
 
 
 def _changes(payload: BaseModel, prepared: BaseModel) -> dict[str, object] | None:

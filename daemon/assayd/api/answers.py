@@ -11,8 +11,14 @@ from assayd.documents.base import ErrorDocument
 from assayd.documents.batches import BatchDocument, BatchPageDocument, ItemPageDocument
 from assayd.documents.discovery import KindDocument, KindListDocument, PolicyCheckDocument, PolicyListDocument
 from assayd.documents.library import ApproveBody, LibraryEntryDocument, LibraryPageDocument
-from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument, StatusDocument
-from assayd.documents.policy_review import SuggestionDocument
+from assayd.documents.operations import (
+    DaemonDocument,
+    ExaminationDocument,
+    GarbageDocument,
+    ReadinessDocument,
+    StatusDocument,
+)
+from assayd.documents.policy_review import ExplanationDocument, SuggestionDocument
 from assayd.documents.summary import SummaryDocument
 
 Responses = dict[int | str, dict[str, Any]]
@@ -97,6 +103,11 @@ BATCH_CANCELLED: Responses = {
     202: described(BatchDocument, "No further attempts start"),
     409: described(ErrorDocument, "Already finished"),
 }
+BATCH_RETRIED: Responses = {
+    202: described(BatchDocument, "They run again; unchanged if no item has the verdict `error`"),
+    409: described(ErrorDocument, "It was cancelled"),
+    503: described(ErrorDocument, "Not ready; see Retry-After"),
+}
 RESULTS: Responses = {
     200: {
         "description": "One line per item: the fields of `…/items`, and `attempt` (an Attempt or null).",
@@ -143,6 +154,13 @@ SUGGESTION: Responses = {
     413: described(ErrorDocument, "Body too large"),
     429: described(ErrorDocument, "Another trial of the caller is running"),
 }
+EXPLANATION: Responses = {
+    200: described(ExplanationDocument, "The findings"),
+    408: described(ErrorDocument, "The body does not come"),
+    409: described(ErrorDocument, "Nodes judge attempts: ask the daemon of one"),
+    413: described(ErrorDocument, "Body too large"),
+    429: described(ErrorDocument, "A trial of the caller is under way"),
+}
 POLICY_LIST: Responses = {200: described(PolicyListDocument, "The profiles")}
 POLICY: Responses = {
     200: {"description": "The profile", "content": {"application/json": {"schema": {"type": "object"}}}}
@@ -158,7 +176,7 @@ DAEMON: Responses = {
 }
 ALIVE: Responses = {200: described(StatusDocument, "The daemon answers")}
 READY: Responses = {
-    200: described(StatusDocument, "Ready to run attempts"),
+    200: described(ReadinessDocument, "Ready to run attempts"),
     503: described(ErrorDocument, "Not ready, with the reason"),
 }
 METRICS: Responses = {

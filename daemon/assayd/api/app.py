@@ -26,6 +26,7 @@ from assayd.api.paced import Paced
 from assayd.api.peer import PeerGate, SocketAccess, protocol_for
 from assayd.api.reference import name_operations, reference
 from assayd.api.requests import RequestIds
+from assayd.api.tracing import TracedRequests
 from assayd.attempts.policy_trial import PolicyTrials
 from assayd.audit import AuditLog
 from assayd.batches.batches import DaemonBatches
@@ -34,6 +35,7 @@ from assayd.documents import compact
 from assayd.metrics import Metrics
 from assayd.ports.chains import Chains, NoChains
 from assayd.ports.service import Service
+from assayd.ports.tracing import NO_TRACING, Tracing
 from assayd.store.library import DatabaseLibrary
 
 _USUAL = ApiLimits()
@@ -76,6 +78,7 @@ def create_app(  # noqa: PLR0913  (each is a separate part)
     budget: ByteBudget | None = None,
     trials: PolicyTrials | None = None,
     audit: AuditLog | None = None,
+    tracing: Tracing = NO_TRACING,
 ) -> FastAPI:
     """Create the application for a daemon; `routers` are those of its kinds, `audit` notes changes."""
     app = Api(
@@ -85,6 +88,8 @@ def create_app(  # noqa: PLR0913  (each is a separate part)
         redoc_url=None,
         openapi_url=None,  # a separate route, which keeps the text
         redirect_slashes=False,
+        # Its spans would have URLs, and its log the text of exceptions; ours have neither.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.service = service
     app.state.batches = batches
@@ -111,6 +116,8 @@ def create_app(  # noqa: PLR0913  (each is a separate part)
     app.add_middleware(PeerGate, access=access)
     # The last one added is the first to be asked.
     app.add_middleware(RequestIds, metrics=metrics or Metrics())
+    if tracing.is_on:
+        app.add_middleware(TracedRequests, reads_callers=tracing.reads_callers)
     return app
 
 

@@ -107,6 +107,14 @@ async def get_batch_attestation(call: CallDep, batch_id: Id) -> Response:
     return call.answer_large(lambda: call.batches.attestation(batch))
 
 
+@router.post("/{id}/retry-errors", status_code=202, responses=answers.BATCH_RETRIED)
+async def retry_batch_errors(call: CallDep, batch_id: Id) -> Response:
+    """Run the items with the verdict `error` again, as new attempts; malformed lines stay as they are."""
+    batch = await call.batch(batch_id)
+    await call.batches.run_errors_again(batch)
+    return json_response(batch_document(await call.batches.progress(batch.id)), status=202)
+
+
 @router.post("/{id}/cancel", status_code=202, responses=answers.BATCH_CANCELLED)
 async def cancel_batch(call: CallDep, batch_id: Id) -> Response:
     """Cancel a batch: start no more attempts, and end the running ones."""

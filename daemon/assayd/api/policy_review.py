@@ -17,11 +17,15 @@ from starlette.responses import Response
 from assayd.api import answers
 from assayd.api.call import Call, CallDep, json_response, read_model
 from assayd.api.events import EventStream
+from assayd.attempts.policy_explanation import Snippet, explain
 from assayd.attempts.policy_suggestion import listed, suggest
 from assayd.attempts.policy_trial import PolicyTrial, findings_of
 from assayd.documents import timestamp
 from assayd.documents.policy_review import (
     AdditionDocument,
+    ExplainBody,
+    ExplainedDocument,
+    ExplanationDocument,
     ReviewBody,
     SuggestBody,
     SuggestionDocument,
@@ -81,6 +85,26 @@ async def suggest_policy(request: Request, call: CallDep) -> Response:
         toml=suggestion.toml(),
         additions=[AdditionDocument.from_value(one) for one in listed(suggestion.additions)],
         withheld=[AdditionDocument.from_value(one) for one in listed(suggestion.withheld)],
+    )
+    return json_response(document)
+
+
+@router.post("/explain", responses=answers.EXPLANATION, openapi_extra=answers.body_of(ExplainBody))
+async def explain_policy(request: Request, call: CallDep) -> Response:
+    """Return what a profile's static rules say of a piece of code; nothing is run."""
+    wanted = await read_model(request, call, ExplainBody)
+    if call.trials is None:
+        raise _elsewhere()
+    trials, uid = call.trials, call.caller.peer.uid
+    policy = trials.policies.get(wanted.policy)
+    with trials.one_each(uid):
+        snippet = Snippet(language=wanted.language, text=wanted.code)
+        kind, found = await explain(snippet, policy, trials.kinds, trials.analyst, kind=wanted.kind, uid=uid)
+    document = ExplanationDocument.model_construct(
+        policy=policy.name,
+        kind=kind,
+        allowed=not any(finding.is_error for finding in found),
+        findings=[ExplainedDocument.from_value(each) for each in found],
     )
     return json_response(document)
 

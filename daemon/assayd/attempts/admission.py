@@ -25,9 +25,11 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.records import Accepted
 from assayd.model.run import Limits
 from assayd.model.submission import Peer, Submission
+from assayd.model.trace_context import from_text
 from assayd.policies import PolicySet, require_enforceable, tighten
 from assayd.ports.chains import RepairRequests
 from assayd.ports.clock import Clock, Ids
+from assayd.ports.tracing import NO_TRACING, Attribute, Span, Tracing, trace_origin
 from assayd.ports.webhooks import WebhookGate
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.recorder import Completing
@@ -37,13 +39,17 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptOrigin:
-    """The origin of an attempt: its sender, its keys, and the batch or attempt that it belongs to."""
+    """The origin of an attempt: its sender, its keys, and the batch or attempt that it belongs to.
+
+    `max_runs` limits its runs, in addition to the daemon's setting.
+    """
 
     peer: Peer
     attempt_id: str | None = None
     idempotency_key: str | None = None
     batch_id: str | None = None
     replay_of: str | None = None
+    max_runs: int | None = None
 
 
 class Admission:
@@ -63,6 +69,7 @@ class Admission:
         acceptance: whether attempts are accepted.
         caps: limits that no policy sets.
         quota: what each user can add to the disk.
+        tracing: begins the trace of an attempt.
     """
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
@@ -81,6 +88,7 @@ class Admission:
         acceptance: Acceptance,
         caps: Limits,
         quota: DiskQuota,
+        tracing: Tracing = NO_TRACING,
     ) -> None:
         self._jobs = jobs
         self._records = records
@@ -95,14 +103,16 @@ class Admission:
         self._acceptance = acceptance
         self._caps = caps
         self._quota = quota
+        self._tracing = tracing
 
     async def submit(self, submission: Submission, origin: AttemptOrigin) -> Accepted:
         """Accept a submission durably and put it into the queue, or return the attempt that it was before."""
         submission = await self._complete(submission, origin.peer.uid)
+        span = self._begin_span(submission, origin)
         if await self._is_known(origin):
-            accepted = await self._accept(submission, origin)
+            accepted = await self._accept(submission, origin, span)
             if not accepted.existing:  # it was removed just now, being old
-                order = self._order(accepted.attempt, submission, self.policy(submission))
+                order = self._order(accepted.attempt, submission, self.policy(submission), span)
                 self._scheduler.start(order, permitted=False)
             return accepted
         policy = self.policy(submission)
@@ -118,10 +128,11 @@ class Admission:
         self._scheduler.acquire(uid, size)
         started = False
         try:
-            accepted = await self._accept(submission, origin)
+            accepted = await self._accept(submission, origin, span)
             if not accepted.existing:
                 await self._request_repair(accepted.attempt, submission)
-                self._scheduler.start(self._order(accepted.attempt, submission, policy))
+                span.past("accept")
+                self._scheduler.start(self._order(accepted.attempt, submission, policy, span))
                 started = True
         finally:
             if not started:
@@ -158,7 +169,19 @@ class Admission:
         key = origin.idempotency_key
         return key is not None and await jobs.by_key(uid, key) is not None
 
-    async def _accept(self, submission: Submission, origin: AttemptOrigin) -> Accepted:
+    def _begin_span(self, submission: Submission, origin: AttemptOrigin) -> Span:
+        """Begin the span of an attempt; one that isn't accepted never ends.
+
+        The items of a batch have a trace each: they may be thousands.
+        """
+        begun = trace_origin()
+        facts: dict[str, Attribute] = {"kind": submission.kind, "policy": submission.policy}
+        if origin.batch_id is not None:
+            facts["batch_id"] = origin.batch_id
+            return self._tracing.begin("attempt", facts, linked=begun.context)
+        return self._tracing.begin("attempt", facts, parent=begun.context, ago_s=begun.ago_s)
+
+    async def _accept(self, submission: Submission, origin: AttemptOrigin, span: Span) -> Accepted:
         parent = await self._jobs.get(submission.parent_id) if submission.parent_id else None
         attempt = Attempt(
             id=origin.attempt_id or self._ids.new(),
@@ -173,7 +196,9 @@ class Admission:
             replay_of=origin.replay_of,
             intent=submission.intent,
             webhook=submission.webhook if origin.replay_of is None else None,
+            trace=span.context.text if span.context is not None else None,
             labels=submission.labels,
+            max_runs=origin.max_runs,
         )
         key = origin.idempotency_key
         return await self._jobs.accept(attempt, submission.document, idempotency_key=key)
@@ -206,7 +231,7 @@ class Admission:
         require_enforceable(policy, egress=self._policies.egress)
         return policy
 
-    def _order(self, attempt: Attempt, submission: Submission, policy: ExecutionPolicy) -> Order:
+    def _order(self, attempt: Attempt, submission: Submission, policy: ExecutionPolicy, span: Span) -> Order:
         document = submission.document
         return Order(
             attempt=attempt,
@@ -218,6 +243,8 @@ class Admission:
             validator=self._kinds[submission.kind],
             request_id=request_id(),
             submission=submission if len(document) <= LARGE_DOCUMENT_BYTES else None,
+            span=span,
+            waiting=span.child("queued"),
         )
 
     async def unfinished(self) -> Sequence[Attempt]:
@@ -241,12 +268,17 @@ class Admission:
         try:
             async with self._scheduler.budget.reading(len(document)):
                 submission = await self.read(document)
-            order = self._order(attempt, submission, self.policy(submission))
+            order = self._order(attempt, submission, self.policy(submission), self._resume_span(attempt))
         except AssaydError as trouble:
             await self._give_up(attempt, document, trouble)
         else:
             await self._request_repair(attempt, submission)
             self._scheduler.start(replace(order, events_behind=behind), permitted=False)
+
+    def _resume_span(self, attempt: Attempt) -> Span:
+        """Continue the span of an attempt that a previous run has left."""
+        facts: dict[str, Attribute] = {"kind": attempt.kind, "policy": attempt.policy, "recovered": True}
+        return self._tracing.begin("attempt", facts, parent=from_text(attempt.trace))
 
     async def _give_up(self, attempt: Attempt, document: bytes, trouble: AssaydError) -> None:
         """End an attempt that this daemon can no longer start, e.g. for a profile that is gone."""

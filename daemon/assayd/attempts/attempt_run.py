@@ -6,23 +6,29 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+import structlog
 from pydantic import BaseModel
 
 from assayd.aio import Deadline
 from assayd.documents.events import output_body, stage_body, state_body, unit_body
+from assayd.errors import AssaydError
 from assayd.kind import Kind
+from assayd.log import trace_ids
 from assayd.model.attempt import TRANSITIONS, Attempt, State
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Case, StageReport
 from assayd.model.run import Limits, RunSpec, UnitResult
 from assayd.model.submission import Submission
 from assayd.ports.clock import Clock
+from assayd.ports.tracing import NO_SPAN, Span
 from assayd.sandbox.session.conversation import Observer
 
 Emit = Callable[[str, dict[str, object]], None]
 
 WAITING_S = 24 * 3600.0
 """How long an attempt may wait for its turn, in all."""
+UNITS_TRACED = 100
+"""Units of a run that have spans; later ones have none."""
 
 
 class Abandoned(Exception):
@@ -41,7 +47,7 @@ class Job:
     """One attempt with everything that was decided before it starts, and its submission once it is read.
 
     `prepared` is the checked payload. `abandoned` once the daemon stops and does not wait
-    for its verdict.
+    for its verdict. `span` is the attempt in its trace.
     """
 
     attempt: Attempt
@@ -51,6 +57,7 @@ class Job:
     deadline: Deadline
     emit: Emit
     request_id: str | None = None
+    span: Span = NO_SPAN
     timings_s: dict[str, float] = field(default_factory=dict)
     read: Submission | None = None
     prepared: BaseModel | None = None
@@ -86,13 +93,32 @@ class Job:
         self.emit("stage", stage_body(stage))
 
     @contextmanager
-    def measured(self, clock: Clock, step: str) -> Iterator[None]:
-        """Add the time that the body takes to the step's timing."""
+    def measured(self, clock: Clock, step: str, *, span: str | None = None) -> Iterator[Span]:
+        """Add the time of the body to the step's timing; yield its span (default name: the step's)."""
         began = clock.monotonic()
         try:
-            yield
+            with self.traced(span or step) as begun:
+                yield begun
         finally:
             self.timings_s[step] = self.timings_s.get(step, 0.0) + clock.monotonic() - began
+
+    @contextmanager
+    def traced(self, step: str) -> Iterator[Span]:
+        """Make a step a span, which lines of the log name."""
+        span, error = self.span.child(step), None
+        try:
+            with structlog.contextvars.bound_contextvars(**trace_ids(span.context)):
+                yield span
+        except BaseException as problem:
+            error = error_name(problem)
+            raise
+        finally:
+            span.end(error)
+
+
+def error_name(problem: BaseException) -> str:
+    """Return the code of an internal error, or else its class: no text of users."""
+    return problem.code if isinstance(problem, AssaydError) else type(problem).__name__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +154,8 @@ class Finished:
     """An attempt with its verdict, and its documents as the bundle has them: JSON, in bytes.
 
     Without a `report` they are those of the bundle that the attempt names. `static_misses` are the rules of
-    runtime refusals in code that passed the static stages. `cases` are what was run, for kinds
-    that keep records of it.
+    runtime refusals in code that passed the static stages. `cases` of the run, and `refusals`, the errors
+    that prevented it, are for kinds that keep records.
     """
 
     attempt: Attempt
@@ -137,15 +163,17 @@ class Finished:
     execution: bytes | None
     static_misses: tuple[str, ...] = ()
     cases: tuple[Case, ...] = ()
+    refusals: tuple[str, ...] = ()
     facts: Facts = field(default_factory=Facts)
 
 
 class UnitPublisher(Observer):
-    """Publishes what the runner reports as events."""
+    """Publishes what the runner reports: as events, and as spans within `span`."""
 
-    def __init__(self, job: Job, spec: RunSpec) -> None:
+    def __init__(self, job: Job, spec: RunSpec, span: Span = NO_SPAN) -> None:
         self._job = job
         self._units = spec.units
+        self._span = span
 
     def unit_started(self, index: int) -> None:
         """Publish that a unit was started."""
@@ -155,6 +183,8 @@ class UnitPublisher(Observer):
         """Publish how a unit ended."""
         cause, took_s = result.outcome.cause.value, result.usage.wall_s
         self._job.emit("unit", unit_body(self._units, index, cause, took_s))
+        if index < UNITS_TRACED:
+            self._span.past("unit", took_s, index=index, cause=cause, cpu_s=result.usage.cpu_s)
 
     def output(self, index: int, stream: str, data: bytes) -> None:
         """Publish what a unit wrote."""

@@ -113,6 +113,7 @@ class Conclusion:
             execution=result.execution,
             static_misses=misses,
             cases=report.cases or (),
+            refusals=() if ran is not None else tuple(f.message for f in report.findings if f.is_error),
             facts=result.facts,
         )
 

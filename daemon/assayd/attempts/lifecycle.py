@@ -9,8 +9,8 @@ Submitted code that fails is a value all the way down. An internal error is an e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -27,6 +27,7 @@ from assayd.findings.network_errors import with_network_words
 from assayd.kind import Kind
 from assayd.model.attempt import MAX_RUNS, Failure, State
 from assayd.model.enforcement import settle
+from assayd.model.finding import has_errors
 from assayd.model.levels import with_levels
 from assayd.model.merge import CANCELLED, Ran
 from assayd.model.policy import ExecutionPolicy, NetworkMode
@@ -34,6 +35,7 @@ from assayd.model.records import Run
 from assayd.model.report import Judgement, StageReport
 from assayd.model.run import Cause, RunResult, RunSpec
 from assayd.ports.clock import Clock
+from assayd.ports.tracing import Span
 from assayd.sandbox.sandbox import Lease, Sandbox
 from assayd.store.jobs import DatabaseJobStore
 
@@ -86,7 +88,8 @@ class LocalExecution:
         """Run an attempt, and put its verdict on record."""
         with self.sandbox.pool.attempt():
             finished = await self.run(job)
-            return await self.verdicts.record(finished, job.timings_s)
+            with job.traced("record"):
+                return await self.verdicts.record(finished, job.timings_s)
 
     async def run(self, job: Job) -> Finished:
         """Take an attempt from its submission to its bundle; the verdict is recorded by the caller.
@@ -131,20 +134,24 @@ class LocalExecution:
             broken = Failure(code="internal", message="The daemon failed on this attempt; see its log.")
             return await self.conclusion.conclude(job, (), None, broken)
 
+    def _has_run_enough(self, job: Job) -> bool:
+        return job.attempt.run_number >= min(self.max_runs, job.attempt.max_runs or self.max_runs)
+
     def _refuse_a_further_run(self, job: Job) -> None:
-        if job.attempt.run_number >= self.max_runs:
-            times = "twice" if self.max_runs > 1 else "once"
+        if self._has_run_enough(job):
+            times = "twice" if job.attempt.run_number > 1 else "once"
             message = f"The attempt was interrupted {times} by internal failures."
             raise AssaydError("attempt.interrupted", message)
 
     async def _check(self, job: Job) -> Checked:
         """Run the static stages in an analysis worker."""
         job.move(State.CHECKING)
-        with job.measured(self.clock, "static"):
+        with job.measured(self.clock, "static") as span:
             async with job.deadline.scope():
                 checked = await self.analyst.check(
                     job.validator, job.submission.payload, job.policy, flow=job.attempt.flow
                 )
+            _add_stages(span, checked.stages)
         for stage in checked.stages:
             job.publish_stage(stage)
         return checked
@@ -161,13 +168,13 @@ class LocalExecution:
             except EngineError as problem:
                 failing_since = failing_since or self.clock.monotonic()
                 left_s = self.retry_window_s - (self.clock.monotonic() - failing_since)
-                if not problem.retryable or job.attempt.run_number >= self.max_runs or left_s <= 0:
+                if not problem.retryable or self._has_run_enough(job) or left_s <= 0:
                     raise
                 log.warning("lease.failed", code=problem.code)
                 await self._wait_for_engine(job, problem, left_s)
                 continue
-            if result.outcome.cause is not Cause.INFRASTRUCTURE or job.attempt.run_number >= self.max_runs:
-                return await self._judge(job, payload, result)
+            if result.outcome.cause is not Cause.INFRASTRUCTURE or self._has_run_enough(job):
+                return await self._tried(job, payload, await self._judge(job, payload, result))
             log.warning("run.lost", evidence=dict(result.outcome.evidence))
             failing_since = None
             job.deadline.restart(WAITING_S)
@@ -186,17 +193,56 @@ class LocalExecution:
         """Lease a container, record its holder, and run the units."""
         if job.attempt.state is not State.LEASING:
             job.move(State.LEASING)
+        async with self._leased(job, spec) as lease:
+            with job.measured(self.clock, "lease", span="journal"):
+                await self._journal(job, lease)
+            job.move(State.RUNNING)
+            job.deadline.restart(spec.limits.timeout_s)
+            with job.measured(self.clock, "run") as span:
+                return await self.sandbox.run(lease, job.deadline, UnitPublisher(job, spec, span))
+
+    @asynccontextmanager
+    async def _leased(self, job: Job, spec: RunSpec) -> AsyncIterator[Lease]:
+        """Hold a slot and a container while the body runs. Raises: EngineError, TimeoutError."""
         async with AsyncExitStack() as held:
             with job.measured(self.clock, "lease"):
                 async with job.deadline.scope():
                     await self.require_image(job.validator, job.policy, spec)
                     await held.enter_async_context(self.slots.hold(*job.attempt.flow, job.attempt.id))
                     lease = await held.enter_async_context(self.sandbox.lease(spec, *job.attempt.flow))
-                await self._journal(job, lease)
-            job.move(State.RUNNING)
-            job.deadline.restart(spec.limits.timeout_s)
-            with job.measured(self.clock, "run"):
-                return await self.sandbox.run(lease, job.deadline, UnitPublisher(job, spec))
+            yield lease
+
+    async def _tried(self, job: Job, payload: BaseModel, ran: Ran) -> Ran:
+        """Add what a trial finds, if the kind and the profile want one of a submission that has passed."""
+        found = ran.judgement.stage_findings
+        if not ran.result.outcome.completed or any(map(has_errors, found.values())):
+            return ran
+        policy = job.policy.at_run_time()
+        spec = job.validator.plan_trial(payload, policy, job.limits, ran.result)
+        trial = await self._run_trial(job, spec) if spec is not None else None
+        if spec is not None and trial is None:
+            return ran
+        further = job.validator.judge_trial(payload, policy, ran.result, trial)
+        added = {stage: with_levels(findings, policy.quality) for stage, findings in further.items()}
+        united = {stage: (*found.get(stage, ()), *added.get(stage, ())) for stage in {**found, **added}}
+        return replace(ran, judgement=replace(ran.judgement, stage_findings=united))
+
+    async def _run_trial(self, job: Job, spec: RunSpec) -> RunResult | None:
+        """Run a trial in a further container; None if none can be had, or the trial was broken off.
+
+        It isn't journalled: a daemon that starts again runs the whole attempt, and removes the container.
+        """
+        job.deadline.restart(WAITING_S)
+        try:
+            async with self._leased(job, spec) as lease:
+                job.deadline.restart(spec.limits.timeout_s)
+                with job.measured(self.clock, "run"):
+                    result = await self.sandbox.run(lease, job.deadline)
+        except (EngineError, TimeoutError) as problem:
+            log.warning("trial.failed", problem=type(problem).__name__)
+            return None
+        broken_off = result.outcome.cause in {Cause.INFRASTRUCTURE, Cause.CANCELLED}
+        return None if broken_off else result
 
     async def _journal(self, job: Job, lease: Lease) -> None:
         """Record which container this run gets, before anything submitted is sent to it."""
@@ -236,6 +282,20 @@ def _leave_abandoned(job: Job, ran: Ran | None, failure: Failure | None) -> None
     broken_off = ran is not None and ran.result.outcome.cause is Cause.CANCELLED
     if job.abandoned and (broken_off or failure is not None):
         raise Abandoned(job.attempt.run_number if broken_off else None)
+
+
+def _add_stages(span: Span, stages: Sequence[StageReport]) -> None:
+    """Add the stages, which a worker ran one after the other and has just sent."""
+    left_s = sum(stage.duration_s for stage in stages)
+    for stage in stages:
+        left_s -= stage.duration_s
+        span.past(
+            f"stage {stage.name}",
+            stage.duration_s,
+            ended_ago_s=left_s,
+            status=stage.status.value,
+            findings=len(stage.findings),
+        )
 
 
 def _plan(job: Job, checked: Checked) -> RunSpec | None:

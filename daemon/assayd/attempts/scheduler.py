@@ -20,13 +20,14 @@ from assayd.aio import Deadline, pause, task_group
 from assayd.attempts.attempt_run import WAITING_S, Abandoned, Emit, Finished, Job
 from assayd.attempts.events import EventHub
 from assayd.attempts.execution import Execute
-from assayd.attempts.telemetry import count_attempt, summary_line
+from assayd.attempts.telemetry import count_attempt, summary_line, traced_facts
 from assayd.byte_budget import ByteBudget
 from assayd.documents import read_accepted
 from assayd.documents.events import state_body
 from assayd.errors import RequestError, StoreError
 from assayd.fair_queue import FairQueue, FairSemaphore
 from assayd.kind import Kind
+from assayd.log import trace_ids
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
 from assayd.model.policy import ExecutionPolicy
@@ -35,6 +36,7 @@ from assayd.model.run import Limits
 from assayd.model.submission import Submission
 from assayd.pace import Pace
 from assayd.ports.clock import Clock
+from assayd.ports.tracing import NO_SPAN, Span
 from assayd.store.jobs import DatabaseJobStore
 
 log = structlog.get_logger()
@@ -44,6 +46,8 @@ LARGE_BYTES = 2 * 2**20
 REMOVED_S = 1.0
 """How long it takes to remove a container, about."""
 LARGE_AT_ONCE = 2
+LEFT = "attempt.left"
+"""The error of a span whose attempt the next run of the daemon goes on with."""
 OTHERS_SHARE = 8
 """An eighth of the places is for users without an attempt under way."""
 
@@ -66,6 +70,7 @@ class Order:
     large, or of a previous run, it waits in the store. `size` is what it counts in the budget; read, it takes
     about `read_bytes`. `request_id` is of the request that brought it; None when a previous run has left it.
     `events_behind` is a number that no event of a previous run has reached, so that who follows can go on.
+    `span` is the attempt in its trace, `waiting` its time in the queue.
     """
 
     attempt: Attempt
@@ -78,6 +83,8 @@ class Order:
     request_id: str | None = None
     events_behind: int = 0
     submission: Submission | None = None
+    span: Span = NO_SPAN
+    waiting: Span = NO_SPAN
 
 
 class Scheduler:
@@ -242,7 +249,9 @@ class Scheduler:
             deadline=Deadline(WAITING_S),
             emit=self._emitter(attempt.id),
             request_id=order.request_id,
+            span=order.span,
         )
+        order.waiting.end()
         job.timings_s["queued"] = (started - attempt.created_at).total_seconds()
         return job
 
@@ -263,17 +272,22 @@ class Scheduler:
             attempt_id=attempt_id,
             kind=job.attempt.kind,
             policy=job.attempt.policy,
+            **trace_ids(job.span.context),
         ):
             try:
                 finished = await self._finish(job, order)
             except Abandoned as left:
                 await self._withdraw(attempt_id, left.run_number)
+                job.span.end(LEFT, attempt_id=attempt_id)
                 waiting.cancel()
             except Exception:
                 # An internal bug: this attempt stays recorded without a verdict, for the next start.
                 log.exception("attempt.lost")
+                job.span.end("internal", attempt_id=attempt_id)
                 waiting.cancel()
             else:
+                error = finished.attempt.error
+                job.span.end(error.code if error else None, **traced_facts(finished))
                 waiting.set_result(finished)
         del self._active[attempt_id], self._finished[attempt_id]
         self.release(job.attempt.peer.uid, order.size)
@@ -386,6 +400,8 @@ class Scheduler:
         self._released = True
         for order in self._queue.clear():
             self._finished.pop(order.attempt.id).cancel()
+            order.waiting.end(LEFT)
+            order.span.end(LEFT, attempt_id=order.attempt.id)
             self._hub.close(order.attempt.id)
         self._hub.end()
 

@@ -18,6 +18,7 @@ from assayd.model.finding import Severity
 from assayd.model.policy import Enforcement
 from assayd.model.report import Report, StageStatus
 from assayd.model.run import Limits, RunResult, UnitResult
+from assayd.ports.tracing import Attribute
 
 RULES_SHOWN = 10
 """How many rules the line of an attempt names; its report has them all."""
@@ -111,6 +112,23 @@ def summary_line(finished: Finished) -> dict[str, object]:
         "input_digest": attempt.input_digest,
         "bundle": attempt.bundle,
         **{f"{step}_ms": milliseconds(took_s) for step, took_s in attempt.timings_s.items()},
+    }
+
+
+def traced_facts(finished: Finished) -> dict[str, Attribute]:
+    """Return what the span of an attempt has of its end: no text of users."""
+    attempt, facts = finished.attempt, finished.facts
+    return {
+        "attempt_id": attempt.id,
+        "attempt_number": attempt.attempt_number,
+        "verdict": attempt.verdict.value if attempt.verdict else None,
+        "cause": attempt.cause,
+        "run_number": attempt.run_number,
+        "warm": attempt.warm,
+        "errors": facts.errors,
+        "warnings": facts.warnings,
+        "cpu_s": facts.cpu_s,
+        "peak_memory_bytes": facts.peak_memory_bytes,
     }
 
 

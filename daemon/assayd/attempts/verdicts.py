@@ -21,7 +21,6 @@ from assayd.model.attempt import Attempt, Failure, State
 from assayd.model.bundle import superseded_by
 from assayd.model.merge import failed_by
 from assayd.model.records import Event
-from assayd.model.report import Case
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock
 from assayd.store.jobs import DatabaseJobStore
@@ -53,11 +52,13 @@ class Verdicts:
         """Record a verdict durably, then publish it; return the recorded verdict."""
         attempt = ended(finished.attempt, self.clock.now(), timings_s)
         events = self._last_events(attempt)
-        recorded = await self._write(attempt, events, finished.cases)
+        recorded = await self._write(attempt, events, finished)
         for event in events if recorded is attempt else self._last_events(recorded):
             self.hub.show(event)
         await self._remove_superseded(recorded)
-        kept = replace(finished, attempt=recorded, cases=())  # on record; large values are in them
+        kept = replace(
+            finished, attempt=recorded, cases=(), refusals=()
+        )  # on record; large values are in them
         if recorded.bundle != attempt.bundle:  # another run's verdict was first, and has its own documents
             return replace(kept, report=None, execution=None)
         return kept
@@ -70,7 +71,7 @@ class Verdicts:
             ("finished", finished_body(attempt)),
         )
 
-    async def _write(self, attempt: Attempt, last: tuple[Event, ...], cases: tuple[Case, ...]) -> Attempt:
+    async def _write(self, attempt: Attempt, last: tuple[Event, ...], finished: Finished) -> Attempt:
         """Write the verdict, again and again while the store is in trouble that can pass.
 
         Until then the attempt is not finished. One whose verdict can't be written is an error, and is
@@ -79,7 +80,7 @@ class Verdicts:
         while True:
             try:
                 events = (*self.hub.durable(attempt.id), *last)
-                first = await self.jobs.finish(attempt, events, cases)
+                first = await self.jobs.finish(attempt, events, finished.cases, finished.refusals)
                 recorded = attempt if first else await self.jobs.get(attempt.id)
             except StoreError as trouble:
                 log.critical("verdict.not_recorded", code=trouble.code)

@@ -358,6 +358,17 @@ class DaemonBatches:
             await changed.wait()
             await pause(self._limits.published_every_s, unless=feeder.over)
 
+    async def run_errors_again(self, batch: Batch) -> None:
+        """Run the items with the verdict `error` again, as new attempts; malformed lines stay as they are.
+
+        Raises: RequestError ``not_ready`` (retryable), ``batch.cancelled``, ``batch.removed``.
+        """
+        self._admission.require_ready()
+        count = await self._store.run_errors_again(batch.id, self._ids.new)
+        log.info("batch.errors_run_again", batch_id=batch.id, name=batch.name, attempts=count)
+        if count:
+            await self._drive(replace(batch, finished_at=None))
+
     async def cancel(self, batch: Batch) -> None:
         """Cancel a batch: start no more attempts, and end the running ones.
 

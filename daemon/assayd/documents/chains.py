@@ -39,7 +39,7 @@ class FixDocument(BaseDocument):
     fix_reason: str = Field(description="The provider's reason.")
     passage: str = Field(description="Name of the replaced text of the submission.")
     patched_code: str = Field(description="The new text; JSON unless `form` is `code`.")
-    form: str = Field("code", description="Form of the answer: `code`, `files` or `steps`.")
+    form: str = Field("code", description="Form of the answer: `code`, `files`, `steps` or `question`.")
     diff: str | None = Field(
         description="Unified diff; null in lists, for a duplicate, and for a removed submission."
     )
@@ -102,6 +102,10 @@ class RepairDocument(BaseDocument):
         {}, description="Keys of its kind's record, e.g. `pipeline_id`; empty for kinds without records."
     )
     attempts: list[FixDocument] = Field(description="The fixes, in order.")
+    input_tokens: int | None = Field(
+        None, description="Tokens of all requests, as far as the provider counts them."
+    )
+    output_tokens: int | None = Field(None, description="Tokens of all replies.")
     outcome: str | None = Field(
         description="repaired, exhausted, stuck, timeout, provider_failed, terminal, cancelled; null before."
     )
@@ -211,8 +215,15 @@ class GenerationDocument(BaseDocument):
     finished_at: Timestamp | None = Field(description="When it ended.")
     hints: list[GrantDocument] = Field(description="Hints of users.")
     attempts: list[FixDocument] = Field(description="All answers in order, repairs included.")
+    input_tokens: int | None = Field(
+        None, description="Tokens of all requests, as far as the provider counts them."
+    )
+    output_tokens: int | None = Field(None, description="Tokens of all replies.")
     outcome: str | None = Field(
-        description="validated, exhausted, stuck, timeout, provider_failed, terminal, cancelled; null before."
+        description=(
+            "validated, exhausted, stuck, timeout, provider_failed, terminal, cancelled or question; null "
+            "before the end."
+        )
     )
     detail: str | None = Field(description="Details of the outcome.")
     attempt_id: str | None = Field(description="The last attempt that was run.")

@@ -10,6 +10,7 @@ from assayd.documents.base import BaseDocument, Timestamp
 
 Label = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]{1,64}=.{1,128}$")]
 PROFILE_CHARS = 256 * 2**10
+SNIPPET_CHARS = 16 * 2**10
 
 
 class ReviewBody(BaseModel):
@@ -43,6 +44,39 @@ class SuggestBody(ReviewBody):
     policy: str | None = Field(
         None, max_length=64, description="Profile to extend; null: that of the newest refused attempt."
     )
+
+
+class ExplainBody(BaseModel):
+    """A piece of code that a profile's static rules judge."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    policy: str = Field(max_length=64, description="Profile.")
+    language: Literal["python", "bash", "sql"] = Field(description="Language of the code.")
+    code: str = Field(min_length=1, max_length=SNIPPET_CHARS, description="The code, e.g. `import os`.")
+    kind: str | None = Field(
+        None, max_length=64, description="Kind that reads it; null: one that the profile is for."
+    )
+
+
+class ExplainedDocument(BaseDocument):
+    """What a rule says of the code."""
+
+    rule: str = Field(description="Rule.")
+    severity: Literal["error", "warning"] = Field(description="An error refuses the code.")
+    message: str = Field(description="The fault.")
+    suggestion: str | None = Field(description="The fix.")
+    line: int | None = Field(description="Line of the code, from 1.")
+    profile_key: str | None = Field(description="The profile's key that states the rule.")
+
+
+class ExplanationDocument(BaseDocument):
+    """Whether a profile's static rules allow a piece of code."""
+
+    policy: str = Field(description="The profile.")
+    kind: str = Field(description="The kind that read it.")
+    allowed: bool = Field(description="False: a rule refuses it.")
+    findings: list[ExplainedDocument] = Field(description="Findings on the code.")
 
 
 class TrialExampleDocument(BaseDocument):

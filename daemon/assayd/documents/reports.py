@@ -209,6 +209,8 @@ def _in_order(result: JsonValue) -> str | None:
 MAX_LISTED = 500
 """How many imports and violations are listed."""
 RULE = "import.not_allowed"
+_BY_CALL = frozenset({"builtin.not_allowed", "forbidden.name"})
+"""Rules for names; a module's is the latter."""
 _STATIC = frozenset({RULE, "import.relative", "import.star"})
 
 
@@ -240,7 +242,7 @@ def _static(findings: Iterable[Finding]) -> Iterator[ImportViolationDocument]:
             continue
         if finding.rule in _STATIC:
             yield ImportViolationDocument.from_value(finding, module=_module(finding), location=Layer.STATIC)
-        elif finding.rule == "builtin.not_allowed" and "'__import__'" in finding.message:
+        elif finding.rule in _BY_CALL and "'__import__'" in finding.message:
             named = _NAMED.search(finding.snippet or "")
             module = named[1] if named is not None else None
             yield ImportViolationDocument.from_value(finding, module=module, location=Layer.STATIC)

@@ -1,42 +1,26 @@
-"""What kinds share when a model writes a submission: schemas of answers, and examples.
+"""What kinds share when a model writes a submission: forms of answers, and examples.
 
 States what a policy allows: imports, hosts, and the names that it refuses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from assayd.model.policy import ExecutionPolicy, ImportMode, NetworkMode
-from assayd.model.prompting import Document, Example, Proposal, Surrounding
+from assayd.model.prompting import Example, Proposal, Surrounding
 from assayd.model.submission import Sample
 
-_REASON = {"type": "string", "description": "What it does, in a sentence or two."}
-_CODE = {"type": "string", "description": "The whole text."}
-_FILES = {"type": "object", "additionalProperties": {"type": "string"}, "minProperties": 1}
-_STEP = {
-    "type": "object",
-    "required": ["name", "type", "content"],
-    "properties": {
-        "name": {"type": "string"},
-        "type": {"enum": ["bash", "sql"]},
-        "content": {"type": "string"},
-    },
-}
-_FORMS: Mapping[str, Document] = {
-    "code": _CODE,
-    "files": _FILES,
-    "steps": {"type": "array", "items": _STEP, "minItems": 1},
+_FORMS = {
+    "code": '"<the whole text>"',
+    "files": '{"<file name>": "<its whole text>", …}',
+    "steps": '[{"name": "…", "type": "bash or sql", "content": "…"}, …]',
 }
 
 
-def answer_schema(form: str) -> Document:
-    """Return the JSON Schema of an answer in one form: ``code``, ``files`` or ``steps``."""
-    return {
-        "type": "object",
-        "required": [form, "reason"],
-        "properties": {form: _FORMS[form], "reason": _REASON},
-    }
+def answer_form(form: str) -> str:
+    """Return what an answer in one form looks like: ``code``, ``files`` or ``steps``."""
+    return f'{{"{form}": {_FORMS[form]}, "reason": "<what it does, in a sentence or two>"}}'
 
 
 def code_example(sample: Sample, *, request: str, reason: str, field: str = "code") -> Example:

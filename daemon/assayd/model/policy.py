@@ -254,7 +254,8 @@ class SqlPolicy:
 QUALITY_RULES = frozenset(
     {
         "quality.all_none", "quality.constant", "quality.echo", "quality.empty_output", "quality.hard_coded",
-        "quality.key", "quality.no_assertion", "quality.no_rows", "quality.not_from_path", "quality.not_json",
+        "quality.key", "quality.mutants", "quality.no_assertion", "quality.no_rows", "quality.not_from_path",
+        "quality.not_json",
         "quality.some_empty", "quality.swallowed", "quality.tautology", "quality.types_differ",
         "quality.unread_input", "quality.untested_method",
         "quality.unused_result", "quality.varying",
@@ -263,17 +264,22 @@ QUALITY_RULES = frozenset(
 """The rules on passes that are worth nothing, which a profile may set. Source: docs/quality.md."""
 
 
+MOST_MUTANTS = 50
+"""Changes to an adapter that a profile may ask for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityPolicy:
     """The severity of passes without value, and the effort to find them.
 
     `severity` is for all quality rules, `rules` for single ones. With `generalization`, extractors also get
-    paths that are like the samples.
+    paths that are like the samples. `mutants` is how many changes to an adapter are tried against its tests.
     """
 
     severity: RuleLevel = RuleLevel.WARNING
     rules: tuple[tuple[str, RuleLevel], ...] = ()
     generalization: bool = True
+    mutants: int = 0
 
     def level(self, rule: str) -> RuleLevel:
         """Return what the profile makes of a quality rule."""

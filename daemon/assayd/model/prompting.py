@@ -118,11 +118,11 @@ class Briefing:
     """The parts of a prompt that a kind supplies.
 
     `task` is the contract of the kind, `rules` state what the effective policy allows and how the answer is
-    judged; `task`, `rules` and `example` are our own words. `schema` is the JSON Schema of the answer.
+    judged; `task`, `rules` and `example` are our own words. `form` shows the JSON form of the answer.
     """
 
     task: str
     rules: tuple[str, ...]
     example: Example
-    schema: Document
+    form: str
     surroundings: tuple[Surrounding, ...] = ()

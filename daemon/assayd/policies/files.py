@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from assayd import tomlfile
 from assayd.model.hosts import fold_entry
-from assayd.model.policy import QUALITY_RULES, SQL_RULES, is_plain
+from assayd.model.policy import MOST_MUTANTS, QUALITY_RULES, SQL_RULES, is_plain
 from assayd.tomlfile import FileError, Problem, TomlFile
 
 CODE = "policy.file"
@@ -213,6 +213,7 @@ class QualityTable(_Table):
     severity: Literal["off", "warning", "error"] | None = None
     rules: dict[QualityRule, Literal["off", "warning", "error"]] = Field(default_factory=dict)
     generalization: bool | None = None
+    mutants: Annotated[int, Field(ge=0, le=MOST_MUTANTS)] | None = None
 
 
 class ResourcesTable(_Table):

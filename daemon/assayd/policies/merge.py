@@ -106,6 +106,7 @@ def _quality(a: QualityPolicy, b: QualityPolicy) -> QualityPolicy:
         severity=min(a.severity, b.severity, key=_MILD.index),
         rules=_levels(a.rules, b.rules),
         generalization=a.generalization or b.generalization,
+        mutants=max(a.mutants, b.mutants),
     )
 
 

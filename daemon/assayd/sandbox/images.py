@@ -34,18 +34,22 @@ class Images:
     async def get(self, name: str) -> ImageFacts:
         """Return the image of this short name, e.g. ``python``.
 
-        Raises: EngineError ``image.missing`` or ``image.mismatch``, with the remedy.
+        Raises: EngineError ``image.missing``, ``image.mismatch`` or ``image.damaged``, with the remedy.
         """
         if name not in self._known:
-            facts = await self._engine.image(PREFIX + name)
-            if facts.labels.get(LABEL_GUEST) != self._expected:
-                raise EngineError(
-                    "image.mismatch",
-                    f"image {PREFIX}{name} has a guest version that differs from the daemon's; "
-                    f"run: assay images build {name}",
-                )
-            self._known[name] = facts
+            self._known[name] = await self.look(name)
         return self._known[name]
+
+    async def look(self, name: str) -> ImageFacts:
+        """Return the image as the engine has it now. Raises: EngineError, as `get`."""
+        facts = await self._engine.image(PREFIX + name)
+        if facts.labels.get(LABEL_GUEST) != self._expected:
+            raise EngineError(
+                "image.mismatch",
+                f"image {PREFIX}{name} has a guest version that differs from the daemon's; "
+                f"run: assay images build {name}",
+            )
+        return facts
 
     def forget(self) -> None:
         """Look up every image again at its next use."""

@@ -33,7 +33,7 @@ IsolationCheck = Callable[[Sandbox], Awaitable[Sequence[str]]]
 
 LOOK_AGAIN_S = 5.0
 """Seconds between looks for images that were missing."""
-TO_BE_BUILT = {"image.missing", "image.mismatch"}
+TO_BE_BUILT = {"image.missing", "image.mismatch", "image.damaged"}
 
 
 class ReadinessSupervisor:
@@ -64,6 +64,8 @@ class ReadinessSupervisor:
         self.info: EngineInfo | None = None
         self.build_command = "assay images build"
         """What builds an image whose name follows it; doctor says it."""
+        self.engine_remedy = "start the container engine"
+        """What to do if the engine doesn't answer, unless its message says it; doctor says it."""
         self.look_again_s = LOOK_AGAIN_S
         self.unusable: dict[str, str] = {}
         """Images of kinds that are missing or of another version, each with the reason."""
@@ -228,7 +230,7 @@ class ReadinessSupervisor:
         try:
             info = await self._engine.info()
         except EngineError as trouble:
-            return _row("engine", Health.FAIL, trouble.message, "start the container engine")
+            return _row("engine", Health.FAIL, trouble.message, self.engine_remedy)
         made_by = ", ".join(part for part in (info.runtime, info.mode) if part)
         detail = f"{info.name} {info.version}, {made_by}, cgroup v{info.cgroup_version}, {info.kernel}"
         if self.engine_note:
@@ -239,6 +241,8 @@ class ReadinessSupervisor:
         return _row("engine", Health.OK, detail)
 
     async def _examine_images(self) -> list[HealthRow]:
+        if self.unusable:
+            await self._look_again()  # an image that exists by now is used before its row says so
         needed = {spec.image for spec in self._usual}
         named = {name: by for name, by in self.images_named().items() if name not in needed}
         rows = [await self._examine_image(name) for name in sorted(needed)]
@@ -248,9 +252,10 @@ class ReadinessSupervisor:
         """Look at an image: one that only `profiles` name keeps nothing else from being run."""
         row = partial(_row, f"image {name}")
         try:
-            facts = await self._images.get(name)
+            facts = await self._images.look(name)
         except EngineError as trouble:
-            remedy = f"{self.build_command} {name}"
+            repair = "--repair " if trouble.code == "image.damaged" else ""
+            remedy = f"{self.build_command} {repair}{name}"
             if not profiles:
                 return row(Health.FAIL, trouble.message, remedy)
             users = f"only the profile {', '.join(profiles)} needs it"

@@ -103,7 +103,7 @@ class AttemptSettings(_Section):
     """Attempts."""
 
     max_runs: Annotated[Count, Field(le=2)] = Field(
-        2, description="Maximum runs of an attempt; 1 on a node of a cluster, which counts over all nodes."
+        2, description="Maximum runs of an attempt; more than one only after an internal error."
     )
 
 
@@ -356,9 +356,12 @@ class RepairSettings(_Section):
         3, description="Maximum fixes of a chain, unless a request sets fewer."
     )
     timeout_s: Seconds = Field(300.0, description="Time limit of one repair, in seconds from the failure.")
+    questions: bool = Field(
+        False, description="Let models answer an ambiguous request of a generation with a question."
+    )
     on_exhausted: tuple[str, ...] = Field(
         (),
-        description="Program to run if a repair ends without a fix; it reads repair and report on stdin.",
+        description="Program to run if a repair or generation ends without a pass; it reads JSON on stdin.",
     )
     providers: dict[str, RepairProvider] = Field({}, description="Providers in addition to `rules`, by name.")
 
@@ -386,6 +389,34 @@ class AttestationSettings(_Section):
     def is_on(self) -> bool:
         """Return whether anything is signed."""
         return self.key is not None or bool(self.command)
+
+
+class TracingSettings(_Section):
+    """Traces of attempts, sent to an OpenTelemetry collector."""
+
+    endpoint: str | None = Field(
+        None,
+        pattern=r"^https?://[!-~]+$",
+        description="Address of a collector that accepts OTLP over HTTP; unset: nothing is traced.",
+        examples=["http://127.0.0.1:4318/v1/traces"],
+    )
+    sample_ratio: float = Field(
+        1.0, ge=0, le=1, description="Share of attempts to trace if the caller hasn't decided it."
+    )
+    continue_callers: bool = Field(
+        True, description="Continue the trace that a request's `traceparent` names; false: ignore it."
+    )
+    headers_file: Path | None = Field(
+        None,
+        description="File with headers for the collector, one `Name: value` per line.",
+        examples=["/etc/assayd/tracing-headers"],
+    )
+    ca_file: Path | None = Field(None, description="Certificates that the collector is checked against.")
+    service_name: str = Field("assayd", max_length=100, description="Name of this service in traces.")
+    queue: Count = Field(
+        4096, description="Maximum spans that wait for the collector; more are dropped and counted."
+    )
+    timeout_s: Seconds = Field(5.0, description="Time limit of one delivery with its retries, in seconds.")
 
 
 class LogSettings(_Section):
@@ -467,4 +498,5 @@ class Settings(RootSettings):
     repair: RepairSettings = RepairSettings()
     webhooks: WebhookSettings = WebhookSettings()
     attestation: AttestationSettings = AttestationSettings()
+    tracing: TracingSettings = TracingSettings()
     log: LogSettings = LogSettings()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -24,6 +24,7 @@ from sqlalchemy import (
     case,
     func,
     insert,
+    or_,
     select,
     tuple_,
     update,
@@ -86,6 +87,22 @@ _WAITING = (
 )
 _REFUSE = update(batch_items).where(
     _ITEM.batch_id == bindparam("batch"), _ITEM.line == bindparam("at_line"), _ITEM.present == 1
+)
+_TROUBLED = (
+    select(_ITEM.attempt_id)
+    .select_from(_JOINED)
+    .where(
+        _OF_BATCH,
+        _ITEM.attempt_id.is_not(None),
+        or_(_ITEM.error_code.is_not(None), verdicts.c.verdict == Verdict.ERROR.value),
+    )
+    .distinct()
+)
+"""Attempts of items with the verdict `error`; malformed lines have none."""
+_RUN_AGAIN = (
+    update(batch_items)
+    .where(_ITEM.batch_id == bindparam("batch"), _ITEM.attempt_id == bindparam("old"))
+    .values(attempt_id=bindparam("new"), error_code=None, error_message=None)
 )
 _DOCUMENT = select(submissions.c.document).where(submissions.c.digest == bindparam("wanted"))
 _NEW_ITEMS = insert(batch_items)
@@ -176,6 +193,28 @@ class DatabaseBatchStore:
             connection.execute(self._new_submission, documents)
         if items:
             connection.execute(_NEW_ITEMS, items)
+
+    async def run_errors_again(self, batch_id: str, new_id: Callable[[], str]) -> int:
+        """Give items with the verdict `error` new attempts; return how many attempts. Malformed lines stay.
+
+        Raises: RequestError ``batch.cancelled``; ``batch.removed``, if the batch was removed.
+        """
+
+        def apply(connection: Connection) -> int:
+            batch = connection.execute(_LOCKED, {"batch": batch_id}).mappings().first()
+            if batch is None:
+                raise _removed()
+            if batch["cancelled_at"] is not None:
+                message = f"the batch was cancelled; continue it: assay batch resume {batch['name']} FILE"
+                raise RequestError("batch.cancelled", message)
+            troubled = connection.execute(_TROUBLED, {"batch": batch_id}).scalars().all()
+            if troubled:
+                renewed = [{"batch": batch_id, "old": old, "new": new_id()} for old in troubled]
+                connection.execute(_RUN_AGAIN, renewed)
+                connection.execute(_GO_ON.values(finished_at=None), {"batch": batch_id})
+            return len(troubled)
+
+        return await self._access.write(apply)
 
     async def complete(self, batch_id: str) -> None:
         """Record that a sender has reached the end of its lines."""

@@ -56,9 +56,17 @@ class Recorder(Protocol):
         ...
 
     def finished(
-        self, connection: Connection, attempt: Attempt, cases: Sequence[Case], events: Sequence[Event]
+        self,
+        connection: Connection,
+        attempt: Attempt,
+        cases: Sequence[Case],
+        events: Sequence[Event],
+        refusals: Sequence[str],
     ) -> None:
-        """Note a verdict, with the cases that were run and the events on the way there."""
+        """Note a verdict, with the cases that were run and the events on the way there.
+
+        `refusals` are the messages of the errors for which nothing was run.
+        """
         ...
 
     def removed(self, connection: Connection) -> None:

@@ -57,6 +57,7 @@ def application(parts: Assembly, access: SocketAccess, routers: Sequence[APIRout
         routers=(*parts.chain_routers, *routers_of(parts.kinds), *routers),
         budget=parts.scheduler.budget,
         audit=parts.audit,
+        tracing=parts.tracing,
     )
 
 

@@ -20,6 +20,7 @@ from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.attesting import Attester
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.driving import ALONE, Driving, Leads, leads_alone
+from assayd.ports.tracing import Tracing
 from assayd.sandbox.container import ContainerOrigin
 from assayd.settings import Settings
 from assayd.store.access import DatabaseAccess
@@ -90,6 +91,7 @@ class Basics:
     ids: Ids
     conclusion: Conclusion
     attester: Attester | None
+    tracing: Tracing
     access: DatabaseAccess
     analyst: Analyst
     batch_store: DatabaseBatchStore

@@ -40,6 +40,7 @@ from assayd.policies import PolicySet
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.chains import Chains
 from assayd.ports.clock import Clock
+from assayd.ports.tracing import Tracing
 from assayd.sandbox.container import ContainerOrigin
 from assayd.settings import Settings
 from assayd.store.artifacts import FileArtifactStore
@@ -57,6 +58,7 @@ from assayd.wiring.from_kinds import recorders_of
 from assayd.wiring.identity import identify
 from assayd.wiring.limits import DaemonLimits, limits_from
 from assayd.wiring.profiles import load_profiles, without_policy
+from assayd.wiring.tracing import open_tracing
 from assayd.wiring.webhooks import build_sender, read_receivers
 
 log = structlog.get_logger()
@@ -88,6 +90,7 @@ class Assembly:
     library: DatabaseLibrary
     trials: PolicyTrials | None
     audit: AuditLog
+    tracing: Tracing
 
 
 OWN = PartOverrides()
@@ -152,6 +155,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
             basics.access, basics.clock, most_bytes=limits.library_bytes, room=quota.left_bytes
         ),
         audit=audit,
+        tracing=basics.tracing,
     )
 
 
@@ -181,6 +185,9 @@ async def _basics(
 ) -> Basics:
     clock, ids, metrics = overrides.clock or SystemClock(), Ulids(), Metrics()
     limits = overrides.limits or limits_from(settings)
+    identity = identify(settings.state_dir, ids)
+    # First: the last to end, with the spans of all others.
+    tracing = open_tracing(settings.tracing, stack, metrics, daemon_id=identity.daemon_id)
     kinds = registry.load(settings.validators) if overrides.kinds is None else overrides.kinds
     policies = load_profiles(settings)
     left_out = without_policy(kinds, policies)
@@ -205,7 +212,6 @@ async def _basics(
         metrics=metrics,
         leads=overrides.leads,
     )
-    identity = identify(settings.state_dir, ids)
     origin = ContainerOrigin(daemon_id=identity.daemon_id, generation=ids.new())
     wrapped, bundles = overrides.wrap(jobs), overrides.wrap(artifacts)
     chains = wing.join(jobs.access, wrapped, clock=clock, ids=ids)
@@ -226,6 +232,7 @@ async def _basics(
             artifacts=bundles, clock=clock, attachments=chains.attachments, attester=attester
         ),
         attester=attester,
+        tracing=tracing,
         access=jobs.access,
         analyst=analyst,
         batch_store=DatabaseBatchStore(jobs.access),
@@ -291,6 +298,7 @@ def _build_admission(
         acceptance=acceptance,
         caps=basics.limits.attempt,
         quota=quota,
+        tracing=basics.tracing,
     )
 
 

@@ -149,6 +149,8 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
     # A file of settings is read by the command too; the daemon's variables are not in every shell.
     variables = {name: value for name, value in os.environ.items() if name.startswith(ENGINE_VARIABLES)}
     readiness.build_command = build_command(variables)
+    if settings.engine.kind == "oci":
+        readiness.engine_remedy = ""  # the message names the missing part
     if chosen.challenger is not None and usual:
         comparison = EngineComparison(
             chosen=Contender(engine=chosen.engine, sandbox=sandbox),

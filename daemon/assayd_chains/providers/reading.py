@@ -47,6 +47,7 @@ class AnswerContent(BaseModel):
     files: dict[str, str] = {}
     steps: tuple[dict[str, object], ...] = ()
     reason: str = ""
+    question: str = ""
     text: str = ""
     problem: str | None = None
 
@@ -59,6 +60,7 @@ class AnswerContent(BaseModel):
             reason=self.reason,
             usage=usage or self.usage,
             text=self.text,
+            question=self.question,
         )
 
     @property
@@ -125,7 +127,7 @@ def found_in(form: str, content: bytes, language: str = "", beginning: str = "")
         if answer.ending is not Ending.COMPLETE:
             return found
         patch = read_reply(answer.text, language, beginning)
-        read = {"code": patch.code, "files": dict(patch.files), "steps": patch.steps, "reason": patch.reason}
+        read = {name: getattr(patch, name) for name in ("code", "files", "steps", "reason", "question")}
         return found.model_copy(update={**read, "text": answer.text})
     except ProviderError as problem:
         return AnswerContent(problem=f"{problem.code}: {problem.message}")

@@ -11,16 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
 
 from assayd.errors import RequestError
-from assayd_client import DaemonUnreachable, Document, NotFound, PlainClient
+from assayd_client import ClientError, DaemonUnreachable, Document, NotFound, PlainClient
 from assayd_client.cli.exits import CANCELLED, FAILED, INTERRUPTED, TROUBLE, VALIDATED
 from assayd_client.cli.ids import batch_name as find_batch
 from assayd_client.cli.listing import STYLES
+from assayd_client.cli.patience import LOOK_AGAIN_S, Patience, results_of
 from assayd_client.cli.terminal import StyledLine, duration, line, out, plain, print_json, shorten
 
 MOST_SHOWN = 15
@@ -134,7 +136,7 @@ def _write(
     if outputs.sarif is not None:
         rules = [rule for kind in client.kinds()["kinds"] for rule in kind["rules"]]
         adders.append(files.enter_context(SarifWriter(_opened(outputs.sarif, files), source, rules)).add)
-    for result in client.batch_results(batch["id"]):
+    for result in results_of(client, batch["id"]):
         for add in adders:
             add(result)
     if folder is not None:
@@ -150,9 +152,6 @@ def _opened(path: Path, files: ExitStack) -> TextIO:
 OVER = ("finished", "cancelled")
 RATE_OVER_S = 30.0
 """The rate is that of the last seconds, so that it follows what the daemon does now."""
-AWAY_S = 60.0
-"""How long a daemon may be away before following is given up; the batch goes on when it is back."""
-LOOK_AGAIN_S = 0.5
 
 
 class Rate:
@@ -187,7 +186,7 @@ class Rate:
 def follow(client: PlainClient, batch: Document) -> Document:
     """Follow a batch to its end, and return it.
 
-    Raises: DaemonUnreachable, when the daemon does not come back.
+    Raises: ClientError, when the daemon does not come back.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
@@ -201,24 +200,26 @@ def follow(client: PlainClient, batch: Document) -> Document:
         disable=not sys.stderr.isatty(),
     ) as bar:
         task = bar.add_task(plain(batch["name"]), total=batch["counts"]["total"], told="")
-        rate, gone_since = Rate(), None
+        rate, patience = Rate(), Patience()
         while True:
             try:
                 for event in client.batch_events(batch["id"]):
                     counts = event.body
                     rate.note(time.monotonic(), counts["total"] - counts["waiting"])
                     bar.update(task, total=counts["total"], completed=_done(counts), told=told(counts, rate))
-                    gone_since = None
+                    patience.answered()
                 batch = client.batch(batch["id"])
-            except DaemonUnreachable:
-                gone_since = gone_since or time.monotonic()
-                if time.monotonic() - gone_since > AWAY_S:
-                    raise
-                bar.update(task, told="the daemon is unreachable")
+                patience.answered()
+            except ClientError as problem:
+                away = isinstance(problem, DaemonUnreachable)
+                bar.update(
+                    task, told="the daemon is unreachable" if away else f"waiting: {plain(problem.message)}"
+                )
+                patience.wait(problem)
             else:
                 if batch["state"] in OVER and not batch["counts"]["running"]:
                     return batch
-            time.sleep(LOOK_AGAIN_S)
+                time.sleep(LOOK_AGAIN_S)
 
 
 def told(counts: Document, rate: Rate) -> str:
@@ -269,14 +270,32 @@ def send_and_follow(
     An interrupt from the keyboard leaves the batch running, and says how to go on.
     """
     _require_lines(file)
-    try:
+
+    def send() -> Document:
         batch = client.send_batch(_pieces(file), name=name, **wanted)
         _remark_on(batch)
-        batch = follow(client, batch)
+        return batch
+
+    return follow_and_show(client, send, file, outputs, hint=_how_to_go_on(name, file))
+
+
+def follow_and_show(
+    client: PlainClient, begin: Callable[[], Document], file: Path, outputs: BatchOutputs, *, hint: str
+) -> int:
+    """Begin a batch, follow it to its end, write and show the results; return the exit code.
+
+    An interrupt from the keyboard prints `hint` and leaves the batch running, as an absent daemon does.
+    """
+    try:
+        batch = follow(client, begin())
+        summary = _finish(client, batch, file, outputs)
     except KeyboardInterrupt:
-        print(_how_to_go_on(name, file), file=sys.stderr)
+        print(hint, file=sys.stderr)
         return INTERRUPTED
-    summary = _finish(client, batch, file, outputs)
+    except ClientError as problem:
+        if problem.retryable:
+            print(hint, file=sys.stderr)
+        raise
     if outputs.as_json:
         print_json(summary.document(batch))
     else:
@@ -320,11 +339,14 @@ def _took(batch: Document) -> str:
 
 def _next_step(batch: Document) -> Iterator[StyledLine]:
     """Name the command that lists the items that aren't validated, if any."""
-    if batch["counts"]["total"] > batch["counts"]["validated"]:
+    counts = batch["counts"]
+    if counts["total"] > counts["validated"]:
         yield line("")
         yield line(
             f"Lines that aren't validated: assay batch results {plain(batch['name'])} --failed", hang=None
         )
+    if counts["error"] > counts["malformed"]:
+        yield line(f"Run the internal errors again: assay batch retry {plain(batch['name'])}", hang=None)
 
 
 def batch_row(batch: Document) -> Sequence[str]:
@@ -382,9 +404,14 @@ def _finish(client: PlainClient, batch: Document, file: Path, outputs: BatchOutp
     """Go through the items once, for the summary and whatever files are wanted."""
     if outputs.folder or outputs.junit or outputs.sarif:
         return write_files(client, batch, file, outputs)
-    summary, after = Summary(), 0
+    summary, after, patience = Summary(), 0, Patience()
     while True:
-        page = client.batch_items(batch["id"], after=after, limit=1000)
+        try:
+            page = client.batch_items(batch["id"], after=after, limit=1000)
+        except ClientError as problem:
+            patience.wait(problem)
+            continue
+        patience.answered()
         for item in page["items"]:
             summary.add(item)
         if page["next_after"] is None:
@@ -462,6 +489,24 @@ def resume_batch(  # noqa: PLR0913, PLR0917  (one parameter per option)
         name = client.batch(find_batch(client, name))["name"]
         outputs = BatchOutputs(folder=out, junit=junit, sarif=sarif, as_json=as_json)
         code = send_and_follow(client, name, file, outputs, concurrency=concurrency, webhook=webhook)
+    raise typer.Exit(code)
+
+
+@batch_app.command("retry")
+def retry_batch(
+    context: typer.Context,
+    name: Name,
+    out: Out = None,
+    junit: Junit = None,
+    sarif: Sarif = None,
+    as_json: Json = False,
+) -> None:
+    """Run the items that ended with an internal error again, wait for their end, and show the batch."""
+    outputs = BatchOutputs(folder=out, junit=junit, sarif=sarif, as_json=as_json)
+    with _client(context) as client:
+        name = client.batch(find_batch(client, name))["name"]
+        begin = partial(client.retry_batch_errors, name)
+        code = follow_and_show(client, begin, Path(name), outputs, hint=_how_to_go_on(name, Path("FILE")))
     raise typer.Exit(code)
 
 

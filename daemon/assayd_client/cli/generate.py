@@ -141,10 +141,13 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
             if approved_as is not None:
                 client.approve_generation(generation["id"], approved_as)
                 generation = client.generation(generation["id"])
+        failure = failure_of(client, generation)
     if as_json:
-        print_json(generation)
+        print_json({**generation, **_texts_document(submitted), **failure})
     else:
         for line in described(generation, submitted if out is None else None):
+            print(line)
+        for line in next_steps(generation, failure):
             print(line)
     raise typer.Exit(OF_OUTCOME.get(generation["outcome"], FAILED))
 
@@ -306,11 +309,17 @@ def described(generation: Document, submission: Document | None) -> Iterator[str
             yield plain(text.rstrip("\n"))
     yield f"{generation['id']}  {plain(generation['kind'])} · {plain(generation['provider'])}"
     for attempt in generation["attempts"]:
-        verdict = attempt["verdict"] or ("duplicate" if attempt["duplicate"] else "no submission")
+        asked = attempt["form"] == "question"
+        unused = "question" if asked else "no submission"
+        verdict = attempt["verdict"] or ("duplicate" if attempt["duplicate"] else unused)
         yield f"{attempt['number']}. {verdict}  {attempt['attempt_id'] or ''}".rstrip()
         if attempt["original_error"]:
             yield from (f"   {said}" for said in failed_lines(attempt["original_error"]))
-        yield f"   reason: {plain(attempt['fix_reason'])}"
+        yield (
+            f"   {plain(attempt['patched_code'])}" if asked else f"   reason: {plain(attempt['fix_reason'])}"
+        )
+    if generation.get("input_tokens") is not None:
+        yield f"Tokens: {generation['input_tokens']} in, {generation['output_tokens']} out"
     detail = f" ({plain(generation['detail'])})" if generation["detail"] else ""
     yield f"Generation: {generation['outcome'] or generation['state']}{detail}"
     approved = generation["approved"]
@@ -318,6 +327,49 @@ def described(generation: Document, submission: Document | None) -> Iterator[str
         yield f"Approved: {approved['name']}@{approved['version']}"
     elif generation["outcome"] == "validated":
         yield f"Approve it: assay library approve {generation['attempt_id']} NAME"
+
+
+def failure_of(client: PlainClient, generation: Document) -> Document:
+    """Return why a generation failed: `last_error`, and the `fallback` that the repair `repair_id` offers.
+
+    Each is None if it doesn't exist.
+    """
+    found: Document = {"last_error": None, "repair_id": None, "fallback": None}
+    attempt_id = generation["attempt_id"]
+    if attempt_id is None or generation["outcome"] in {None, "validated", "cancelled"}:
+        return found
+    report = client.attempt(attempt_id)["report"]
+    found["last_error"] = (report or {}).get("retry_context")
+    for repair in client.repairs_of(attempt_id)["repairs"]:
+        state = client.repair_state(repair["id"])
+        if state["fallback"] is not None:
+            found |= {"repair_id": state["id"], "fallback": state["fallback"]}
+    return found
+
+
+def next_steps(generation: Document, failure: Document) -> Iterator[str]:
+    """Return the lines that end a failed generation: its last error, the rules on offer, what to do next."""
+    from assayd_client.cli.repair import described as described_offer
+    from assayd_client.cli.terminal import plain
+
+    if generation["outcome"] in {None, "validated", "cancelled"}:
+        return
+    if failure["last_error"]:
+        yield f"The last attempt {plain(' '.join(failed_lines(failure['last_error'])))}"
+    if generation["attempt_id"] is not None:
+        yield f"Show its report: assay show {generation['attempt_id']}"
+    if failure["fallback"] is not None:
+        yield from described_offer(failure["repair_id"], failure["fallback"])
+    if generation["outcome"] == "question":
+        yield f'Answer the question: assay generation hint {generation["id"]} "TEXT"'
+        return
+    yield f'Try again with a hint: assay generation hint {generation["id"]} "TEXT"'
+
+
+def _texts_document(submission: Document | None) -> Document:
+    """Return the validated text as `code`, or several texts by name as `files`."""
+    texts = texts_of(submission) if submission is not None else {}
+    return {"code": texts.pop("", None), "files": texts or None}
 
 
 def _submitted(client: PlainClient, generation: Document) -> Document | None:

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from assayd_client import Document
+from assayd_client import Document, PlainClient
 from assayd_client.cli.exits import FAILED
-from assayd_client.cli.generate import OF_OUTCOME, described, wait
+from assayd_client.cli.generate import OF_OUTCOME, described, failure_of, next_steps, wait
 from assayd_client.cli.ids import attempt_id as find_attempt
 from assayd_client.cli.ids import generation_id as find_generation
 from assayd_client.cli.options import Json, open_client
@@ -47,7 +47,7 @@ def list_generations(
 def show(context: typer.Context, generation_id: Id, as_json: Json = False) -> None:
     """Show a generation: its answers, why each failed, and its outcome."""
     with open_client(context) as client:
-        _print(client.generation(find_generation(client, generation_id)), as_json=as_json)
+        _print(client, client.generation(find_generation(client, generation_id)), as_json=as_json)
 
 
 @generation_app.command("prompt")
@@ -82,7 +82,7 @@ def give_hint(
         found = find_generation(client, generation_id)
         edited = None if attempt is None else find_attempt(client, attempt)
         ended = wait(client, client.hint_generation(found, hint, attempt_id=edited), tell=not as_json)
-        _print(ended, as_json=as_json)
+        _print(client, ended, as_json=as_json)
     raise typer.Exit(OF_OUTCOME.get(ended["outcome"], FAILED))
 
 
@@ -108,10 +108,10 @@ def _row(generation: Document) -> tuple[str, ...]:
     )
 
 
-def _print(generation: Document, *, as_json: bool) -> None:
+def _print(client: PlainClient, generation: Document, *, as_json: bool) -> None:
     if as_json:
         print_json(generation)
         return
     print(f"Request: {plain(' '.join(generation['intent'].split()))}")
-    for line in described(generation, None):
+    for line in [*described(generation, None), *next_steps(generation, failure_of(client, generation))]:
         print(line)

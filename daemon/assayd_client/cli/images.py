@@ -137,17 +137,23 @@ def build_images(
     library: Path | None = None,
     *,
     recipes: Path | None = None,
+    repair: bool = False,
 ) -> None:
     """Build images and load those that the engine has not got.
 
     Without names, all but those that are built on demand. `library` is a folder for the one image that is
-    named. `recipes` are those that come with the program unless others are given.
+    named. `recipes` are those that come with the program unless others are given. `repair` builds only
+    images that are missing, damaged or of another version.
     """
     if library is not None and len(names) != 1:
         raise RequestError("usage", "--library needs the name of exactly one image")
     found = recipes_of_settings(recipes)
     folder = cache or _cache()
-    for name in names or [recipe.name for recipe in found.all() if not recipe.on_demand]:
+    wanted = names or [recipe.name for recipe in found.all() if not recipe.on_demand]
+    if repair:
+        on_demand = () if names else [recipe.name for recipe in found.all() if recipe.on_demand]
+        wanted = asyncio.run(_broken(wanted, on_demand))
+    for name in wanted:
         facts = _build(found.load(name), found, folder, library)
         print(f"{facts.name}\t{facts.digest}\t{facts.size_bytes}")
 
@@ -311,6 +317,27 @@ def _build(recipe: Recipe, recipes: Recipes, cache: Path, library: Path | None) 
     return built()
 
 
+async def _broken(names: Sequence[str], if_built: Sequence[str]) -> list[str]:
+    """Return which images can't be used as they are; of `if_built`, those that were built before."""
+    from assayd.sandbox.images import Images
+
+    engine = await _engine()
+    images, broken = Images(engine, Path(assayd.__file__).parent / "guest"), []
+    try:
+        for name in (*names, *if_built):
+            try:
+                await images.look(name)
+            except EngineError as problem:
+                if name in names or problem.code != "image.missing":
+                    _say(f"{name}: {problem.message}")
+                    broken.append(name)
+            else:
+                _say(f"{name}: undamaged")
+    finally:
+        await engine.close()
+    return broken
+
+
 async def _measure(facts: ImageFacts, preload: Sequence[str]) -> int:
     from assayd.sandbox.baseline import measure_baseline_mb
 
@@ -338,7 +365,7 @@ async def _find(engine: Engine, name: str) -> ImageFacts | None:
     try:
         return await engine.image(f"assayd/{name}")
     except EngineError as error:
-        if error.code == "image.missing":
+        if error.code in {"image.missing", "image.damaged"}:
             return None
         raise
 

@@ -28,11 +28,14 @@ def build(
             metavar="DIR", help="Add the files of this folder to the image, if its recipe allows it."
         ),
     ] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Build only images that are missing, damaged or outdated.")
+    ] = False,
 ) -> None:
     """Build images and load them into the engine."""
     from assayd_client.cli.images import build_images
 
-    build_images(names or (), cache, library)
+    build_images(names or (), cache, library, repair=repair)
 
 
 @images_app.command("adopt")

@@ -218,21 +218,51 @@ def check_policy(
 
 
 @policy_app.command("explain")
-def explain_policy(
+def explain_policy(  # noqa: PLR0913, PLR0917  (one parameter per option)
     context: typer.Context,
     profile: Annotated[str, typer.Argument(metavar="PROFILE", help="Name of the profile to use.")],
-    url: Annotated[str, typer.Argument(metavar="URL", help="URL that submitted code would request.")],
+    url: Annotated[str, typer.Argument(metavar="[URL]", help="URL that submitted code would request.")] = "",
     method: Annotated[str, typer.Option(metavar="M", help="Check this request method.")] = "GET",
+    python: Annotated[
+        str, typer.Option(metavar="CODE", help="Judge this Python: an import, an attribute, a path.")
+    ] = "",
+    bash: Annotated[
+        str, typer.Option(metavar="CODE", help="Judge this bash: a command with its options and paths.")
+    ] = "",
+    sql: Annotated[str, typer.Option(metavar="CODE", help="Judge these SQL statements.")] = "",
+    kind: Annotated[
+        str | None, typer.Option(metavar="KIND", help="Read the code as a submission of this kind.")
+    ] = None,
 ) -> None:
-    """Print whether a profile lets code reach a URL, the deciding rule, and the fix."""
+    """Print whether a profile allows a URL or code, the deciding rule, and the fix."""
     from assayd_client.cli.exits import FAILED
+    from assayd_client.cli.terminal import plain
 
+    code = {name: text for name, text in (("python", python), ("bash", bash), ("sql", sql)) if text}
+    if len(code) + bool(url) != 1:
+        raise RequestError("usage", "pass a URL, or one of --python, --bash and --sql")
     with client_of(context) as client:
-        policy = client.policy(profile)
-    allowed, text = explain(policy, url, method)
-    print(text)
+        if url:
+            allowed, text = explain(client.policy(profile), url, method)
+            lines = [text]
+        else:
+            [(language, text)] = code.items()
+            found = client.explain_policy(profile, language=language, code=text, kind=kind)
+            allowed, lines = found["allowed"], list(_explained(found))
+    print(plain("\n".join(lines)))
     if not allowed:
         raise typer.Exit(FAILED)
+
+
+def _explained(found: Document) -> Iterator[str]:
+    """Return the lines that show what static rules say of code."""
+    answer = "allows" if found["allowed"] else "refuses"
+    yield f"{found['policy']} {answer} it, as the kind {found['kind']} reads it; containers limit all code."
+    for finding in found["findings"]:
+        key = f" [{finding['profile_key']}]" if finding["profile_key"] else ""
+        yield f"  {finding['rule']}{key}: {finding['message']}"
+        if finding["suggestion"]:
+            yield f"    {finding['suggestion']}"
 
 
 def client_of(context: typer.Context) -> PlainClient:

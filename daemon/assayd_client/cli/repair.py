@@ -389,6 +389,8 @@ def describe(repair: Document, file: str | None = None) -> Iterator[str]:
         diff = (fix.get("diff") or "").splitlines()
         yield from (f"   {printable(_with_file(line, file or fix['passage']))}" for line in diff)
     yield ""
+    if repair.get("input_tokens") is not None:
+        yield f"Tokens: {repair['input_tokens']} in, {repair['output_tokens']} out"
     detail = f" ({printable(repair['detail'])})" if repair["detail"] else ""
     yield f"Repair: {repair['outcome'] or repair['state']}{detail}"
     if repair["fallback"] is not None:

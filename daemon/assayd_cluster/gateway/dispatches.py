@@ -40,11 +40,12 @@ def ticket_digest(ticket: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What a node gets through the broker."""
+    """What a node gets through the broker. `trace` is the span that the node's daemon continues, if any."""
 
     attempt: str
     submission: str
     ticket: str
+    trace: str | None = None
 
 
 class Dispatches:

@@ -22,6 +22,7 @@ from assayd.errors import StoreError
 from assayd.model.attempt import Failure, State
 from assayd.model.merge import CANCELLED
 from assayd.model.records import Event
+from assayd.ports.tracing import Span
 from assayd.store.jobs import DatabaseJobStore
 from assayd_cluster.documents import LIVE_S
 from assayd_cluster.gateway.dispatches import Dispatches
@@ -41,6 +42,7 @@ class _Flight:
 
     job: Job
     ended: asyncio.Future[Finished]
+    span: Span
     again: asyncio.Event = field(default_factory=asyncio.Event)
     failure: Failure | None = None
 
@@ -86,6 +88,8 @@ class RemoteExecution:
         self._flights: dict[str, _Flight] = {}
         self.on_cancelled: Callable[[], None] = lambda: None
         """Called when an attempt that a node may have in hand was cancelled here."""
+        self.on_republished: Callable[[], None] = lambda: None
+        """Called when an attempt is published again that no node has claimed, or whose node is gone."""
         self._tasks: asyncio.TaskGroup
 
     @asynccontextmanager
@@ -101,12 +105,13 @@ class RemoteExecution:
     async def __call__(self, job: Job) -> Finished:
         """Have a node run an attempt; return it with the verdict on record."""
         attempt_id = job.attempt.id
-        flight = _Flight(job=job, ended=asyncio.get_running_loop().create_future())
-        self._flights[attempt_id] = flight
         try:
-            failure = await self._carry(flight)
-            if failure is None:
-                return await flight.ended
+            with job.traced("dispatch") as span:
+                flight = _Flight(job=job, ended=asyncio.get_running_loop().create_future(), span=span)
+                self._flights[attempt_id] = flight
+                failure = await self._carry(flight)
+                if failure is None:
+                    return await flight.ended
             if job.attempt.state is not State.JUDGING:
                 job.move(State.JUDGING)
             concluded = await self._conclusion.conclude(job, (), None, failure)
@@ -140,7 +145,9 @@ class RemoteExecution:
                 if message is None:
                     self._tasks.create_task(self._look(flight), name=f"look-{attempt_id}")
                 else:
-                    await self._publisher.publish(message)
+                    context = flight.span.context
+                    trace = context.text if context is not None else None
+                    await self._publisher.publish(replace(message, trace=trace))
             await self._next(flight)
 
     async def _next(self, flight: _Flight) -> None:
@@ -242,4 +249,5 @@ class RemoteExecution:
             for attempt_id in stray:
                 if attempt_id in self._flights:
                     log.warning("attempt.published_again", attempt_id=attempt_id)
+                    self.on_republished()
                     self.publish_again(attempt_id)

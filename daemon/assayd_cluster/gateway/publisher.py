@@ -106,6 +106,8 @@ class BrokerChannel:
     def _made(self, message: Message) -> Any:
         attempt = message.attempt
         arguments = {"attempt": attempt, "submission": message.submission, "ticket": message.ticket}
+        if message.trace is not None:
+            arguments["trace"] = message.trace
         return self._channel.prepare_message(
             compact([(), arguments, self._embedded]).decode(),
             content_type="application/json",

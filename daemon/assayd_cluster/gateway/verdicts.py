@@ -11,7 +11,7 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC
 from heapq import merge
 from typing import cast
@@ -32,7 +32,9 @@ from assayd.model.bundle import Bundle, stamp
 from assayd.model.records import Event
 from assayd.model.report import Case, Verdict
 from assayd.ports.artifacts import ArtifactStore, BundleAttachments
+from assayd.ports.attesting import ATTESTATION
 from assayd.ports.clock import Clock
+from assayd.store import folders
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.rows import from_micros
 from assayd_cluster.documents import (
@@ -62,6 +64,14 @@ MOST_FIELDS = 64
 """More than a document of a case has."""
 
 JsonObject = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ran:
+    """The cases of a run, or the errors that prevented it, for kinds that keep records."""
+
+    cases: Sequence[Case]
+    refusals: Sequence[str]
 
 
 class RunVerdicts:
@@ -107,15 +117,15 @@ class RunVerdicts:
         early = any(file.base64 is None for file in brought.files)
         uploaded = await self._runs.uploaded(held) if early else {}
         if early or sum(len(file.base64 or "") for file in brought.files) > LARGE_BYTES:
-            files, cases = await asyncio.to_thread(_checked, attempt, brought, uploaded)
+            files, ran = await asyncio.to_thread(_checked, attempt, brought, uploaded)
         else:
-            files, cases = _checked(attempt, brought, uploaded)
+            files, ran = _checked(attempt, brought, uploaded)
         attempt = _with_verdict(attempt, held, brought, self._clock)
         files.update(await self._own_files(attempt, held.document))
         written = await self._artifacts.write(_bundle(attempt, held, brought, files))
         attempt = replace(attempt, bundle=written.location, artifacts=written.artifacts)
         events = self._events(attempt, held, brought.events)
-        if not await self._finish(held, attempt, events, cases):
+        if not await self._finish(held, attempt, events, ran):
             return False
         if self._execution.is_here(attempt.id):
             self._show(events, read_events(held, brought.events))
@@ -129,15 +139,13 @@ class RunVerdicts:
         )
         return True
 
-    async def _finish(
-        self, held: HeldRun, attempt: Attempt, events: Sequence[Event], cases: Sequence[Case]
-    ) -> bool:
+    async def _finish(self, held: HeldRun, attempt: Attempt, events: Sequence[Event], ran: _Ran) -> bool:
         """Put a verdict on record whose bundle is written; remove what does not count.
 
         What is known here of the run may be old: that it is the node's still is seen in the transaction.
         """
         try:
-            first = await self._jobs.finish(attempt, events, cases, held_by=held.node)
+            first = await self._jobs.finish(attempt, events, ran.cases, ran.refusals, held_by=held.node)
         except RequestError:
             await self._remove(attempt.id, attempt.bundle)
             raise
@@ -213,13 +221,18 @@ def read_events(held: HeldRun, brought: Sequence[LiveEvent]) -> list[Event]:
 
 def _checked(
     attempt: Attempt, brought: RunVerdict, uploaded: Mapping[str, bytes]
-) -> tuple[dict[str, bytes], Sequence[Case]]:
+) -> tuple[dict[str, bytes], _Ran]:
     """Return the files by their names here, each checked against its digest, and what was run.
 
     Report and execution are pasted into answers as they are: so they are written anew, as one line of JSON.
     """
     theirs, ours = stamp(brought.attempt.created_at.astimezone(UTC)), stamp(attempt.created_at)
-    files = {_renamed(file.name, theirs, ours): _content(file, uploaded) for file in brought.files}
+    # The node signed its own bundle, whose files have other names: here its signature would not match.
+    kept = [file for file in brought.files if file.name != ATTESTATION]
+    names = [_renamed(file.name, theirs, ours) for file in kept]
+    if len(set(names)) < len(names):
+        raise _invalid("files: two of them have the same name")
+    files = {name: _content(file, uploaded) for name, file in zip(names, kept, strict=True)}
     for name in ("execution", "validation"):
         if f"{name}_{ours}.json" not in files:
             raise _invalid(f"files: {name}_{theirs}.json is missing; send all files of the bundle")
@@ -228,15 +241,16 @@ def _checked(
     files[validation] = canonical(report)
     if files[execution] != b"null":
         files[execution] = canonical(_object(files[execution], "execution"))
-    return files, _cases(report)
+    return files, _Ran(cases=_cases(report), refusals=_refusals(report))
 
 
 def _renamed(name: str, theirs: str, ours: str) -> str:
     """Return the name of a file with the time of the attempt here in the place of the one there."""
     kind, _, rest = name.partition("_")
-    if kind in STAMPED and rest.startswith(theirs + "."):
-        return f"{kind}_{ours}{rest.removeprefix(theirs)}"
-    if name == MANIFEST or name.startswith("files/"):
+    known = kind in STAMPED and rest.startswith(theirs + ".") and "/" not in rest
+    if known:
+        name = f"{kind}_{ours}{rest.removeprefix(theirs)}"
+    if (known or name == MANIFEST or name.startswith("files/")) and folders.parts(name) is not None:
         return name
     raise _invalid(f"files: {name[:100]!r} isn't a bundle file")
 
@@ -308,6 +322,7 @@ def _with_verdict(attempt: Attempt, held: HeldRun, brought: RunVerdict, clock: C
         error=failure,
         run_number=held.number,
         started_at=started_at,
+        node=held.node,
     )
     return ended(judged, clock.now(), times)
 
@@ -343,6 +358,15 @@ def _was(name: str) -> str:
     """Return what a file is, whatever the time in its name."""
     kind = name.partition("_")[0]
     return kind if kind in STAMPED else name
+
+
+def _refusals(report: JsonObject) -> Sequence[str]:
+    """Return the messages of the errors for which nothing was run, for kinds that keep records of them."""
+    found = report.get("findings")
+    if report.get("runtime_results") is not None or not isinstance(found, list):
+        return ()
+    errors = (each for each in found if isinstance(each, dict) and each.get("severity") == "error")
+    return [str(each.get("message")) for each in errors]
 
 
 def _cases(report: JsonObject) -> Sequence[Case]:

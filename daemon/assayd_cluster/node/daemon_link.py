@@ -7,10 +7,11 @@ import io
 import json
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from assayd.model.trace_context import TraceContext
 from assayd_client import requests
 from assayd_client.answers import StreamEvent
 from assayd_client.blocking import PlainClient
@@ -36,22 +37,28 @@ class DaemonLink:
         self._client = PlainClient(socket)
 
     def readiness(self) -> str:
-        """Return why the daemon can run nothing; empty when it can."""
+        """Return why the daemon can't run attempts of a cluster; empty when it can."""
         try:
-            self._client.send(ClientRequest(method="GET", path="/readyz"))
+            found = self._client.send(ClientRequest(method="GET", path="/readyz"))
         except ClientError as problem:
             return problem.message or problem.code
-        return ""
+        # Without it, the daemon would run an attempt twice where the gateway counts one run.
+        return "" if found.get("max_runs") else "its daemon is older than assayd-node; restart assayd"
 
     def profiles(self) -> dict[str, str]:
         """Return the digests of the profiles, by name."""
         listed = self._client.policies()["policies"]
         return {str(policy["name"]): str(policy["digest"]) for policy in listed}
 
-    def submit(self, attempt_id: str, document: str, *, wait_s: float) -> Document:
+    def submit(
+        self, attempt_id: str, document: str, *, wait_s: float, trace: TraceContext | None = None
+    ) -> Document:
         """Submit what a gateway has accepted, under its own id; return it, as it is within `wait_s`."""
         asked = requests.submit(json.loads(document), attempt_id=attempt_id, wait_s=wait_s)
-        answer: Document = self._client.send(asked)
+        headers = {} if trace is None else trace.headers
+        once = (*asked.query, ("max_runs", "1"))  # the gateway counts over all nodes
+        sent = replace(asked, query=once, headers={**asked.headers, **headers})
+        answer: Document = self._client.send(sent)
         return answer
 
     def attempt(self, attempt_id: str, *, wait_s: float) -> Document:

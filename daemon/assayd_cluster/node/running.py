@@ -28,6 +28,8 @@ from tenacity import (
 from tenacity.retry import RetryBaseT
 
 from assayd.errors import AssaydError
+from assayd.log import trace_ids
+from assayd.model.trace_context import TraceContext
 from assayd_client.errors import ClientError
 from assayd_cluster.documents import INLINE_BYTES, Claimed
 from assayd_cluster.node.daemon_link import DaemonLink, Document, File
@@ -107,14 +109,15 @@ class Runner:
         with self._lock:
             return sorted(self._in_hand)
 
-    def run(self, attempt_id: str, ticket: str) -> None:
-        """Bring an attempt to its verdict. Raises: PutBack, Untrue."""
-        with self._holding(attempt_id), structlog.contextvars.bound_contextvars(attempt_id=attempt_id):
+    def run(self, attempt_id: str, ticket: str, trace: TraceContext | None = None) -> None:
+        """Bring an attempt to its verdict, in the gateway's trace. Raises: PutBack, Untrue."""
+        ids = {"attempt_id": attempt_id, **trace_ids(trace)}
+        with self._holding(attempt_id), structlog.contextvars.bound_contextvars(**ids):
             claimed = self._claim(attempt_id, ticket)
             if claimed is None:
                 return
             run = Run(attempt=attempt_id, number=claimed.run)
-            self._hand_in(run, self._verdict(run, claimed))
+            self._hand_in(run, self._verdict(run, claimed, trace))
             log.info("run.handed_in", run_number=run.number)
 
     @contextmanager
@@ -148,13 +151,14 @@ class Runner:
             raise PutBack("node.draining", "the node takes no new attempts")
         return self._gateway.claim(attempt_id, ticket)
 
-    def _verdict(self, run: Run, claimed: Claimed) -> Document:
+    def _verdict(self, run: Run, claimed: Claimed, trace: TraceContext | None) -> Document:
         """Return what the daemon says of the attempt, or that the run is lost."""
         accepted = False
 
         def judge() -> Document:
             nonlocal accepted
-            attempt = self._daemon.submit(run.attempt, claimed.document, wait_s=AT_ONCE_S)
+            document = claimed.document
+            attempt = self._daemon.submit(run.attempt, document, wait_s=AT_ONCE_S, trace=trace)
             accepted = True
             return self._finished(run, attempt)
 

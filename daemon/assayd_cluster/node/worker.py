@@ -22,6 +22,7 @@ from celery.worker.consumer import Consumer
 
 from assayd import log as logs
 from assayd.errors import AssaydError
+from assayd.model.trace_context import from_text
 from assayd_cluster.broker import TASK, make_celery
 from assayd_cluster.encryption import require_encrypted_broker, require_encrypted_gateway
 from assayd_cluster.node.beating import Heart
@@ -37,6 +38,8 @@ log = structlog.get_logger()
 CANCELS_S = 20.0
 """How long one question after cancels waits for one."""
 AGAIN_S = 1.0
+LEAVE_S = 5.0
+"""How long a node that stops waits to tell the gateway so."""
 _DELAYED = "celery.worker.consumer.delayed_delivery:DelayedDelivery"
 
 
@@ -116,10 +119,10 @@ class Node:
         worker.start()
         return int(worker.exitcode or 0)
 
-    def _take(self, *, attempt: str, ticket: str, **_: object) -> None:
+    def _take(self, *, attempt: str, ticket: str, trace: object = None, **_: object) -> None:
         """Take one message: the task that Celery calls."""
         try:
-            self._runner.run(attempt, ticket)
+            self._runner.run(attempt, ticket, from_text(trace) if isinstance(trace, str) else None)
         except PutBack as back:
             log.info("message.put_back", attempt_id=attempt, code=back.code)
             raise Reject(back.code, requeue=True) from back
@@ -147,9 +150,12 @@ class Node:
         threading.Thread(target=self._end_when_idle, name="drain", daemon=True).start()
 
     def _end_when_idle(self) -> None:
-        """Have Celery end once nothing is in hand, and what was done is acknowledged."""
+        """Have Celery end once nothing is in hand or unacknowledged, and the gateway knows."""
         while self._consumption.busy():
             self._stopping.hurried.wait(0.1)
+        self._heart.leaving = True
+        self._heart.sooner.set()
+        self._heart.left.wait(LEAVE_S)
         state.should_stop = os.EX_OK
 
     def _send_events(self) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -65,6 +69,25 @@ async def submit(sandbox: Sandbox, kind: str, policy: str, payload: dict[str, ob
     spec = validator.plan(read, profile, limits_of(profile, replace(CAPS, work_bytes=2**24)))
     assert spec is not None
     return await run(sandbox, spec)
+
+
+async def test_benchmark_of_images_runs(built: Path) -> None:
+    command = [sys.executable, "-m", "bench.images", "--count", "1"]
+    environment = {**os.environ, "ASSAYD_ENGINE__IMAGES_DIR": str(built)}
+
+    done = await asyncio.to_thread(
+        subprocess.run,
+        command,
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("image", ON_DEMAND)

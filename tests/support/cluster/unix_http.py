@@ -18,6 +18,8 @@ class Request(NamedTuple):
     path: str
     query: Mapping[str, str]
     body: bytes
+    trace: str | None = None
+    """The header `traceparent`."""
 
     def json(self) -> object:
         return json.loads(self.body)
@@ -58,7 +60,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _any(self) -> None:
         address = urlsplit(self.path)
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        answer = self.server.answer(Request(self.command, address.path, dict(parse_qsl(address.query)), body))
+        query, trace = dict(parse_qsl(address.query)), self.headers.get("traceparent")
+        answer = self.server.answer(Request(self.command, address.path, query, body, trace))
         if isinstance(answer.content, Iterator):
             self._stream(answer.status, answer.content)
             return

@@ -120,19 +120,32 @@ class Scripted:
 class Bench:
     """The parts of a daemon that chains need, on one database."""
 
-    def __init__(self, analyst: Analyst, access: DatabaseAccess, provider: Scripted) -> None:
-        self.provider, self.attempts = provider, Attempts(access)
+    def __init__(
+        self, analyst: Analyst, access: DatabaseAccess, provider: Scripted, *, questions: bool = False
+    ) -> None:
+        self.provider, self.attempts, self._questions = provider, Attempts(access), questions
         self._analyst = analyst
         self.store = DatabaseChainStore(access)
         self.new_parts()
 
-    def new_parts(self) -> None:
+    def new_parts(self, limits: ChainLimits = ChainLimits()) -> None:  # noqa: B008 - frozen
         """Make what a run of the daemon has, anew."""
         providers = {"rules": cast("Any", None), "scripted": self.provider}
         kinds = validators.load(())
-        fitter = Fitter(attempts=self.attempts, analyst=self._analyst, kinds=kinds, policies=POLICIES.get)
+        fitter = Fitter(
+            attempts=self.attempts,
+            analyst=self._analyst,
+            kinds=kinds,
+            policies=POLICIES.get,
+            questions=self._questions,
+        )
         self.chains = new_chains(
-            attempts=self.attempts, store=self.store, fitter=fitter, kinds=kinds, providers=providers
+            attempts=self.attempts,
+            store=self.store,
+            fitter=fitter,
+            kinds=kinds,
+            providers=providers,
+            limits=limits,
         )
 
     @asynccontextmanager

@@ -66,9 +66,12 @@ class Machine:
             )
         return done
 
-    def sh(self, script: str, *, user: str | None = None, check: bool = True) -> Done:
+    def sh(
+        self, script: str, *, user: str | None = None, check: bool = True, timeout_s: float = USUALLY_S
+    ) -> Done:
         """Run a script in it."""
-        return self.run("bash", "-euo", "pipefail", "-c", script, user=user, check=check)
+        command = ("bash", "-euo", "pipefail", "-c", script)
+        return self.run(*command, user=user, check=check, timeout_s=timeout_s)
 
     def write(self, path: str, text: str) -> None:
         """Write a file in it."""

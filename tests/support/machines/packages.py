@@ -12,8 +12,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 SOURCE_ONLY = ("sdnotify",)
 """Packages that are published as source alone."""
-BUILD_WITH = ("setuptools", "wheel")
-"""What pip makes wheels of them with."""
+BUILD_WITH = ("pip", "setuptools", "wheel")
+"""What pip makes wheels of them with, and what pipx installs first."""
 
 
 def build_wheel(folder: Path) -> Path:
@@ -42,7 +42,7 @@ def build_deb(wheel: Path, cache: Path) -> Path:
 def download_wheels(cache: Path, lock_name: str = "run") -> Path:
     """Fetch the locked packages of an installation, or of an extra, or give the folder that has them."""
     lock = ROOT / f"requirements/{lock_name}.txt"
-    folder = cache / hashlib.sha256(lock.read_bytes()).hexdigest()[:16]
+    folder = cache / hashlib.sha256(lock.read_bytes() + repr(BUILD_WITH).encode()).hexdigest()[:16]
     if not folder.exists():
         new = cache / "new"
         pip = [sys.executable, "-m", "pip", "-qq", "download", "--dest", new]

@@ -211,11 +211,11 @@ async def test_verdict_is_recorded_when_the_store_has_recovered(
     async with small_daemon(tmp_path) as daemon:
         jobs, finish, left = daemon.jobs, daemon.jobs.finish, [3]
 
-        async def full(attempt: Attempt, events: Sequence[Event] = (), cases: Sequence[Case] = ()) -> bool:
+        async def full(attempt: Attempt, events: Sequence[Event], *ran: Sequence[Case]) -> bool:
             if left[0]:
                 left[0] -= 1
                 raise StoreError("store.full", "no room", retryable=True)
-            return await finish(attempt, events, cases)
+            return await finish(attempt, events, *ran)
 
         monkeypatch.setattr(jobs, "finish", full)
         ended = await daemon.finished(await daemon.accept())

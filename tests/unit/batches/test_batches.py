@@ -227,6 +227,59 @@ async def test_profile_that_goes_away_makes_its_items_errors(tmp_path: Path, sen
             daemon.policies._policies["script"] = gone
 
 
+async def test_errors_of_a_finished_batch_run_again_as_new_attempts(tmp_path: Path, sender: Sender) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        daemon.checks.broken = ZeroDivisionError("a defect")
+        lines = [*sender.lines("one", "one"), b"{"]
+        batch, _ = await sender.send(daemon, lines, dedupe=True)
+        before = await sender.end(daemon, batch)
+        first, second, _ = await daemon.batches.items(batch.id, after=0, limit=9)
+        assert before.tally == Tally(total=3, error=3, malformed=1)
+
+        daemon.checks.broken = None
+        await daemon.batches.run_errors_again(before.batch)
+        over = await sender.end(daemon, batch)
+
+        assert (over.tally, over.batch.state) == (
+            Tally(total=3, validated=2, error=1, malformed=1),
+            BatchState.FINISHED,
+        )
+        again, same, malformed = await daemon.batches.items(batch.id, after=0, limit=9)
+        assert first.attempt_id == second.attempt_id != again.attempt_id == same.attempt_id
+        assert malformed.error is not None
+        old = await daemon.jobs.get(str(first.attempt_id))
+        assert old is not None
+        assert old.verdict is ERROR
+        await daemon.batches.run_errors_again(over.batch)
+        assert (await daemon.batches.progress(batch.id)).batch == over.batch
+
+
+async def test_items_that_were_refused_run_again_once_their_profile_is_back(
+    tmp_path: Path, sender: Sender
+) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        batch = await sender.open(daemon)
+        daemon.readiness.problem = "not yet"
+        await sender.send(daemon, sender.lines("one", policy="script"))
+        gone = daemon.policies._policies.pop("script")
+        daemon.readiness.problem = ""
+        before = await sender.end(daemon, batch)
+        daemon.policies._policies["script"] = gone
+        assert before.tally == Tally(total=1, error=1, malformed=1)
+        await daemon.batches.run_errors_again(before.batch)
+        assert (await sender.end(daemon, batch)).tally == Tally(total=1, validated=1)
+
+
+async def test_errors_of_a_cancelled_batch_are_not_run_again(tmp_path: Path, sender: Sender) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        daemon.checks.open.clear()
+        batch, _ = await sender.send(daemon, sender.lines("one"))
+        await daemon.batches.cancel(batch)
+        with pytest.raises(RequestError, match="assay batch resume b FILE") as caught:
+            await daemon.batches.run_errors_again(batch)
+        assert caught.value.code == "batch.cancelled"
+
+
 async def test_sender_that_goes_away_leaves_a_batch_that_runs_and_stays_open(
     tmp_path: Path, sender: Sender
 ) -> None:

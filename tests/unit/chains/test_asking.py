@@ -12,14 +12,17 @@ REQUEST = FixRequest(system="s", user="u\n", passage=Passage(name="code", langua
 class Provider:
     name = "scripted"
 
-    def __init__(self, *problems: ProviderError) -> None:
+    def __init__(self, *problems: ProviderError | Reply) -> None:
         self.problems = list(problems)
         self.users: list[str] = []
 
     async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
         self.users.append(request.user)
         if self.problems:
-            raise self.problems.pop(0)
+            problem = self.problems.pop(0)
+            if isinstance(problem, Reply):
+                return problem
+            raise problem
         return Reply(code="x", reason="")
 
 
@@ -27,7 +30,7 @@ async def no_pause(_: float) -> None:
     """Go on at once."""
 
 
-async def asked(*problems: ProviderError) -> list[str]:
+async def asked(*problems: ProviderError | Reply) -> list[str]:
     provider = Provider(*problems)
     await ask(provider, REQUEST, timeout_s=60, clock=SystemClock(), sleep=no_pause)
     return provider.users
@@ -46,3 +49,11 @@ async def test_answer_of_the_wrong_form_is_asked_for_again_with_what_was_wrong()
 
 async def test_other_troubles_leave_the_request_as_it_is() -> None:
     assert set(await asked(ProviderError("provider.busy", "later", retryable=True))) == {"u\n"}
+
+
+async def test_question_that_was_not_invited_is_an_answer_of_the_wrong_form() -> None:
+    first, second = await asked(Reply(reason="", question="Which columns?"))
+    assert first == "u\n"
+    assert second.endswith(
+        "YOUR LAST ANSWER HAD THE WRONG FORM\nthe reply is a question; answer with code.\n"
+    )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from assayd.analysis.analyst import Analyst
 from assayd.errors import ProviderError, RequestError
 from assayd.store.access import DatabaseAccess
+from assayd_chains.chains import ChainLimits
 from assayd_chains.model import Round
 from assayd_chains.provider import FixRequest, Reply
 from support.fakes.generation_bench import (
@@ -51,7 +54,9 @@ async def test_request_says_what_is_wanted_and_each_step_is_kept(
     first, second = bench.provider.asked
     for wanted in (WORDS, "def extract(path: str) -> dict", "/a/Q1/x.csv", "Import only:"):
         assert wanted in first.user
-    assert '"required": ["code", "reason"]' in first.system
+    assert first.system.endswith(
+        '{"code": "<the whole text>", "reason": "<what it does, in a sentence or two>"}'
+    )
     assert (first.passage.language, second.passage.language) == ("python", "python")
     assert WORDS in second.user
     steps = [await bench.chains.step(view, number) for number in (1, 2, 3)]
@@ -71,6 +76,19 @@ async def test_answers_that_never_fit_use_it_up(analyst: Analyst, access: Databa
     view = await Bench(analyst, access, Scripted([Reply(files={"a.py": "x"}, reason="")] * 4)).ended()
     assert outcome_of(view) == ("exhausted", [None] * 3)
     assert not view.repairs
+
+
+async def test_operator_is_told_of_a_generation_without_any_submission(
+    analyst: Analyst, access: DatabaseAccess, tmp_path: Path
+) -> None:
+    """Only the end of a repair was told, and none had begun."""
+    bench = Bench(analyst, access, Scripted([ProviderError("provider.refused", "no")]))
+    told_to = ("/bin/sh", "-c", f"cat > {tmp_path}/alert")
+    bench.new_parts(ChainLimits(on_exhausted=told_to))
+    view = await bench.ended()
+    alert = json.loads((tmp_path / "alert").read_text())
+    assert (alert["repair"], alert["report"]) == (None, None)
+    assert (alert["generation"]["id"], alert["generation"]["outcome"]) == (view.id, "provider_failed")
 
 
 async def test_provider_that_gives_nothing_ends_it(analyst: Analyst, access: DatabaseAccess) -> None:

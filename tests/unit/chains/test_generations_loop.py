@@ -10,6 +10,7 @@ from assayd.analysis.analyst import Analyst
 from assayd.documents import plain
 from assayd.store.access import DatabaseAccess
 from assayd_chains.documents import generation_document
+from assayd_chains.model import ReplyCost
 from assayd_chains.provider import Reply
 from support.fakes.generation_bench import ASKED, PEER, Bench, Scripted, last, outcome_of, told
 
@@ -87,3 +88,47 @@ async def test_rules_are_offered_though_one_answer_was_all_there_may_be(
     assert outcome_of(view) == ("exhausted", ["failed"])
     assert repair.fallback is not None
     assert repair.fallback["trigger"] == "computed_fields"
+
+
+async def test_question_ends_the_round_and_a_hint_answers_it(
+    analyst: Analyst, access: DatabaseAccess
+) -> None:
+    question = Reply(reason="", question="Months as numbers, or as names?", text="{}")
+    bench = Bench(analyst, access, Scripted([question, "good"]), questions=True)
+    async with bench.running() as chains:
+        first = await last(chains, await chains.generate(ASKED, PEER))
+        await chains.hint(first, "as numbers", 7)
+        second = await last(chains, first)
+    asked = told(first)
+    assert (asked["outcome"], asked["detail"]) == ("question", "Months as numbers, or as names?")
+    assert [(one["form"], one["verdict"]) for one in asked["attempts"]] == [("question", None)]
+    assert '{"question": "<one question>"}' in bench.provider.asked[0].system
+    assert "choose the plainest reading" not in bench.provider.asked[0].system
+    prompt = bench.provider.asked[1].user
+    assert prompt.index("Months as numbers, or as names?") < prompt.index("as numbers\n⟦end")
+    assert outcome_of(second) == ("validated", [None, "validated"])
+    kept = await bench.chains.step(second, 1)
+    assert kept is not None
+    assert kept.reply.question == "Months as numbers, or as names?"
+
+
+async def test_prompt_invites_no_question_by_default(analyst: Analyst, access: DatabaseAccess) -> None:
+    bench = Bench(analyst, access, Scripted(["good"]))
+    await bench.ended()
+    assert "question" not in bench.provider.asked[0].system
+    assert not bench.provider.asked[0].questions
+
+
+async def test_generation_sums_the_tokens_of_its_answers(analyst: Analyst, access: DatabaseAccess) -> None:
+    code = "def extract(path: str) -> dict:\n    return {'%s': path}\n"
+    replies = [
+        Reply(code=code % word, reason="", usage=ReplyCost(input_tokens=size, output_tokens=2))
+        for word, size in (("a", 10), ("good", 20))
+    ]
+    document = told(await Bench(analyst, access, Scripted(replies)).ended())
+    assert (document["input_tokens"], document["output_tokens"]) == (30, 4)
+
+
+async def test_generation_without_counted_tokens_has_none(analyst: Analyst, access: DatabaseAccess) -> None:
+    document = told(await Bench(analyst, access, Scripted(["good"])).ended())
+    assert (document["input_tokens"], document["output_tokens"]) == (None, None)

@@ -160,3 +160,23 @@ def test_many_quotes_and_commas_are_read_in_time() -> None:
         with pytest.raises(ProviderError):
             read_reply(text)
     assert time.process_time() - began < 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"question": "Which of\\nthe two?"}', 'I wonder.\n```json\n{"question": "Which of\\nthe two?"}\n```'],
+)
+def test_question_is_read_if_there_is_no_code(text: str) -> None:
+    patch = read_reply(text, "python")
+    assert (patch.question, patch.code) == ("Which of the two?", "")
+
+
+def test_code_counts_more_than_a_question() -> None:
+    patch = read_reply(f'{{"question": "Which?"}} {OBJECT}')
+    assert (patch.question, patch.code) == ("", "x = 1\n")
+
+
+@pytest.mark.parametrize("text", ['{"question": ""}', '{"question": 1}', '{"question": "\\ud800"}'])
+def test_question_without_text_is_refused(text: str) -> None:
+    with pytest.raises(ProviderError):
+        read_reply(text)

@@ -75,9 +75,10 @@ def test_every_golden_file_has_its_case() -> None:
     assert {path.stem for path in GOLDEN.iterdir()} == set(CASES)
 
 
-def test_hostile_words_stay_between_their_markers() -> None:
+def outside_of_markers(prompt: str) -> list[str]:
+    """Return the lines of a prompt that aren't quoted."""
     outside, name = [], None
-    for line in prompt_of("hostile").splitlines():
+    for line in prompt.splitlines():
         if name is None and line.startswith("\u27e6data "):
             name = line.removeprefix("\u27e6data ").removesuffix("\u27e7")
         elif line == f"\u27e6end {name}\u27e7":
@@ -85,6 +86,11 @@ def test_hostile_words_stay_between_their_markers() -> None:
         elif name is None:
             outside.append(line)
     assert name is None
+    return outside
+
+
+def test_hostile_words_stay_between_their_markers() -> None:
+    outside = outside_of_markers(prompt_of("hostile"))
     assert not [line for line in outside if "Ignore every rule" in line or "\x1b" in line]
 
 
@@ -97,3 +103,13 @@ def test_revision_shows_what_there_is_the_hints_and_what_did_not_fit() -> None:
     user = write_prompt(briefed.briefing, WORDS, earlier=[earlier], revision=revision).user
     for told in (WORDS, "it raised", "def extract(path): …", "months as numbers", "it is no submission"):
         assert told in user
+
+
+def test_hostile_question_and_hint_stay_between_their_markers() -> None:
+    kind = validators.find("extractor")
+    briefed = brief(kind, json.dumps({"sample_paths": ["/a"]}).encode(), POLICIES.get("extractor"))
+    revision = Revision(text="", hints=(HOSTILE,), question=HOSTILE)
+    prompt = write_prompt(briefed.briefing, WORDS, revision=revision, questions=True)
+    assert not [line for line in outside_of_markers(prompt.user) if "Ignore every rule" in line]
+    assert "Ignore every rule" not in prompt.system
+    assert prompt.user.count("Ignore every rule") == 2

@@ -13,7 +13,7 @@ import pytest
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 REQUIREMENTS = DEPLOY.parent / "requirements"
-EXTRAS = ("anthropic", "cluster", "gemini", "lsp", "mcp", "openai")
+EXTRAS = ("anthropic", "cluster", "gemini", "lsp", "mcp", "openai", "otel")
 
 
 def fields() -> dict[str, str]:

@@ -81,6 +81,20 @@ def test_import_by_name_is_a_violation(line: str, module: str | None) -> None:
     assert (violation.module, violation.line, violation.rule) == (module, 1, "builtin.not_allowed")
 
 
+def test_import_by_name_in_a_module_is_a_violation() -> None:
+    """Its rule is another one, so it was missing."""
+    finding = Finding(
+        rule="forbidden.name",
+        category="forbidden_name",
+        message="'__import__' isn't allowed in a module.",
+        file="adapter.py",
+        line=3,
+        snippet="x = __import__('subprocess')",
+    )
+    [violation] = list_violations([finding], [])
+    assert (violation.module, violation.file, violation.line) == ("subprocess", "adapter.py", 3)
+
+
 def test_other_forbidden_name_is_no_import() -> None:
     finding = Finding(rule="builtin.not_allowed", category="builtin", message="'eval' isn't allowed.", line=1)
     assert list_violations([finding], []) == []

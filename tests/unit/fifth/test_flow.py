@@ -81,6 +81,13 @@ def test_quotes_that_reach_sql_through_words_of_the_program_are_told(
     assert quoted == [line]
 
 
+def test_quotes_are_left_alone_where_no_library_hands_sql_to_a_shell(check: Check) -> None:
+    code = """: sql-exec ( db$ sql$ -- ) type type ;
+: f ( -- ) s" a.db" s" SELECT * FROM t WHERE a='x'" sql-exec ;
+"""
+    assert check(code) == []
+
+
 def test_quotes_beside_the_sql_of_a_word_are_left_alone(check: Check) -> None:
     code = """: run ( label$ sql$ -- ) 2swap type s" a.db" 2swap sql-exec ;
 : f ( -- ) s" it's" s" SELECT a FROM t" run ;

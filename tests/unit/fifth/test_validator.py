@@ -354,6 +354,31 @@ def test_first_file_is_the_program_and_the_others_are_loaded_by_it() -> None:
     assert from_files({STDIN: b"cr"}, FileOptions()) == {"code": "cr"}
 
 
+def test_request_in_yaml_has_the_fields_of_a_payload() -> None:
+    text = b"validation_request:\n  code: |\n    : x ( -- ) ;\n  task_type: html\n  strict_mode: true\n"
+    options = FileOptions(extra={"strict_mode": "false"})
+    assert from_files({"request.yaml": text, "own.fs": b": y ( -- ) ;"}, options) == {
+        "code": ": x ( -- ) ;\n",
+        "task_type": "html",
+        "strict_mode": False,
+        "files": {"own.fs": ": y ( -- ) ;"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"validation_request: [", "line 1: this isn't valid YAML"),
+        (b"code: x", "expected `validation_request:` with a field `code`"),
+        (b"validation_request:\n  code: [1]", "expected `validation_request:`"),
+        (b"validation_request:\n  code: x\n  speed: 1", "unknown field 'speed'; known fields: code, "),
+    ],
+)
+def test_request_in_yaml_that_is_none_is_refused(text: bytes, said: str) -> None:
+    with pytest.raises(RequestError, match=said):
+        from_files({"request.yml": text}, FileOptions())
+
+
 @pytest.mark.parametrize(
     ("files", "options"),
     [

@@ -104,6 +104,23 @@ async def test_attempt_of_another_kind_makes_none(
     assert await pipelines.list(PipelineQuery()) == ()
 
 
+async def test_step_that_was_refused_is_logged_with_the_reasons(
+    jobs: DatabaseJobStore, pipelines: DatabasePipelines, make: Make
+) -> None:
+    """A command that is blocked stopped the pipeline and left no row."""
+    pipeline_id = await submit(jobs, make, 1, document())
+    refusals = ["Step 1 (clean): The command rm is blocked.", "Step 1 (clean): b", "The file ../x is bad."]
+    attempt = make.finished(1, kind="pipeline", verdict=Verdict.FAILED)
+
+    assert await jobs.finish(attempt, (), (), refusals)
+
+    pipeline = await stored(pipelines, pipeline_id)
+    [step] = pipeline.attempts[0].steps
+    assert (step.step_id, step.position, step.name) == (pipeline.steps[0].id, 1, "clean")
+    assert (step.is_successful, step.stderr) == (False, "The command rm is blocked.\nb")
+    assert (step.run_time, step.exit_code, step.execution_time_ms) == (None, None, 0)
+
+
 async def test_steps_that_ran_are_logged_with_every_field(
     jobs: DatabaseJobStore, pipelines: DatabasePipelines, make: Make
 ) -> None:

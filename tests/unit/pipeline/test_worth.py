@@ -66,6 +66,8 @@ def test_step_whose_only_result_is_not_read_is_found() -> None:
 
     assert (found.rule, found.line) == ("quality.unused_result", 1)
     assert "No later step reads tmp/sorted.csv" in found.message
+    (found,) = judged("sort data/sales.csv > /tmp/sorted.csv", "true", outputs={})
+    assert "No later step reads tmp/sorted.csv" in found.message
 
 
 @pytest.mark.parametrize(
@@ -75,8 +77,10 @@ def test_step_whose_only_result_is_not_read_is_found() -> None:
         ("sort data/sales.csv > tmp/sorted.csv", "cat tmp/*.csv"),
         ("sort data/sales.csv > tmp/sorted.csv; cp tmp/sorted.csv data/", "true"),
         ("sort data/sales.csv > data/sorted.csv", "true"),
+        ("sort data/sales.csv > /tmp/sorted.csv", "head /tmp/sorted.csv"),
+        ("sort data/sales.csv > /dev/null", "true"),
     ],
-    ids=["read by name", "read by pattern", "copied", "kept"],
+    ids=["read by name", "read by pattern", "copied", "kept", "read by its whole path", "thrown away"],
 )
 def test_step_whose_result_is_used_or_kept_is_left_alone(steps: tuple[str, ...]) -> None:
     assert judged(*steps, outputs={}) == []

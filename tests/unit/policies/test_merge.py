@@ -195,6 +195,15 @@ def test_a_profile_states_what_it_makes_of_quality(load: Load) -> None:
     assert not quality.generalization
 
 
+def test_a_profile_says_how_many_changes_to_try_within_bounds(load: Load) -> None:
+    found = load(p="[quality]\nmutants = 10\n", q="")
+    assert found.get("p").quality.mutants == 10
+    assert found.get("q").quality.mutants == 0
+    assert merge(found.get("p"), found.get("q")).quality.mutants == 10
+    with pytest.raises(FileError, match="mutants: must be at most 50"):
+        load(p="[quality]\nmutants = 51\n")
+
+
 def test_a_profile_cannot_set_a_rule_that_is_none(load: Load) -> None:
     with pytest.raises(FileError, match=r"quality\.all_empty"):
         load(p='[quality.rules]\n"quality.all_empty" = "off"\n')

@@ -41,10 +41,14 @@ _CONFIG = "config.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredImage:
-    """An image that was verified: what a container takes over from it, and where it lies."""
+    """An image that was verified: what a container takes over from it, and where it lies.
+
+    `place` is device, inode and change time of the root filesystem then: another one is verified again.
+    """
 
     digest: str
     folder: Path
+    place: tuple[int, int, int]
     arguments: Sequence[str]
     environment: Sequence[str]
     labels: Mapping[str, str]
@@ -112,25 +116,30 @@ class ImageStore:
         ]
 
     def verified(self, digest: str) -> StoredImage | None:
-        """Return an image if it was verified before. Does not block."""
-        return self._verified.get(digest)
+        """Return an image if it was verified before, and its folder is still there. Does not block."""
+        image = self._verified.get(digest)
+        if image is not None and _place_of(image.root) != image.place:
+            self._verified.pop(digest, None)
+            return None
+        return image
 
     def get(self, digest: str) -> StoredImage:
         """Return an image, verified at its first use.
 
         Raises: EngineError ``image.missing``, ``image.damaged``.
         """
-        if digest not in self._verified:
+        image = self.verified(digest)
+        if image is None:
             found = _DIGEST.fullmatch(digest)
             if found is None:
                 raise _missing(digest)
             folder = self.roots / found[1]
             self._hold(found[1])
-            self._verified[digest] = _verify(digest, folder)
-        return self._verified[digest]
+            image = self._verified[digest] = _verify(digest, folder)
+        return image
 
     def load(self, archive: Path) -> ImageFacts:
-        """Unpack an archive as `imaging` packs it, and let its name stand for it.
+        """Unpack an archive as `imaging` packs it, and let its name stand for it; damaged files are replaced.
 
         Raises: EngineError ``image.archive_missing``, ``image.archive_refused``.
         """
@@ -228,7 +237,7 @@ class ImageStore:
         manifest = json.loads(_member(tar, "manifest.json"))[0]
         config = _member(tar, manifest["Config"])
         digest = hashlib.sha256(config).hexdigest()
-        if not (self.roots / digest).is_dir():
+        if not self._is_good(digest):
             work = Path(tempfile.mkdtemp(prefix=_LOADING, dir=self.roots))
             try:
                 root = work / _ROOTFS
@@ -243,6 +252,19 @@ class ImageStore:
             finally:
                 shutil.rmtree(work, ignore_errors=True)
         return str(manifest["RepoTags"][0]), f"sha256:{digest}"
+
+    def _is_good(self, digest: str) -> bool:
+        """Return whether an image is unpacked and undamaged; remove a damaged one."""
+        folder = self.roots / digest
+        if not folder.is_dir():
+            return False
+        try:
+            self._verified[f"sha256:{digest}"] = _verify(f"sha256:{digest}", folder)
+        except EngineError:
+            self._verified.pop(f"sha256:{digest}", None)
+            _remove(folder)
+            return False
+        return True
 
     def _lock_of(self, digest: str) -> Path:
         return self._folder / "locks" / digest
@@ -269,11 +291,12 @@ def _verify(digest: str, folder: Path) -> StoredImage:
     except OSError:
         held = ""
     if not held or labels.get(LABEL_FILES) != held:
-        message = f"image {digest[:19]} in {folder} doesn't match its digest; remove that folder, then run: "
-        raise EngineError("image.damaged", message + "assay images build")
+        message = f"image {digest[:19]} in {folder} is damaged; run: assay images build --repair"
+        raise EngineError("image.damaged", message)
     return StoredImage(
         digest=digest,
         folder=folder,
+        place=_place_of(folder / _ROOTFS),
         arguments=tuple(taken.get("Entrypoint") or ()) + tuple(taken.get("Cmd") or ()),
         environment=tuple(taken.get("Env") or ()),
         labels=labels,
@@ -362,6 +385,15 @@ def _old(folder: Path) -> bool:
         return time.time() - folder.stat().st_mtime > _OLD_S
     except FileNotFoundError:
         return False
+
+
+def _place_of(root: Path) -> tuple[int, int, int]:
+    """Return device, inode and change time of a folder; zeros if it doesn't exist."""
+    try:
+        status = root.stat()
+    except OSError:
+        return 0, 0, 0
+    return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
 def _missing(name: str) -> EngineError:

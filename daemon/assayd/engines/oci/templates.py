@@ -52,7 +52,7 @@ PAUSE_S = 60.0
 """How long containers are started without a template that failed, until it is tried again."""
 _DIAGNOSTICS = 500
 
-Key = tuple[str, str, tuple[str, ...], str]
+Key = tuple[str, str, tuple[str, ...], str, tuple[int, int, int]]
 
 
 class Template:
@@ -143,11 +143,11 @@ class Templates:
 
     async def claim(self, spec: ContainerSpec, image: StoredImage) -> tuple[Template, Ids] | None:
         """Return a template with ids for a container of it; None where the runtime is to start it."""
-        key = (spec.image, spec.image_digest, spec.preload, spec.seccomp)
+        key = (spec.image, spec.image_digest, spec.preload, spec.seccomp, image.place)
         if self.closed or self._pauses(key):
             return None
         async with self._changing:
-            await self._end_idle(spec)
+            await self._end_idle(spec, image)
             template = self._live.pop(key, None)
             if template is None:
                 template = await self._start(key, spec, image)
@@ -225,10 +225,11 @@ class Templates:
             self._live.clear()
             await self._end_retired()
 
-    async def _end_idle(self, spec: ContainerSpec) -> None:
+    async def _end_idle(self, spec: ContainerSpec, image: StoredImage) -> None:
         """Retire templates of replaced images and surplus ones; end retired templates."""
         for key, template in list(self._live.items()):
-            if template.gone or (key[0] == spec.image and key[1] != spec.image_digest):
+            other = (key[1], key[4]) != (spec.image_digest, image.place)
+            if template.gone or (key[0] == spec.image and other):
                 self._retired.append(self._live.pop(key))
         while len(self._live) + len(self._retired) >= MOST_TEMPLATES and self._live:
             idle = next((key for key, each in self._live.items() if not each.children), None)

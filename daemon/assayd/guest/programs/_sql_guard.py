@@ -90,7 +90,7 @@ class Guard:
         self._ok, self._deny = sqlite3.SQLITE_OK, sqlite3.SQLITE_DENY
         self._verbs = {
             getattr(sqlite3, f"SQLITE_{verb}"): verb for verb in ("INSERT", "UPDATE", "DELETE", "READ")
-        }
+        } | dict.fromkeys((sqlite3.SQLITE_CREATE_TABLE, sqlite3.SQLITE_CREATE_TEMP_TABLE), "CREATE TABLE")
         self.refused = ""
         self.acts: list[tuple[str, str]] = []
 
@@ -99,7 +99,9 @@ class Guard:
     ) -> int:
         """Answer SQLite, which asks once for each thing that a statement is going to do."""
         verb = self._verbs.get(action)
-        if verb is not None and first and by is None and len(self.acts) < _MOST_ACTS:
+        # What is read for a common table expression has the expression's name in `by`; so have triggers.
+        own = by is None or verb == "READ"
+        if verb is not None and first and own and len(self.acts) < _MOST_ACTS:
             if not first.lower().startswith("sqlite_"):
                 self.acts.append((verb, first))
         if self._allows(action, (first or "").lower(), (second or "").lower()):

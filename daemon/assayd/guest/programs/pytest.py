@@ -1,8 +1,8 @@
 """`pytest`: collect the tests of one file and run them with the test framework of the image.
 
 Arguments: modules (files, provided, decorators, base_classes), test, libraries; `covered`: the file whose
-executed lines are reported. The result is one JSON object per line, written as the tests run; the last is the
-record.
+executed lines are reported; `first_failure`: stop at the first test that fails. The result is one JSON object
+per line, written as the tests run; the last is the record.
 See docs/guest-protocol.md.
 """
 
@@ -57,7 +57,8 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     context.policy.refuse_to_leave()
     modules.offer(context.policy, offered.compile)
     try:
-        code = int(framework.main([*_options(os.getcwd()), one.path], plugins=[telling.plugin()]))
+        options = [*_options(os.getcwd()), *(["--exitfirst"] if "first_failure" in arguments else [])]
+        code = int(framework.main([*options, one.path], plugins=[telling.plugin()]))
     except BaseException as problem:  # noqa: BLE001 - guest code ran, and may have taken the framework apart
         return telling.broken_off(problem)
     return {**telling.record(code), **(coverage.told() if coverage is not None else {})}

@@ -37,11 +37,15 @@ _MOST_CHARS = 2000
 
 _MOST_IDLE = 10
 _MOST_NAME = 100
-_CHANGING = re.compile(r"(?:INSERT|UPDATE|DELETE|WITH)\b", re.IGNORECASE)
-_BY_INTENT = re.compile(
-    r"\bOR\s+IGNORE\b|\bON\s+CONFLICT\b|\bNOT\s+(?:EXISTS|IN)\b|\bEXCEPT\b|\bIS\s+NULL\b", re.IGNORECASE
+_CHANGING = re.compile(
+    r"(?:INSERT|UPDATE|DELETE|WITH)\b|CREATE\b[^;(]{1,200}\bAS\s+(?:SELECT|WITH)\b", re.IGNORECASE
 )
-"""Statements that are written so that they can run again: they change rows only if there are any."""
+_BY_INTENT = re.compile(
+    r"\bOR\s+IGNORE\b|\bON\s+CONFLICT\b|(?<!\bIF\s)\bNOT\s+(?:EXISTS|IN)\b|\bEXCEPT\b|\bIS\s+NULL\b"
+    r"|(?:<>|!=)\s*(?:TRIM|LTRIM|RTRIM|LOWER|UPPER|REPLACE|ROUND|CAST)\s*\(|=\s*''|<\s*0\b",
+    re.IGNORECASE,
+)
+"""Statements that mend data, or can run again: they change rows only if there are any such."""
 
 
 class _Unfit(Exception):
@@ -146,7 +150,10 @@ class _Job:
         verb, table = next(((verb, table) for verb, table in acts if verb != "READ"), ("", ""))
         if not verb or not _CHANGING.match(statement.text) or _BY_INTENT.search(statement.text):
             return
-        looked_at = [table] if verb != "INSERT" else [read for act, read in acts if act == "READ"]
+        if verb == "CREATE TABLE" and _has_rows(connection, table):
+            return
+        reading = verb in {"INSERT", "CREATE TABLE"}
+        looked_at = [read for act, read in acts if act == "READ"] if reading else [table]
         if any(_has_rows(connection, name) for name in dict.fromkeys(looked_at[:_MOST_IDLE])):
             line, _ = place(self._text, statement, "")
             self._idle.append([line, verb, table[:_MOST_NAME]])

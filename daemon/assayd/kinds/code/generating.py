@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -44,13 +45,18 @@ def base_of(context: CodeContext) -> Document:
     return base
 
 
-def around(context: CodeContext) -> list[Surrounding]:
-    """Return what the code has to fit."""
+def shown_inputs(inputs: Mapping[str, object]) -> Surrounding:
+    """Return each input with its type and value, at most 2,000 characters of it."""
     shown = [
         f"{name}: {type(value).__name__} = {json.dumps(value, ensure_ascii=False)[:_SHOWN_CHARS]}"
-        for name, value in context.inputs.items()
+        for name, value in inputs.items()
     ]
-    found = [Surrounding(title="inputs", text="\n".join(shown) or "none")]
+    return Surrounding(title="inputs", text="\n".join(shown) or "none")
+
+
+def around(context: CodeContext) -> list[Surrounding]:
+    """Return what the code has to fit."""
+    found = [shown_inputs(context.inputs)]
     if context.cases:
         told = cases_told((case, case.inputs, case.expected) for case in context.cases)
         found.append(Surrounding(title="cases that have to pass: inputs -> result", text=told))

@@ -174,9 +174,8 @@ class Code(Kind[CodePayload, PreparedCode]):
         return Passage(name="code", language="python", text=self.code_of(payload.code))
 
     def surroundings(self, payload: CodePayload) -> Sequence[Surrounding]:
-        """Return the inputs that the code gets, and its cases."""
-        inputs = ", ".join(f"{name}: {type(value).__name__}" for name, value in _inputs(payload).items())
-        around = [Surrounding(title="inputs", text=inputs or "none")]
+        """Return the inputs that the code gets, with their values, and its cases."""
+        around = [generating.shown_inputs(_inputs(payload))]
         if payload.cases:
             told = cases_told((case, case.inputs, case.expected) for case in payload.cases)
             around.append(Surrounding(title="cases that must pass", text=told))

@@ -1,6 +1,6 @@
 """Finds code nodes that pass and are worth little. Source: docs/quality.md.
 
-limit: int, and nothing reads limit        quality.unread_input
+limit: int, and only print() reads limit   quality.unread_input
 rows: list, then rows = [1, 2]             quality.unread_input
 result: float = random.random()            quality.varying
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from assayd.findings.source_text import snippet
 from assayd.kinds.code.annotations import RESULT
@@ -36,9 +36,11 @@ RULES = (
 _BY_NAME = frozenset({"globals", "locals", "vars", "eval", "exec"})
 """Who calls these may read a name that is nowhere written."""
 _PURE = frozenset({
-    "abs", "all", "any", "bool", "dict", "float", "int", "len", "list", "max", "min", "repr", "round", "set",
-    "sorted", "str", "sum", "tuple", "type",
+    "abs", "all", "any", "bool", "dict", "enumerate", "float", "int", "isinstance", "len", "list", "max",
+    "min", "range", "repr", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "type", "zip",
 })  # fmt: skip
+_TELLING = frozenset({"print"})
+"""What these do is not the result."""
 _CHANCE = re.compile(
     r"\b(?:random|secrets|uuid|time|datetime|os|socket|threading|id|hash|object|numpy|getpid)\b"
 )
@@ -63,6 +65,10 @@ def unread_inputs(text: str, tree: ast.Module, inputs: Collection[str]) -> Itera
         line = declared[name].lineno
         if not any(statement in live for statement in reads.get(name, ())):
             message = f"The code never reads the input '{name}'."
+            if any(_prints(each) or isinstance(each, ast.Assert) for each in reads.get(name, ())):
+                message = (
+                    f"The result doesn't depend on the input '{name}': the code only prints or checks it."
+                )
             hint = f"Use '{name}' in the computation, or remove it from the inputs."
             yield _unread(message, hint, text, line)
         elif (place := _replaced(name, tree.body, reads)) is not None:
@@ -100,8 +106,11 @@ def judge_second(
 def _reads(walked: ScopedTree) -> dict[str, list[ast.AST]]:
     """Return for each name of the module's scope, or a built-in one, the statements that read it."""
     found: dict[str, list[ast.AST]] = {}
+    dead = _never_run(site.node for site in walked.sites)
     for site in walked.sites:
         match site.node:
+            case ast.Name() if site.node in dead:
+                continue
             case ast.Name(id=name, ctx=ast.Load() | ast.Del()) if resolve(name, site.scope).may_be_builtin:
                 found.setdefault(name, []).append(_statement(site.node, walked))
             case ast.AugAssign(target=ast.Name(id=name)):
@@ -114,6 +123,25 @@ def _statement(node: ast.AST, walked: ScopedTree) -> ast.AST:
     while (parent := walked.parent(node)) is not None and not isinstance(parent, ast.Module):
         node = parent
     return node
+
+
+def _never_run(nodes: Iterable[ast.AST]) -> set[ast.AST]:
+    """Return the nodes in a branch of ``if False`` or ``while 0``."""
+    branches = (
+        node.body
+        for node in nodes
+        if isinstance(node, ast.If | ast.While)
+        and isinstance(node.test, ast.Constant)
+        and not node.test.value
+    )
+    return {inner for branch in branches for statement in branch for inner in ast.walk(statement)}
+
+
+def _prints(statement: ast.AST) -> bool:
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Name(id=name))):
+            return name in _TELLING
+    return False
 
 
 def _live(body: list[ast.stmt], reads: Mapping[str, list[ast.AST]]) -> set[ast.AST]:
@@ -142,8 +170,13 @@ def _only_binds(statement: ast.stmt) -> set[str] | None:
             return names if RESULT in names or _is_pure(value) else None
         case ast.AnnAssign(target=ast.Name(id=name), value=value):
             return {name} if value is None or name == RESULT or _is_pure(value) else None
-        case ast.Expr(value=value) if _is_pure(value):
-            return set()
+        case ast.Expr(value=value) | ast.Assert(test=value):
+            parts = [value]
+            if isinstance(value, ast.Call) and _prints(statement):
+                parts = [*value.args, *(each.value for each in value.keywords)]
+            return set() if all(map(_is_pure, parts)) else None
+        case ast.For(target=ast.Name(id=name), iter=value, body=body, orelse=[]) if _is_pure(value):
+            return {name} if all(isinstance(each, ast.Pass | ast.Continue) for each in body) else None
     return None
 
 

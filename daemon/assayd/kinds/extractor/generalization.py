@@ -11,6 +11,7 @@ Pure. What an extractor returned is a guest's word and makes warnings alone.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ Result = Mapping[str, JsonValue]
 Fields = Mapping[str, JsonValue]
 
 MOST_FIELDS = 200
+_MOST_ELEMENTS = 20
 _FEW = 4
 """With fewer similar paths than this, nothing is said of all of them."""
 _DIGITS = 3
@@ -52,6 +54,17 @@ def fields_of(result: Result) -> dict[str, JsonValue]:
         else:
             found[name] = value
     return found
+
+
+def leaves_of(result: Result) -> Fields:
+    """Return the fields that hold something; the elements of a short list have names with their place."""
+    found: dict[str, JsonValue] = {}
+    for name, value in filled(fields_of(result)).items():
+        if isinstance(value, list) and len(value) <= _MOST_ELEMENTS:
+            found |= {f"{name}[{place}]": each for place, each in enumerate(value)}
+        else:
+            found[name] = value
+    return filled(found)
 
 
 def filled(fields: Fields) -> Fields:
@@ -89,17 +102,20 @@ class Unmoved:
 
 def unmoved_fields(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> list[Unmoved]:
     """Return each field whose value is a piece of a path and stays when that piece changes."""
-    moved = _moved(samples, tried)
-    found: dict[str, Unmoved] = {}
+    found: dict[str, tuple[JsonValue, SimilarPath]] = {}
     for path, result in samples.items():
-        own = [one for one in tried if one.similar.sample == path]
-        for name, value in filled(fields_of(result)).items():
-            touching = [one for one in own if _shows(value, one.similar.old, path)]
-            kept = [one for one in touching if one.fields.get(name) == value]
+        own = [(one.similar, leaves_of(one.result or {})) for one in tried if one.similar.sample == path]
+        for name, value in leaves_of(result).items() if own else ():
+            text = text_of(value)
+            touching = [each for each in own if each[0].old in text and _shows(value, each[0].old, path)]
+            kept = [similar for similar, leaves in touching if leaves.get(name) == value]
             if kept and len(kept) == len(touching):
-                similar = kept[0].similar
-                found.setdefault(name, Unmoved(name=name, value=value, similar=similar, moved=moved))
-    return list(found.values())
+                found.setdefault(name, (value, kept[0]))
+    moved = _moved(samples, tried) if found else ()
+    return [
+        Unmoved(name=name, value=value, similar=similar, moved=moved)
+        for name, (value, similar) in found.items()
+    ]
 
 
 def _moved(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> tuple[str, ...]:
@@ -169,6 +185,18 @@ def knows_samples_alone(samples: Mapping[str, Result], tried: Sequence[SimilarRe
     return same and all(filled(fields_of(result)) != results[0] for result in samples.values())
 
 
+def shows_no_piece(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
+    """Return whether no value is a part of its path, and none changes with any piece, like a length.
+
+    Yes and no may depend on what all these paths have in common.
+    """
+    if len(tried) < _FEW or any(one.result != samples[one.similar.sample] for one in tried):
+        return False
+    values = [(path, value) for path, result in samples.items() for value in leaves_of(result).values()]
+    plain = [value for _, value in values if not isinstance(value, bool)]
+    return bool(plain) and not any(_comes_from(value, path) for path, value in values)
+
+
 def mixes_all(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
     """Return whether no value is a part of its path, and each changes with whatever changes in the path."""
     if len(tried) < _FEW:
@@ -203,11 +231,24 @@ def echoes(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> boo
     What refuses a path that is like a sample looks at it, and has more to say than the path.
     """
     results = [*samples.items(), *((one.similar.path, one.result or {}) for one in tried)]
+    first, result = results[0]
+    if not any(_is_path(value, first) for value in fields_of(result).values()):
+        return False
+    same = _same_in_all([result for _, result in results]) if len(results) >= _FEW else frozenset()
     for path, result in results:
-        values = filled(fields_of(result)).values()
+        fields = filled(fields_of(result))
+        values = [value for name, value in fields.items() if name not in same]
         if not values or not all(_is_path(value, path) for value in values):
             return False
     return True
+
+
+def _same_in_all(results: Sequence[Result]) -> frozenset[str]:
+    """Return the fields that have one value in all results."""
+    first, *others = map(fields_of, results)
+    return frozenset(
+        name for name, value in first.items() if all(name in one and one[name] == value for one in others)
+    )
 
 
 def _is_path(value: JsonValue, path: str) -> bool:
@@ -220,10 +261,11 @@ def _letters(text: str) -> str:
     return "".join(pieces(text)).casefold()
 
 
-def varying(before: Result, after: Result) -> list[str]:
-    """Return the fields that differ between two runs on the same path."""
-    first, second = fields_of(before), fields_of(after)
-    return [name for name in {**first, **second} if first.get(name) != second.get(name)]
+def varying(results: Sequence[Result]) -> list[str]:
+    """Return the fields that differ between runs on the same path."""
+    first, *others = map(fields_of, results) if results else ({},)
+    names = {name: None for one in (first, *others) for name in one}
+    return [name for name in names if any(one.get(name) != first.get(name) for one in others)]
 
 
 # --- results that do not fit together
@@ -243,15 +285,50 @@ class Misfit:
 def misfits(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> Iterator[Misfit]:
     """Compare the results of samples that differ in numbers and capitals alone, and of other years."""
     by_form: dict[str, str] = {}
+    by_loose_form: dict[str, str] = {}
     for path, result in samples.items():
         if result:
-            first = by_form.setdefault(_form(path), path)
-            yield from _compared(first, samples[first], path, result)
+            first = by_form.setdefault(form := _form(path), path)
+            yield from _other_names(first, samples[first], path, result)
+            first = by_loose_form.setdefault(_ZEROS.sub("0", form), path)
+            yield from _other_types(first, samples[first], path, result)
+    yield from _numbered_names(samples)
     for one in tried:
+        sample = one.similar.sample
         if one.result and one.similar.is_year:
-            yield from _compared(
-                one.similar.sample, samples[one.similar.sample], one.similar.path, one.result
-            )
+            yield from _other_names(sample, samples[sample], one.similar.path, one.result)
+            yield from _other_types(sample, samples[sample], one.similar.path, one.result)
+        elif one.result and (name := _named_by(one.similar, samples[sample], one.result)):
+            yield Misfit(first=sample, second=one.similar.path, name="", one=name[0], other=name[1])
+
+
+def _named_by(similar: SimilarPath, before: Result, after: Result) -> tuple[str, str] | None:
+    """Return a numbered field that has a piece of the path in its name, and its name with the other piece.
+
+    Names without numbers may be meant so: ``{"region": "north"}`` of ``/region=north/``.
+    """
+    for name in before:
+        if name not in after and similar.old in pieces(name) and _names_part(name, similar.sample):
+            renamed = name.replace(similar.old, similar.new)
+            return (name, renamed) if renamed in after else None
+    return None
+
+
+def _numbered_names(samples: Mapping[str, Result]) -> Iterator[Misfit]:
+    """Compare the first sample with the others: names with numbers that each takes from its own path."""
+    (first, one), *others = samples.items()
+    for path, other in others:
+        mine = [n for n in one if n not in other and _names_part(n, first) and not is_part(n, path)]
+        theirs = [n for n in other if n not in one and _names_part(n, path) and not is_part(n, first)]
+        if mine and theirs:
+            yield Misfit(first=first, second=path, name="", one=mine[0], other=theirs[0])
+
+
+def _names_part(name: str, path: str) -> bool:
+    return any(piece.isdecimal() for piece in pieces(name)) and is_part(name, path)
+
+
+_ZEROS = re.compile("0+")
 
 
 def _form(path: str) -> str:
@@ -265,11 +342,14 @@ def _form(path: str) -> str:
     return words
 
 
-def _compared(first: str, one: Result, second: str, other: Result) -> Iterator[Misfit]:
+def _other_names(first: str, one: Result, second: str, other: Result) -> Iterator[Misfit]:
     """Names that only one has are fine; not fine is that each has names which the other lacks."""
     missing, added = [n for n in one if n not in other], [n for n in other if n not in one]
     if missing and added:
         yield Misfit(first=first, second=second, name="", one=missing[0], other=added[0])
+
+
+def _other_types(first: str, one: Result, second: str, other: Result) -> Iterator[Misfit]:
     mine, theirs = filled(fields_of(one)), filled(fields_of(other))
     for name in mine.keys() & theirs.keys():
         kinds = _kind(mine[name]), _kind(theirs[name])

@@ -11,10 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, zip_longest
 
 MOST_OF_FIRST, MOST_OF_SECOND = 6, 2
-"""How many similar paths are made of the first sample path, and of the second."""
+"""How many similar paths are made of the first sample path, and of the second; of a single one, all."""
+_MOST_NAMED = 4
+"""Pieces that the code names as well: these come first, because they may be hard-coded."""
+_CODE_CHARS = 50_000
 _LONGEST_CHARS = 512
 """Longer sample paths are left alone: what they cost grows with them."""
 _PIECE = re.compile(r"[^\W\d_]+|\d+")
@@ -43,13 +46,14 @@ class SimilarPath:
         return _YEAR.fullmatch(self.old) is not None
 
 
-def similar_paths(samples: Sequence[str]) -> tuple[SimilarPath, ...]:
-    """Return paths that are like the first two sample paths."""
+def similar_paths(samples: Sequence[str], code: str = "") -> tuple[SimilarPath, ...]:
+    """Return paths that are like the first two sample paths; first those of pieces that the code names."""
     found: list[SimilarPath] = []
-    room = (MOST_OF_FIRST, MOST_OF_SECOND)
-    for sample, most in zip(dict.fromkeys(samples), room, strict=False):
+    chosen = list(dict.fromkeys(samples))[:2]
+    room = (MOST_OF_FIRST, MOST_OF_SECOND) if len(chosen) > 1 else (MOST_OF_FIRST + MOST_OF_SECOND,)
+    for sample, most in zip(chosen, room, strict=True):
         if len(sample) <= _LONGEST_CHARS:
-            found += islice(_of(sample), most)
+            found += islice(_of(sample, code[:_CODE_CHARS]), most)
     return tuple(found)
 
 
@@ -58,18 +62,22 @@ def pieces(text: str) -> list[str]:
     return _PIECE.findall(text)
 
 
-def _of(sample: str) -> Iterator[SimilarPath]:
+def _of(sample: str, code: str) -> Iterator[SimilarPath]:
     """Exchange one piece after the other: the ending, then numbers and names in turn, from the end."""
     known = list(dict.fromkeys(reversed(pieces(sample))))
+    named = [piece for piece in known if len(piece) > 1 and piece in code][:_MOST_NAMED]
+    for old in dict.fromkeys((*_in_turn(named), *_in_turn(known))):
+        new = _other_number(old) if old.isdecimal() else _other_name(old)
+        changed = _exchanged(sample, old, new)
+        if changed != sample:
+            yield SimilarPath(path=changed, sample=sample, old=old, new=new)
+
+
+def _in_turn(known: Sequence[str]) -> Iterator[str]:
+    """Return names and numbers in turn."""
     numbers = [piece for piece in known if piece.isdecimal()]
     names = [piece for piece in known if not piece.isdecimal()]
-    while names or numbers:
-        for old in (*names[:1], *numbers[:1]):
-            new = _other_number(old) if old.isdecimal() else _other_name(old)
-            changed = _exchanged(sample, old, new)
-            if changed != sample:
-                yield SimilarPath(path=changed, sample=sample, old=old, new=new)
-        del names[:1], numbers[:1]
+    return (piece for pair in zip_longest(names, numbers) for piece in pair if piece is not None)
 
 
 def _exchanged(path: str, old: str, new: str) -> str:

@@ -250,7 +250,7 @@ _GIVEN_NAMES = {"os.path": "posixpath"}
 
 def _again(payload: ExtractorPayload, policy: ExecutionPolicy) -> Again | None:
     last = payload.cases[-1].path if payload.cases else payload.sample_paths[-1]
-    return again_for(payload.sample_paths, last, policy)
+    return again_for(payload.sample_paths, last, payload.code, policy)
 
 
 def _worth(payload: ExtractorPayload, policy: ExecutionPolicy, tries: Sequence[Tried]) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ every value is None or empty                       quality.all_none
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -72,6 +73,14 @@ RULES = (
 _MOST_EACH = 10
 _READ = "Read each value from the path: split it, or use a pattern with groups."
 _VALUE_CHARS = 60
+_CHANCE = re.compile(r"\b(?:random|secrets|uuid)\b")
+_MAY_VARY = re.compile(
+    r"\b(?:random|secrets|uuid|time|datetime|hash|id|object|next|global|nonlocal|count|cache"
+    r"|append|add|update|setdefault|pop|insert|extend)\b"
+)
+"""Code without these words returns the same in each call."""
+_BY_CHANCE = 5
+"""How often code that mentions chance is called for the last path: two results may be equal by chance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,21 +89,25 @@ class Again:
 
     last: str
     similar: tuple[SimilarPath, ...]
+    repeats: int = 1
 
     @property
     def calls(self) -> list[list[str]]:
-        """Return the arguments of each call."""
-        return [[self.last], *([one.path] for one in self.similar)]
+        """Return the arguments of each call: the last path comes first, and once more at the end."""
+        return [*[[self.last]] * self.repeats, *([one.path] for one in self.similar), [self.last]]
 
 
-def again_for(paths: Sequence[str], last: str, policy: ExecutionPolicy) -> Again | None:
+def again_for(paths: Sequence[str], last: str, code: str, policy: ExecutionPolicy) -> Again | None:
     """Return the calls beyond the sample paths, or None.
 
     Under an allowlist nothing is called twice: what a call does elsewhere can't be undone.
     """
     if policy.quality.is_off or policy.network.mode is not NetworkMode.BLOCKED:
         return None
-    return Again(last=last, similar=similar_paths(paths) if policy.quality.generalization else ())
+    similar = similar_paths(paths, code) if policy.quality.generalization else ()
+    if not similar and _MAY_VARY.search(code) is None:
+        return None
+    return Again(last=last, similar=similar, repeats=_BY_CHANCE if _CHANCE.search(code) else 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +116,8 @@ class Results:
 
     samples: Mapping[str, Result]
     tried: tuple[SimilarResult, ...] = ()
-    last: tuple[Result, Result] | None = None
+    repeated: tuple[Result, ...] = ()
+    """The results for the last path: first of the call that is judged."""
 
 
 def results_of(
@@ -114,13 +128,13 @@ def results_of(
         return Results(samples=samples)
     tried = (
         SimilarResult(similar=similar, result=result if isinstance(result, dict) else None)
-        for similar, result in zip(again.similar, returned[1:], strict=False)
+        for similar, result in zip(again.similar, returned[again.repeats :], strict=False)
     )
-    second = returned[0]
+    repeated = (*returned[: again.repeats], *returned[again.repeats + len(again.similar) :])
     return Results(
         samples=samples,
         tried=tuple(tried),
-        last=(last, second) if isinstance(second, dict) else None,
+        repeated=(last, *(one for one in repeated if isinstance(one, dict))),
     )
 
 
@@ -139,7 +153,7 @@ def judge_worth(results: Results, text: str) -> Iterator[Finding]:
         yield from (_hard_coded(one, text) for one in unmoved[:_MOST_EACH])
         others = generalization.written_out(samples, [one.name for one in unmoved])
         yield from (_written_out(*one, text) for one in others[:_MOST_EACH])
-    if results.last is not None and (names := generalization.varying(*results.last)):
+    if names := generalization.varying(results.repeated):
         message = f"{_fields(names)} between two calls with the same path."
         hint = "Remove the clock, random numbers and new ids: let every field depend only on the path."
         yield _quality("varying", message, hint, context=results.tried[0].similar.sample if tried else None)
@@ -158,6 +172,11 @@ def _of_whole(results: Results) -> Finding | None:
     if generalization.knows_samples_alone(samples, tried):
         message = f"extract() handles only the sample paths: {len(tried)} paths like them give one result."
         return _quality("hard_coded", message, _READ, context=f"tried {_path(tried[0].similar)}")
+    if generalization.shows_no_piece(samples, tried):
+        message = (
+            "No field holds a part of the path, or changes with one: each is a count, or always the same."
+        )
+        return _quality("not_from_path", message, _READ)
     if generalization.mixes_all(samples, tried):
         message = (
             "No field is a part of the path: each field changes with every piece of it, like a checksum."

@@ -1,12 +1,13 @@
 """Decides whether an asserted expression is true whatever the adapter does. By its form alone.
 
-True, "text", (x, "told"), 1 + 1 == 2, x == x, x or True, len(x) >= 0, isinstance(x, object),
+True, "text", (x, "told"), 1 + 1 == 2, x == x, f(x) == f(x), x or True, len(x) >= 0, isinstance(x, object),
 Adapter() is not None, hasattr(adapter, "transform")
 """
 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -18,19 +19,36 @@ _SAME = ast.Eq | ast.Is | ast.LtE | ast.GtE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constructed:
-    """Names that a test binds to a new object of a class: they are never None."""
+    """Names that a test binds once: `kinds` to a new object of a class, never None; `values` to any value."""
 
     kinds: dict[str, str]
+    values: dict[str, ast.expr]
 
     @classmethod
     def in_body(cls, test: ast.FunctionDef | ast.AsyncFunctionDef) -> Constructed:
-        """Find the names that are bound once, by a call of a class."""
-        kinds: dict[str, str] = {}
+        """Find the names that are bound once, by an assignment."""
+        values: dict[str, ast.expr] = {}
+        bindings: Counter[str] = Counter()
         for node in ast.walk(test):
             match node:
+                case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                    bindings[name] += 1
+            match node:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    kinds[name] = "" if name in kinds else _class_of(value)
-        return cls(kinds={name: kind for name, kind in kinds.items() if kind})
+                    values[name] = value
+        values = {name: value for name, value in values.items() if bindings[name] == 1}
+        kinds = {name: kind for name, value in values.items() if (kind := _class_of(value))}
+        return cls(kinds=kinds, values=values)
+
+    def value_of(self, node: ast.expr) -> ast.expr:
+        """Return what a name stands for, if it is bound once; an object that is made keeps its name."""
+        seen: set[str] = set()
+        while isinstance(node, ast.Name) and node.id in self.values and node.id not in seen:
+            seen.add(node.id)
+            if node.id in self.kinds:
+                break
+            node = self.values[node.id]
+        return node
 
     def class_of(self, node: ast.expr) -> str:
         """Return the class whose new object an expression is; empty if it is none."""
@@ -81,7 +99,7 @@ def _is_filled(node: ast.expr) -> bool:
 
 
 def _is_true_comparison(left: ast.expr, op: ast.cmpop, right: ast.expr, made: Constructed) -> bool:
-    if isinstance(op, _SAME) and _are_equal(left, right) and not _has_call(left):
+    if isinstance(op, _SAME) and _is_compared_with_itself(left, right, made):
         return True
     if isinstance(op, ast.IsNot | ast.NotEq) and _is_none(right) and made.class_of(left):
         return True
@@ -90,6 +108,26 @@ def _is_true_comparison(left: ast.expr, op: ast.cmpop, right: ast.expr, made: Co
     if _is_length(right) and isinstance(op, ast.LtE | ast.Lt):
         return _number(left) < 0 or (_number(left) == 0 and isinstance(op, ast.LtE))
     return _is_constant(left) and _is_constant(right)  # a test that passed has found it true
+
+
+def _is_compared_with_itself(left: ast.expr, right: ast.expr, made: Constructed) -> bool:
+    if _are_equal(left, right) and not _has_call(left):
+        return True
+    return isinstance(left, ast.Name) and made.value_of(left) is made.value_of(right)
+
+
+def repeats_a_call(node: ast.expr, made: Constructed, methods: Collection[str]) -> bool:
+    """Return whether an assertion compares a method of the contract with itself: ``a.get() == a.get()``.
+
+    That says something of an adapter which keeps count, and nothing of any other.
+    """
+    match node:
+        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+            one, other = made.value_of(left), made.value_of(right)
+            calls = (each for each in ast.walk(one) if isinstance(each, ast.Call))
+            named = any(isinstance(call.func, ast.Attribute) and call.func.attr in methods for call in calls)
+            return named and _are_equal(one, other)
+    return False
 
 
 def _is_true_call(name: str, arguments: list[ast.expr], made: Constructed, methods: Collection[str]) -> bool:

@@ -13,8 +13,9 @@ import ast
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from operator import or_
 
-from assayd.kinds.module.always_true import Constructed, is_always_true
+from assayd.kinds.module.always_true import Constructed, is_always_true, repeats_a_call
 from assayd.model.finding import Finding, Rule, Severity
 from assayd.static.python.imports import finding_at
 
@@ -60,14 +61,20 @@ def check_assertions(file: str, text: str, tree: ast.Module, methods: Collection
     """
     helpers = {node.name: node for node in ast.walk(tree) if isinstance(node, Definition)}
     budget = _Budget(left=_MOST_STATEMENTS)
-    for test in islice(_tests(tree), _MOST_TESTS):
-        reader = _Reader(helpers=helpers, seen=(test.name,), budget=budget)
-        verdict = _judge(test, reader, frozenset(methods))
+    read = [
+        (test, list(_Reader(helpers=helpers, seen=(test.name,), budget=budget).block(test.body)))
+        for test in islice(_tests(tree), _MOST_TESTS)
+    ]
+    plain = [_judge(test, found, frozenset(methods)) for test, found in read]
+    if None in plain:  # comparing a call with itself is fine next to a test that can fail
+        strict = [_judge(test, found, frozenset(methods), repeats=True) for test, found in read]
+        plain = plain if None in strict else strict
+    for verdict in plain:
         if verdict is not None:
             rule, message, suggestion, place = verdict
             warning = Severity.WARNING
-            found = finding_at(place, text, rule, message, suggestion=suggestion, severity=warning)
-            yield replace(found, file=file)
+            told = finding_at(place, text, rule, message, suggestion=suggestion, severity=warning)
+            yield replace(told, file=file)
 
 
 def _tests(tree: ast.Module) -> Iterator[Definition]:
@@ -93,10 +100,12 @@ class _Assertion:
 
 
 def _judge(
-    test: Definition, reader: _Reader, methods: frozenset[str]
+    test: Definition, found: Sequence[_Assertion], methods: frozenset[str], *, repeats: bool = False
 ) -> tuple[str, str, str, ast.AST] | None:
-    """Return rule, message, hint and place of a test's fault."""
-    found = list(reader.block(test.body))
+    """Return rule, message, hint and place of a test's fault.
+
+    With `repeats`, an assertion that compares a call with itself counts as always true.
+    """
     if not found:
         message = f"{test.name} has no assertion: it passes whatever the adapter returns."
         return "quality.no_assertion", message, "Assert the expected result: assert result == {…}.", test
@@ -106,11 +115,16 @@ def _judge(
         hint = "Remove the try, or catch only the exception that you expect: with pytest.raises(KeyError)."
         return "quality.swallowed", message, hint, found[0].node
     made = Constructed.in_body(test)
-    if all(one.test is not None and is_always_true(one.test, made, methods) for one in open_ones):
-        message = f"Every assertion of {test.name} is always true."
-        hint = "Assert what the adapter returns: assert result == {…}."
-        return "quality.tautology", message, hint, open_ones[0].node
-    return None
+    told = [one.test for one in open_ones if one.test is not None]
+    true = [is_always_true(one, made, methods) for one in told]
+    repeated = [repeats and repeats_a_call(one, made, methods) for one in told]
+    if len(told) < len(open_ones) or not all(map(or_, true, repeated)):
+        return None
+    message = f"Every assertion of {test.name} is always true."
+    if not all(true):
+        message = f"{test.name} compares the adapter only with itself."
+    hint = "Assert what the adapter returns: assert result == {…}."
+    return "quality.tautology", message, hint, open_ones[0].node
 
 
 @dataclass(slots=True, kw_only=True)

@@ -62,6 +62,12 @@ def judge_coverage(
         yield _figure(file, total, [line for line in total if line not in ran], list(idle))
 
 
+def lines_run(found: Sequence[Coverage]) -> set[int] | None:
+    """Return the lines of functions that any test ran; None if nothing is known of them."""
+    ran, known = _lines(found)
+    return ran if known else None
+
+
 def _ran(places: Sequence[Sequence[int]], ran: Collection[int]) -> bool:
     return any(-place[0] in ran for place in places)
 

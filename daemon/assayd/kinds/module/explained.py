@@ -13,19 +13,27 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
 
 from assayd.did_you_mean import close_names
-from assayd.findings.source_text import line_at, snippet
+from assayd.findings.source_text import line_at
 from assayd.guest_results.record import Raised
+from assayd.kinds.module.explained_calls import CALLS, PROGRAMMING_ERRORS
+from assayd.kinds.module.explained_results import RESULTS
 from assayd.kinds.module.mistakes import word_edit
+from assayd.kinds.module.places import (
+    MOST_CHARS,
+    fields_around,
+    function_at,
+    functions,
+    is_fixture,
+    moved,
+    parameters,
+)
 from assayd.model.finding import Edit, Finding
 
 Texts = Mapping[str, str]
-_MOST_CHARS = 100_000
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def explained(finding: Finding, raised: Raised, texts: Texts, test: str = "") -> Finding:
@@ -37,7 +45,7 @@ def explained(finding: Finding, raised: Raised, texts: Texts, test: str = "") ->
         texts: the Python files by name.
         test: the id of the test, empty for an import.
     """
-    for pattern, explain in _EXPLANATIONS:
+    for pattern, explain in (*CALLS, *_EXPLANATIONS, *RESULTS):
         found = pattern.search(raised.message)
         made = explain(finding, raised, found, texts, test) if found is not None else None
         if made is not None:
@@ -65,18 +73,6 @@ def with_near_file(finding: Finding, texts: Mapping[str, str]) -> Finding:
 _NO_FILE = re.compile(r"No such file or directory: '([^']{1,200})'")
 
 
-def _at(finding: Finding, file: str, line: int, text: str, suggestion: str, edit: Edit | None) -> Finding:
-    return replace(
-        finding,
-        file=file,
-        line=line,
-        column=None,
-        snippet=snippet(text, line),
-        suggestion=suggestion,
-        edit=edit,
-    )
-
-
 def _not_awaited(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
@@ -91,7 +87,7 @@ def _not_awaited(
                 new = f"{assigned[1]}await {lines[number - 1][assigned.end(1) :]}"
                 edit = Edit(start_line=number, end_line=number, replacement=new)
                 hint = f"The call returns a coroutine. Write await before it: `{new.strip()}`."
-                return _at(finding, file, number, text, hint, edit)
+                return moved(finding, file, number, text, hint, edit)
     return None
 
 
@@ -107,11 +103,11 @@ def _coroutine_compared(
         return None
     new = f"{line[: call.start()]}await {line[call.start() :]}"
     edit: Edit | None = Edit(start_line=number, end_line=number, replacement=new)
-    around = _function_at(text, number)
+    around = function_at(text, number)
     if not isinstance(around, ast.AsyncFunctionDef):
         edit = None
     hint = f"`{name}` is async. Write `await` before the call, in an `async def` function."
-    return _at(finding, file, number, text, hint, edit)
+    return moved(finding, file, number, text, hint, edit)
 
 
 def _not_called(
@@ -123,7 +119,7 @@ def _not_called(
     places = [
         (file, number, line)
         for file, text in texts.items()
-        for number, line in enumerate(text[:_MOST_CHARS].split("\n"), 1)
+        for number, line in enumerate(text[:MOST_CHARS].split("\n"), 1)
         if pattern.search(line) and not line.lstrip().startswith("#")
     ]
     if len(places) != 1:
@@ -131,7 +127,7 @@ def _not_called(
     [(file, number, line)] = places
     new = pattern.sub(f".{name}()", line, count=1)
     edit = Edit(start_line=number, end_line=number, replacement=new)
-    return _at(finding, file, number, texts[file], f"`{name}` isn't called. Write `{new.strip()}`.", edit)
+    return moved(finding, file, number, texts[file], f"`{name}` isn't called. Write `{new.strip()}`.", edit)
 
 
 def _no_fixture(
@@ -140,22 +136,22 @@ def _no_fixture(
     """``def test_x(adaptor)``: the fixture is `adapter`, or it has no decorator."""
     file, _, name = test.partition("::")
     text, wanted = texts.get(file, ""), found[1]
-    functions = {each.name: each for each in _functions(text)}
-    if wanted in functions:
-        number = functions[wanted].lineno
+    known = {each.name: each for each in functions(text)}
+    if wanted in known:
+        number = known[wanted].lineno
         line = line_at(text, number) or ""
         indent = line[: len(line) - len(line.lstrip())]
         edit = Edit(start_line=number, end_line=number, replacement=f"{indent}@pytest.fixture\n{line}")
         hint = f"`{wanted}` is a plain function. Write `@pytest.fixture` above it."
-        return _at(finding, file, number, text, hint, edit)
-    fixtures = [each for each, node in functions.items() if _is_fixture(node)]
-    node = functions.get(name.partition("[")[0].rpartition("::")[2])
+        return moved(finding, file, number, text, hint, edit)
+    fixtures = [each for each, node in known.items() if is_fixture(node)]
+    node = known.get(name.partition("[")[0].rpartition("::")[2])
     number = node.lineno if node is not None else 0
     near = close_names(wanted, [*fixtures, *_FIXTURES])
     if not near or not number:
-        return _at(finding, file, number, text, finding.suggestion or "", None) if number else None
+        return moved(finding, file, number, text, finding.suggestion or "", None) if number else None
     edit_or_none = word_edit(text, number, wanted, near[0])
-    return _at(finding, file, number, text, f"Did you mean the fixture `{near[0]}`?", edit_or_none)
+    return moved(finding, file, number, text, f"Did you mean the fixture `{near[0]}`?", edit_or_none)
 
 
 _FIXTURES = ("monkeypatch", "tmp_path", "capsys", "caplog", "request", "recwarn", "event_loop")
@@ -166,7 +162,7 @@ def _unknown_argument(
 ) -> Finding | None:
     """``Reading(particle=…)``: the field is `particles`."""
     owner, wanted = found[1].removesuffix(".__init__").rpartition(".")[2], found[2]
-    known = [name for text in texts.values() for name in _parameters(text, owner)]
+    known = [name for text in texts.values() for name in parameters(text, owner)]
     near = close_names(wanted, dict.fromkeys(known))
     if not near:
         return None
@@ -181,14 +177,14 @@ def _unused_argument(
     """``@pytest.mark.parametrize("particle", …)`` above ``def test_grade(particles)``."""
     owner, wanted = found[1], found[2]
     for file, text in texts.items():
-        node = next((each for each in _functions(text) if each.name == owner), None)
+        node = next((each for each in functions(text) if each.name == owner), None)
         if node is None:
             continue
         near = close_names(wanted, [each.arg for each in node.args.args])
         first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
         hint = f"Did you mean `{near[0]}`?" if near else f"Add `{wanted}` to the parameters of {owner}."
         edit = word_edit(text, first, wanted, near[0]) if near else None
-        return _at(finding, file, first, text, hint, edit)
+        return moved(finding, file, first, text, hint, edit)
     return None
 
 
@@ -205,9 +201,9 @@ def _without_self(
 ) -> Finding | None:
     """``round(particles / LIMIT)`` in a method of a class with the field `particles`."""
     name, text = found[1], texts.get(raised.file or "", "")
-    function = _function_at(text, raised.line or 0)
+    function = function_at(text, raised.line or 0)
     first = function.args.args[0].arg if function is not None and function.args.args else ""
-    if first != "self" or name not in _fields_around(text, raised.line or 0):
+    if first != "self" or name not in fields_around(text, raised.line or 0):
         return None
     edit = word_edit(text, raised.line or 0, name, f"self.{name}")
     return replace(finding, suggestion=f"`{name}` is an attribute. Write `self.{name}`.", edit=edit)
@@ -222,7 +218,7 @@ def _default_first(
         n for n, line in enumerate(text.split("\n"), 1) if re.match(rf"\s+{re.escape(found[1])}\s*:", line)
     ]
     hint = f"Move `{found[1]}` before the fields with a default, or give it one."
-    return _at(finding, raised.file or "", lines[0], text, hint, None) if len(lines) == 1 else None
+    return moved(finding, raised.file or "", lines[0], text, hint, None) if len(lines) == 1 else None
 
 
 def _other_context(
@@ -255,6 +251,13 @@ def _text_read(
     if "json.load(" not in line:
         return None
     new = f"{line[: loaded.start()]}json.load(open({loaded[1]})){line[loaded.end() :]}" if loaded else line
+    path = re.search(r"json\.load\(\s*(Path\([^()]*\))\s*\)", line)
+    if path is not None:
+        new = f"{line[: path.start()]}json.loads({path[1]}.read_text()){line[path.end() :]}"
+        edit_of_path = Edit(start_line=number, end_line=number, replacement=new)
+        return replace(
+            finding, suggestion=f"`json.load()` takes an open file. Write `{new.strip()}`.", edit=edit_of_path
+        )
     edit = Edit(start_line=number, end_line=number, replacement=new) if loaded else None
     hint = "Write json.load(open(path)), or json.loads(text): json.load() needs an open file."
     return replace(finding, suggestion=hint, edit=edit)
@@ -296,12 +299,12 @@ def _value_called(
     """``reading.share()`` of a property, or ``adapter()`` of a fixture's value."""
     text, number = texts.get(raised.file or "", ""), raised.line or 0
     line = line_at(text, number) or ""
-    function = _function_at(text, number)
+    function = function_at(text, number)
     parameters = {each.arg for each in function.args.args} if function is not None else set()
     properties = {
         node.name
         for each in texts.values()
-        for node in _functions(each)
+        for node in functions(each)
         if any("property" in ast.unparse(one) for one in node.decorator_list)
     }
     calls = [
@@ -351,7 +354,7 @@ def _names_and_values(
     for file, text in texts.items():
         lines = [n for n, line in enumerate(text.split("\n"), 1) if "parametrize(" in line]
         if len(lines) == 1 and file.rpartition("/")[2].startswith("test"):
-            return _at(finding, file, lines[0], text, hint, None)
+            return moved(finding, file, lines[0], text, hint, None)
     return replace(finding, suggestion=hint)
 
 
@@ -367,9 +370,9 @@ def expected_other(finding: Finding, raised: Raised, texts: Texts, test: str) ->
     file, _, name = test.partition("::")
     text, kind = texts.get(file, ""), raised.error_type.rpartition(".")[2]
     node = next(
-        (one for one in _functions(text) if one.name == name.partition("[")[0].rpartition("::")[2]), None
+        (one for one in functions(text) if one.name == name.partition("[")[0].rpartition("::")[2]), None
     )
-    if node is None or kind == "AssertionError":
+    if node is None or kind in PROGRAMMING_ERRORS:
         return finding
     lines = text.split("\n")[node.lineno - 1 : node.end_lineno]
     for number, line in enumerate(lines, node.lineno):
@@ -378,7 +381,7 @@ def expected_other(finding: Finding, raised: Raised, texts: Texts, test: str) ->
             new = f"{line[: expected.start(1)]}{kind}{line[expected.end(1) :]}"
             edit = Edit(start_line=number, end_line=number, replacement=new)
             hint = f"The code raised {kind}. Expect {kind}, or raise {expected[1]}."
-            return _at(finding, file, number, text, hint, edit)
+            return moved(finding, file, number, text, hint, edit)
     return finding
 
 
@@ -397,7 +400,7 @@ _EXPLANATIONS: tuple[tuple[re.Pattern[str], _Explain], ...] = (
         re.compile(r"^'(\w{1,100})' object does not support the (asynchronous )?context manager"),
         _other_context,
     ),
-    (re.compile(r"^'str' object has no attribute 'read'"), _text_read),
+    (re.compile(r"^'(?:str|\w*Path)' object has no attribute 'read'"), _text_read),
     (re.compile(r"^object (\w{1,100}) can't be used in 'await' expression"), _needless_await),
     (
         re.compile(
@@ -417,70 +420,3 @@ _EXPLANATIONS: tuple[tuple[re.Pattern[str], _Explain], ...] = (
         _partly_imported,
     ),
 )
-
-
-@lru_cache(maxsize=8)
-def _tree(text: str) -> ast.Module | None:
-    try:
-        return ast.parse(text) if len(text) <= _MOST_CHARS else None
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
-def _functions(text: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    tree = _tree(text)
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, _FUNCTIONS):
-            yield node
-
-
-def _function_at(text: str, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    around = [each for each in _functions(text) if each.lineno <= line <= (each.end_lineno or 0)]
-    return around[-1] if around else None
-
-
-def _is_fixture(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    return any("fixture" in ast.unparse(each) for each in node.decorator_list)
-
-
-def _parameters(text: str, owner: str) -> Iterator[str]:
-    """Return the parameters of a function, or the fields and parameters of a class."""
-    tree = _tree(text)
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, _FUNCTIONS) and node.name == owner:
-            yield from (each.arg for each in (*node.args.args, *node.args.kwonlyargs))
-        elif isinstance(node, ast.ClassDef) and node.name == owner:
-            yield from _fields(node)
-
-
-def _fields(node: ast.ClassDef) -> Collection[str]:
-    names = {
-        each.target.id
-        for each in node.body
-        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
-    }
-    for each in node.body:
-        if isinstance(each, _FUNCTIONS):
-            names |= (
-                {arg.arg for arg in (*each.args.args, *each.args.kwonlyargs)}
-                if each.name == "__init__"
-                else {each.name}
-            )
-    return names - {"self"}
-
-
-def _fields_around(text: str, line: int) -> Collection[str]:
-    tree = _tree(text)
-    classes = [
-        node
-        for node in (ast.walk(tree) if tree is not None else ())
-        if isinstance(node, ast.ClassDef) and node.lineno <= line <= (node.end_lineno or 0)
-    ]
-    if not classes:
-        return ()
-    stored = {
-        node.attr
-        for node in ast.walk(classes[-1])
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
-    }
-    return {*_fields(classes[-1]), *stored}

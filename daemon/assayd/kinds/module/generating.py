@@ -11,6 +11,7 @@ from assayd.kinds.module.samples import ADAPTER, MANIFEST, TESTS
 from assayd.model.prompting import Document, Example, Proposal, Surrounding
 
 MANIFEST_FILE = "manifest.json"
+_FIXED_TEST = ", a test that must pass; it can't be changed"
 TASK = "Write an adapter module: adapter.py, test_adapter.py with tests of it, and manifest.json."
 
 EXAMPLE = Example(
@@ -38,9 +39,13 @@ class ModuleContext(BaseModel):
 
 def around(context: ModuleContext) -> list[Surrounding]:
     """Return what the code has to fit."""
-    found = [Surrounding(title=f"file {name}", text=text) for name, text in sorted(context.files.items())]
+    found = [
+        Surrounding(title=f"file {name}{_FIXED_TEST if is_test(name) else ''}", text=text)
+        for name, text in sorted(context.files.items())
+    ]
     if context.manifest is not None:
-        found.insert(0, Surrounding(title="manifest", text=json.dumps(context.manifest, indent=1)))
+        text = json.dumps(context.manifest, indent=1)
+        found.insert(0, Surrounding(title="manifest.json, which is fixed: don't return it", text=text))
     return found
 
 

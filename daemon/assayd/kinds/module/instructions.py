@@ -27,10 +27,10 @@ def instructions(policy: ExecutionPolicy | None) -> tuple[str, ...]:
 
 def _contract(contract: AdapterContract) -> Iterator[str]:
     decorators, bases = " or ".join(contract.decorators), " or ".join(contract.base_classes)
-    source = f", imported from {' or '.join(contract.modules)}," if contract.modules else ""
+    source = f" (imported from {' or '.join(contract.modules)})" if contract.modules else ""
     yield (
-        f"adapter.py has one class below a decorator ({decorators}{source}) that defines "
-        f"{', '.join(contract.methods)} itself. Files import one another by name."
+        f"adapter.py has one class. Its decorator is {decorators}{source}, and its own methods include "
+        f"{', '.join(contract.methods)}. Files import one another by name."
     )
     if bases:
         yield (
@@ -44,4 +44,4 @@ def _allowed(policy: ExecutionPolicy) -> Iterator[str]:
     yield from allowances(policy, also=(*contract.modules, "adapter"))
     refused = sorted(name for name in contract.forbidden - policy.imports.denied if "." not in name)
     if refused:
-        yield f"Nor may any file use {', '.join(refused)}, or functions of os that start or end processes."
+        yield f"No file may use {', '.join(refused)}, or functions of os that start or end processes."

@@ -24,6 +24,7 @@ from assayd.kinds.module.files import is_test, module_name
 from assayd.kinds.module.imports import absolute
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.policy import AdapterContract
+from assayd.model.text_limits import shorten
 from assayd.static.python.imports import finding_at
 from assayd.static.python.module_scope import bound_names
 
@@ -314,7 +315,7 @@ def check_dropped_results(file: str, text: str, tree: ast.Module) -> Iterator[Fi
             continue
         last = node.body[-1]
         promised = ast.unparse(node.returns).strip("'\"")
-        if not isinstance(last, ast.Expr) or not isinstance(last.value, ast.Call | ast.IfExp | ast.Await):
+        if not isinstance(last, ast.Expr) or not isinstance(last.value, _VALUES):
             continue
         if _NO_VALUE.match(promised) or any(isinstance(n, ast.Return | ast.Yield) for n in ast.walk(node)):
             continue
@@ -332,6 +333,92 @@ def check_dropped_results(file: str, text: str, tree: ast.Module) -> Iterator[Fi
             start_line=last.lineno, end_line=last.lineno, replacement=f"{indent}return {line.lstrip()}"
         )
         yield replace(found, file=file, category="function", edit=edit)
+
+
+_VALUES = (
+    ast.Call, ast.IfExp, ast.Await, ast.Dict, ast.List, ast.Tuple, ast.Set, ast.BinOp, ast.Compare,
+    ast.Subscript, ast.Name, ast.Attribute, ast.JoinedStr, ast.ListComp, ast.DictComp, ast.SetComp,
+)  # fmt: skip
+
+
+def check_generators(file: str, text: str, tree: ast.Module, contract: AdapterContract) -> Iterator[Finding]:
+    """``def transform(self, raw) -> dict: yield …`` -> contract.method_form: the caller gets a generator."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name not in contract.methods:
+            continue
+        inner = {
+            each
+            for one in ast.walk(node)
+            if one is not node and isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            for each in ast.walk(one)
+        }
+        yields = [one for one in ast.walk(node) if isinstance(one, ast.Yield) and one not in inner]
+        promised = ast.unparse(node.returns) if node.returns is not None else "Iterator"
+        if not yields or re.search(r"Iterat|Generat|^Any$|^object$", promised):
+            continue
+        first = yields[0]
+        line = line_at(text, first.lineno) or ""
+        new = re.sub(r"\byield\b", "return", line, count=1)
+        found = finding_at(
+            first,
+            text,
+            "contract.method_form",
+            f"`yield` makes {node.name}() a generator, and its annotation says {shorten(promised, 40)}.",
+            suggestion=f"Write `{new.strip()}`.",
+        )
+        edit = Edit(start_line=first.lineno, end_line=first.lineno, replacement=new)
+        yield replace(found, file=file, category="missing_method", edit=edit if len(yields) == 1 else None)
+
+
+def check_raised(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
+    """``raise "no name"`` -> call.missing (a warning): a string can't be raised."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Raise) or not isinstance(node.exc, ast.Constant | ast.JoinedStr):
+            continue
+        line = line_at(text, node.lineno) or ""
+        said = ast.get_source_segment(text, node.exc) or ""
+        new = line.replace(said, f"ValueError({said})", 1) if said else line
+        found = finding_at(
+            node,
+            text,
+            "call.missing",
+            "A string can't be raised.",
+            suggestion=f"Raise an exception: `{new.strip()}`.",
+            severity=Severity.WARNING,
+        )
+        edit = Edit(start_line=node.lineno, end_line=node.lineno, replacement=new) if new != line else None
+        yield replace(found, file=file, edit=edit)
+
+
+def check_transports(texts: Mapping[str, str], trees: Trees) -> Iterator[Finding]:
+    """``httpx.AsyncClient(timeout=10)``, if tests pass a transport that nothing reads -> call.missing."""
+    passed = {
+        name
+        for file, text in texts.items()
+        if is_test(file)
+        for name in re.findall(r"\b(\w+)\(\s*transport=", text)
+    }
+    if not passed or any(not is_test(file) and "transport" in text for file, text in texts.items()):
+        return
+    for file, tree in trees.items():
+        classes = [] if is_test(file) else [one for one in tree.body if isinstance(one, ast.ClassDef)]
+        for node in (each for one in classes if one.name in passed and one.bases for each in ast.walk(one)):
+            if isinstance(node, ast.Call) and _last_name(node.func) in {"AsyncClient", "Client"}:
+                line = line_at(texts[file], node.lineno) or ""
+                name = _last_name(node.func)
+                given = 'transport=self.config.get("transport")'
+                comma = ", " if node.args or node.keywords else ""
+                new = line.replace(f"{name}(", f"{name}({given}{comma}", 1)
+                found = finding_at(
+                    node,
+                    texts[file],
+                    "call.missing",
+                    "The client ignores the transport that the tests pass, so it connects to the network.",
+                    suggestion='Pass it: `transport=self.config.get("transport")`.',
+                    severity=Severity.WARNING,
+                )
+                edit = Edit(start_line=node.lineno, end_line=node.lineno, replacement=new)
+                yield replace(found, file=file, edit=edit)
 
 
 _NO_VALUE = re.compile(

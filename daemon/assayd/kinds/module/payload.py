@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.kinds.module.expected_tests import ExpectedTests
+from assayd.kinds.module.mutants import Mutant
 
 
 class ModulePayload(BaseModel):
@@ -19,8 +20,10 @@ class ModulePayload(BaseModel):
 class PreparedModule(ModulePayload):
     """A module that was read: `expected` are the tests of each file.
 
-    `methods` are those of the adapter's classes, with their first and last lines.
+    `methods` are those of the adapter's classes, with their first and last lines; `mutants` the changes to
+    try against the tests.
     """
 
     expected: dict[str, ExpectedTests]
     methods: dict[str, list[list[int]]] = Field(default_factory=dict)
+    mutants: list[Mutant] = Field(default_factory=list)

@@ -15,6 +15,7 @@ from itertools import islice
 from types import MappingProxyType
 
 from assayd.findings import runs as run_findings
+from assayd.findings.corrections import with_correction
 from assayd.findings.retry_context import context_of, errors_of
 from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.kinds.module import adapter_unit, generating, pytest_unit
@@ -27,16 +28,19 @@ from assayd.kinds.module import files as module_files
 from assayd.kinds.module import forbidden as module_forbidden
 from assayd.kinds.module import manifest as module_manifest
 from assayd.kinds.module import mistakes as module_mistakes
+from assayd.kinds.module import trial as module_trial
 from assayd.kinds.module.expected_tests import ExpectedTests
 from assayd.kinds.module.explained import with_near_file
+from assayd.kinds.module.explained_calls import with_data_keys
 from assayd.kinds.module.files import adapter_file, files_of_tests, is_python, module_name, own_modules
 from assayd.kinds.module.generating import ModuleContext
 from assayd.kinds.module.imports import Own, check_module_imports
 from assayd.kinds.module.instructions import MANIFEST, TESTS_STAY, instructions
+from assayd.kinds.module.mutants import mutants_of
 from assayd.kinds.module.payload import ModulePayload, PreparedModule
 from assayd.kinds.module.samples import SAMPLES
 from assayd.model.finding import Finding, Rule, has_errors, keyed
-from assayd.model.policy import AdapterContract, ExecutionPolicy
+from assayd.model.policy import AdapterContract, ExecutionPolicy, NetworkMode, RuleLevel
 from assayd.model.prompting import Briefing, Document, Passage, Proposal, RepairContext, Surrounding
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import TEMPORARY, Limits, Program, RunResult, RunSpec, Unit, UnitResult
@@ -104,6 +108,7 @@ _RULES = (
     *adapter_unit.RULES,
     *pytest_unit.RULES,
     *module_coverage.RULES,
+    *module_trial.RULES,
     *run_findings.CAUSE_RULES,
     *run_findings.POLICY_RULES,
     run_findings.LIMIT_RULE,
@@ -209,13 +214,37 @@ class Module(Kind[ModulePayload, PreparedModule]):
             found += module_coverage.judge_coverage(
                 file, texts.get(file, ""), payload.methods, policy.adapter.methods, covered
             )
-        found = [with_near_file(one, payload.files) for one in found]
+        found = [with_data_keys(with_near_file(one, payload.files), payload.files) for one in found]
+        found = [with_correction(one, payload.files.get(one.file or "", "")) for one in found]
         disagreeing = tuple(f for f in found if f.rule == run_findings.NOT_COMPILED_RULE.id)
         others = tuple(f for f in found if f not in disagreeing)
         return Judgement(
             stage_findings={**({"syntax": disagreeing} if disagreeing else {}), "sandbox": others},
             cases=cases,
         )
+
+    def prepare_trial(self, payload: PreparedModule, policy: ExecutionPolicy) -> PreparedModule:
+        """Return the module with the changes to its adapter that the policy asks for."""
+        text = payload.files.get(_adapter(payload))
+        if text is None or not _is_tried(policy):
+            return payload
+        return payload.model_copy(update={"mutants": mutants_of(text, policy.quality.mutants)})
+
+    def plan_trial(
+        self, payload: PreparedModule, policy: ExecutionPolicy, limits: Limits, result: RunResult
+    ) -> RunSpec | None:
+        """Plan the tests with each change to the adapter."""
+        if not payload.mutants:
+            return None
+        spec = self.plan(payload, policy, limits)
+        return module_trial.plan(spec, payload, _adapter(payload), _units_of_tests(payload, result))
+
+    def judge_trial(
+        self, payload: PreparedModule, policy: ExecutionPolicy, result: RunResult, trial: RunResult | None
+    ) -> Mapping[str, Sequence[Finding]]:
+        """Count the changes that the tests notice."""
+        tests = _units_of_tests(payload, result)
+        return {"sandbox": module_trial.judge(payload, _adapter(payload), tests, trial)}
 
     def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
         """Return what a module has to be, and what the policy allows its files."""
@@ -366,6 +395,8 @@ def _check_contract(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator
         yield from module_mistakes.check_calls(name, texts[name], tree)
         yield from module_mistakes.check_secrets(name, texts[name], tree)
         yield from module_mistakes.check_dropped_results(name, texts[name], tree)
+        yield from module_mistakes.check_generators(name, texts[name], tree, contract)
+        yield from module_mistakes.check_raised(name, texts[name], tree)
         yield from module_mistakes.check_import_time(name, texts[name], tree)
         yield from check_module_imports(name, texts[name], walked, policy.imports, own)
         yield from module_forbidden.check_forbidden(
@@ -374,6 +405,7 @@ def _check_contract(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator
         if module_files.is_test(name):
             yield from module_tests.check_tests(name, texts[name], trees)
             yield from module_assertions.check_assertions(name, texts[name], tree, contract.methods)
+    yield from module_mistakes.check_transports(texts, trees)
     yield from _check_tests(payload, trees, contract)
 
 
@@ -431,6 +463,21 @@ def _units(
     for file in files_of_tests(payload.files):
         arguments = {"modules": modules, "test": file, **covered}
         yield Unit(name=file, program=Program.PYTEST, arguments=arguments, deadline_s=limits.unit_timeout_s)
+
+
+def _is_tried(policy: ExecutionPolicy) -> bool:
+    """Return whether changes are tried; not under an allowlist: what tests do elsewhere can't be undone."""
+    off = policy.quality.level("quality.mutants") is RuleLevel.OFF
+    return policy.quality.mutants > 0 and not off and policy.network.mode is NetworkMode.BLOCKED
+
+
+def _units_of_tests(payload: ModulePayload, result: RunResult) -> dict[str, UnitResult]:
+    """Return the result of each file of tests."""
+    found = (
+        (file, _unit_named(result, place, file))
+        for place, file in enumerate(files_of_tests(payload.files), 1)
+    )
+    return {file: unit for file, unit in found if unit is not None}
 
 
 def _unit_named(result: RunResult, place: int, name: str) -> UnitResult | None:

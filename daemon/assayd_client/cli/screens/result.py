@@ -23,7 +23,7 @@ from assayd.errors import AssaydError, RequestError
 from assayd_client.cli.attempts import safe_name
 from assayd_client.cli.screens.dialogs import Line
 from assayd_client.cli.screens.naming import Wanted, name_problem
-from assayd_client.cli.screens.session import Outcome, Session, sources
+from assayd_client.cli.screens.session import Outcome, Session, editable, sources
 from assayd_client.cli.screens.shown import result
 from assayd_client.cli.screens.watching import Begin
 from assayd_client.cli.terminal import plain
@@ -129,7 +129,7 @@ class Result(Screen[Step]):
 
     def action_edit(self) -> None:
         """Have it edited in the person's own editor, and validated again."""
-        before = sources(self._outcome)
+        before = editable(self._outcome)
         try:
             with self.app.suspend():
                 after = edited(before)

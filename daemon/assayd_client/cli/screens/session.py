@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 
 from assayd.errors import RequestError
-from assayd_client import Conflict, Document, PlainClient, StreamEvent, Target
+from assayd_client import Conflict, Document, NotFound, PlainClient, StreamEvent, Target
 from assayd_client.cli.generate import texts_of
 
 WAIT_S = 60.0
 RECENT = 100
 """How many generations are searched for the one of an attempt."""
+MOST_EDITS = 20
+"""How many attempts in a row are followed back to a generation: each edit by a person makes one."""
 PASSED_ON = ("kind", "policy", "overrides", "labels", "intent")
 """Fields besides the payload that an edited submission keeps."""
 
@@ -103,11 +106,16 @@ class Session:
         return Offered(context=frozenset(schema.get("properties", {})), writers=tuple(found["writers"]))
 
     def known(self, attempt_id: str) -> Chain:
-        """Return an attempt as a chain, with the generation that it is of, if it is a recent one."""
+        """Return an attempt as a chain, with the generation that it is of or follows, if that is recent."""
         with PlainClient(self._daemon) as client:
             made = client.generations(limit=RECENT)["generations"]
-        of_it = (one["id"] for one in made if attempt_id in {each["attempt_id"] for each in one["attempts"]})
-        return Chain(id=attempt_id, form="attempt", generation_id=next(of_it, None))
+            owners = {each["attempt_id"]: one["id"] for one in made for each in one["attempts"]}
+            follows: str | None = attempt_id
+            for _ in range(MOST_EDITS):
+                if follows is None or follows in owners:
+                    break
+                follows = _parent_of(client, follows)
+        return Chain(id=attempt_id, form="attempt", generation_id=owners.get(follows))
 
     def again(self, generation_id: str) -> Chain:
         """Ask for the same as a generation was asked for. Raises: ClientError."""
@@ -223,16 +231,24 @@ class Session:
             return str(client.accept_fallback(repair_id)["fallback"]["rules"])
 
 
-def with_texts(payload: Document, texts: Mapping[str, str]) -> Document:
-    """Return a payload with other texts, named as `texts_of` names them.
+def _parent_of(client: PlainClient, attempt_id: str) -> str | None:
+    """Return the attempt that an attempt follows; None if it follows none, or is no longer kept."""
+    try:
+        parent: str | None = client.attempt(attempt_id)["parent_id"]
+    except NotFound:
+        return None
+    return parent
 
-    Raises: RequestError ``edit.unreadable``, if the manifest isn't JSON.
+
+def with_texts(payload: Document, texts: Mapping[str, str]) -> Document:
+    """Return a payload with other texts, named as `editable` names them.
+
+    Raises: RequestError ``edit.unreadable``, if the manifest isn't JSON or a step has no head.
     """
+    if STEPS_FILE in texts:
+        return {**payload, "steps": read_steps(texts[STEPS_FILE])}
     if "" in texts:
         return {**payload, ("code" if "code" in payload else "text"): texts[""]}
-    if "steps" in payload:
-        steps = zip(payload["steps"], texts.values(), strict=True)
-        return {**payload, "steps": [{**step, "content": text} for step, text in steps]}
     changed = {**payload, "files": {**payload.get("files", {}), **texts}}
     manifest = changed["files"].pop("manifest.json", None)
     if manifest is not None and payload.get("manifest"):
@@ -279,6 +295,31 @@ def outcome_of_attempt(
         generation_id=generation_id,
         offer=offer,
     )
+
+
+STEPS_FILE = "steps.txt"
+STEPS_HELP = "# Edit, add, remove or move steps. Each begins with a line: === NAME (bash or sql) ===\n"
+_STEP_HEAD = re.compile(r"^=== (.+) \((bash|sql)\) ===[ \t]*$", re.MULTILINE)
+
+
+def editable(outcome: Outcome) -> dict[str, str]:
+    """Return the texts that a person edits: those of `sources`, but all steps of a pipeline as one."""
+    steps = (outcome.submission or {}).get("payload", {}).get("steps")
+    if not steps:
+        return sources(outcome)
+    parts = (f"=== {step['name']} ({step['type']}) ===\n{step['content'].rstrip()}\n" for step in steps)
+    return {STEPS_FILE: "\n".join((STEPS_HELP, *parts))}
+
+
+def read_steps(text: str) -> list[Document]:
+    """Return the steps of a file as `editable` writes it. Raises: RequestError ``edit.unreadable``."""
+    before, *parts = _STEP_HEAD.split(text)
+    stray = next((line for line in before.splitlines() if line.strip() and not line.startswith("#")), None)
+    if stray is not None or not parts:
+        message = f"{STEPS_FILE} must begin with a line: === NAME (bash or sql) ==="
+        raise RequestError("edit.unreadable", message)
+    steps = zip(parts[::3], parts[1::3], parts[2::3], strict=True)
+    return [{"name": name, "type": kind, "content": body.strip("\n") + "\n"} for name, kind, body in steps]
 
 
 def sources(outcome: Outcome) -> dict[str, str]:

@@ -47,7 +47,7 @@ _PARAMETERS = re.compile(r"^(\s*)(?:function\s+)?(\w+)\s*\(\s*[\w$,= ]+\)\s*\{")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """One correction: the 1-based line of the slip, what is wrong, what to do, and the edit."""
+    """One correction: the 1-based line of the slip, message, hint and edit."""
 
     line: int
     message: str

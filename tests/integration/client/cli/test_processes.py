@@ -172,6 +172,21 @@ def test_interrupt_leaves_the_batch_running_and_says_how_to_go_on(
     assert done.returncode == 0
 
 
+def test_items_that_ended_in_error_are_run_again(served: Served, items: Callable[..., str]) -> None:
+    batch = [*COMMAND, "--socket", str(served.path), "batch"]
+    served.call(lambda: setattr(served.daemon.checks, "broken", ZeroDivisionError("a defect")))
+    run = [*batch, "run", items("e1", "e2"), "--name", "troubled"]
+    first = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert first.returncode == 3
+    assert "assay batch retry troubled" in first.stdout
+
+    served.call(lambda: setattr(served.daemon.checks, "broken", None))
+    again = subprocess.run([*batch, "retry", "troubled"], capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stderr
+    assert "2 validated" in again.stdout
+    assert "batch retry" not in again.stdout
+
+
 def test_progress_is_shown_on_a_terminal(served: Served, items: Callable[..., str]) -> None:
     words = ["--socket", str(served.path), "batch", "run", items(*map(str, range(20)))]
     done, shown = run_on_terminal([*COMMAND, *words])

@@ -369,6 +369,12 @@ IDLE = f"{SCHEMA};\nINSERT INTO t (name) VALUES ('a');\n"
         ("DELETE FROM t WHERE id = 77", ["DELETE", "t"]),
         ("INSERT INTO t (name) SELECT name || 'x' FROM t WHERE at > 5", ["INSERT", "t"]),
         ("WITH old AS (SELECT id FROM t WHERE id > 9) DELETE FROM t WHERE id IN old", ["DELETE", "t"]),
+        (
+            "WITH x AS (SELECT name FROM t WHERE id > 9) INSERT INTO t (name) SELECT name FROM x",
+            ["INSERT", "t"],
+        ),
+        ("CREATE TABLE IF NOT EXISTS u AS SELECT * FROM t WHERE id > 9", ["CREATE TABLE", "u"]),
+        ("CREATE TABLE u AS SELECT * FROM t WHERE id > 9", ["CREATE TABLE", "u"]),
     ],
 )
 def test_a_statement_that_changes_no_row_is_told(begun: GuestRunner, statement: str, idle: list[str]) -> None:
@@ -384,6 +390,11 @@ def test_a_statement_that_changes_no_row_is_told(begun: GuestRunner, statement: 
         "INSERT INTO t (name) SELECT name FROM t WHERE name NOT IN (SELECT name FROM t)",
         "CREATE TABLE u (a); UPDATE u SET a = 1; DELETE FROM u WHERE a = 2",
         "SELECT * FROM t WHERE id = 77",
+        "UPDATE t SET name = TRIM(name) WHERE name <> TRIM(name)",
+        "DELETE FROM t WHERE at < 0 OR name = ''",
+        "CREATE TABLE u AS SELECT * FROM t",
+        "CREATE TABLE u (a); CREATE TABLE v AS SELECT * FROM u",
+        "CREATE TABLE u (a, at AS (a + 1))",
     ],
 )
 def test_a_statement_that_changes_rows_or_is_meant_to_run_again_is_not_told(

@@ -35,7 +35,12 @@ class IniRecorder:
         """Note nothing: that a file runs is not told."""
 
     def finished(
-        self, connection: Connection, attempt: Attempt, cases: Sequence[Case], events: Sequence[Event]
+        self,
+        connection: Connection,
+        attempt: Attempt,
+        cases: Sequence[Case],
+        events: Sequence[Event],
+        refusals: Sequence[str],
     ) -> None:
         """Note how many fields could be read."""
         read = sum(case.status is CaseStatus.PASSED for case in cases)

@@ -10,11 +10,21 @@ import pytest
 
 from assayd.errors import RequestError, StoreError
 from assayd.ports.command_line import FileOptions
-from assayd_client.cli.generate import Given, leave, read_context, texts_of, write_texts
+from assayd_client.cli.generate import (
+    Given,
+    described,
+    leave,
+    next_steps,
+    read_context,
+    texts_of,
+    write_texts,
+)
 from assayd_client.cli.screens.result import Rules
 from assayd_client.cli.screens.wizard import Ended, Wizard
 from assayd_client.cli.submitting import read_files
 from assayd_pipeline.from_files import from_files
+
+NO_FAILURE: dict[str, object] = {"last_error": None, "repair_id": None, "fallback": None}
 
 
 def given(**more: object) -> Given:
@@ -143,3 +153,40 @@ def test_rules_that_were_accepted_are_written_and_told(tmp_path: Path, capsys) -
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
 def test_what_is_no_number_in_json_is_text(number: str) -> None:
     assert read_context("code", given(options=[f"timeout_s={number}"])) == {"timeout_s": number}
+
+
+def ended(**more: object) -> dict[str, object]:
+    answer = {
+        "number": 1,
+        "attempt_id": None,
+        "verdict": None,
+        "duplicate": False,
+        "original_error": "",
+        "fix_reason": "",
+        "patched_code": "",
+        "form": "code",
+    }
+    none: dict[str, object] = {"id": "01JTC8ZK5V0000000000000001", "kind": "code", "provider": "p"}
+    rest = {"attempts": [{**answer, **more}], "detail": None, "approved": None, "attempt_id": None}
+    return {**none, **rest, "state": "finished", "outcome": "exhausted"}
+
+
+def test_question_is_printed_with_the_command_that_answers_it() -> None:
+    asked = ended(form="question", patched_code="Numbers or names?") | {"outcome": "question"}
+    lines = [*described(asked, None), *next_steps(asked, NO_FAILURE)]
+    assert lines[1:3] == ["1. question", "   Numbers or names?"]
+    assert lines[-1] == 'Answer the question: assay generation hint 01JTC8ZK5V0000000000000001 "TEXT"'
+
+
+def test_failed_generation_ends_with_its_last_error_and_the_next_step() -> None:
+    failed = ended() | {"attempt_id": "01JTC8ZK5V0000000000000002"}
+    failure = {**NO_FAILURE, "last_error": "It fails:\n\n1. line 2: KeyError: 'x' [runtime.error]\n"}
+    assert list(next_steps(failed, failure)) == [
+        "The last attempt failed: line 2: KeyError: 'x' [runtime.error]",
+        "Show its report: assay show 01JTC8ZK5V0000000000000002",
+        'Try again with a hint: assay generation hint 01JTC8ZK5V0000000000000001 "TEXT"',
+    ]
+
+
+def test_validated_generation_has_no_next_step_of_a_failure() -> None:
+    assert not list(next_steps(ended() | {"outcome": "validated"}, NO_FAILURE))

@@ -95,7 +95,9 @@ async def test_cases_of_the_report_are_those_that_kinds_keep_records_of(
 ) -> None:
     kept: list[Case] = []
 
-    async def finish(jobs: Any, attempt: Attempt, events: Any, cases: Sequence[Case], **more: Any) -> bool:
+    async def finish(
+        jobs: Any, attempt: Attempt, events: Any, cases: Sequence[Case], *_: Any, **more: Any
+    ) -> bool:
         kept.extend(cases)
         return bool(await recorded(jobs, attempt, events, cases))
 

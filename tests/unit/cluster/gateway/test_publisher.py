@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -57,6 +58,14 @@ def test_message_is_what_celery_makes() -> None:
         "mandatory": True,
         "timeout": 0,
     }
+
+
+def test_message_carries_the_span_that_the_node_continues() -> None:
+    broker = StubBroker()
+    channel_to(broker).send([replace(FIRST, trace="00-1-2-01"), SECOND])
+    with_span, without = (sent.body[1] for sent in broker.published)
+    assert with_span["trace"] == "00-1-2-01"
+    assert "trace" not in without
 
 
 def test_confirms_one_by_one_and_out_of_order_are_waited_for() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import time
 from datetime import UTC, datetime
 
@@ -9,10 +12,13 @@ import pytest
 
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
+from assayd.model.bundle import stamp
+from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd_cluster.documents import BundleFile, RunVerdict
+from assayd.ports.attesting import ATTESTATION
+from assayd_cluster.documents import BundleFile, JudgedAttempt, RunVerdict
 from assayd_cluster.gateway.held_runs import HeldRun
-from assayd_cluster.gateway.verdicts import _bundle, _cases
+from assayd_cluster.gateway.verdicts import _bundle, _cases, _checked
 
 ATTEMPT = Attempt(
     id="a",
@@ -51,6 +57,29 @@ def test_case_that_lacks_what_every_case_has_is_refused(lacking: str) -> None:
     case = {name: value for name, value in CASE.items() if name != lacking}
     with pytest.raises(RequestError, match="invalid case"):
         _cases({"runtime_results": {"cases": [case]}})
+
+
+def test_signature_of_a_node_is_not_kept_as_it_is_of_other_files() -> None:
+    created_at, moment = ATTEMPT.created_at, stamp(ATTEMPT.created_at)
+    report = {"attempt_id": "a", "kind": "code", "input_digest": "d", "status": "VALIDATED"}
+    contents = {
+        f"validation_{moment}.json": json.dumps(report).encode(),
+        f"execution_{moment}.json": b"null",
+        ATTESTATION: b"{}",
+    }
+    files = [
+        BundleFile(
+            name=name,
+            media_type="application/json",
+            sha256=hashlib.sha256(content).hexdigest(),
+            bytes=len(content),
+            base64=base64.b64encode(content).decode(),
+        )
+        for name, content in contents.items()
+    ]
+    said = JudgedAttempt.model_construct(created_at=created_at, verdict=Verdict.VALIDATED)
+    kept, _ = _checked(ATTEMPT, RunVerdict.model_construct(attempt=said, files=files), {})
+    assert kept.keys() == contents.keys() - {ATTESTATION}
 
 
 def test_cut_files_cost_as_much_as_there_are() -> None:

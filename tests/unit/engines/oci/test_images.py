@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -84,6 +85,42 @@ def test_image_that_was_changed_is_refused_by_the_next_engine(
     with pytest.raises(EngineError) as caught:
         ImageStore(tmp_path / "store").find("assayd/test")
     assert caught.value.code == "image.damaged"
+
+
+def test_loading_replaces_a_damaged_image(tmp_path: Path, store: ImageStore) -> None:
+    """It was found damaged again, until its folder was removed by hand."""
+    image = store.get(store.load(archive(tmp_path)).digest)
+    store.close()
+    (image.root / "usr/data").chmod(0o644)
+    (image.root / "usr/data").write_text("evil")
+    with pytest.raises(EngineError, match="assay images build --repair"):
+        ImageStore(tmp_path / "store").find("assayd/test")
+
+    ImageStore(tmp_path / "store").load(archive(tmp_path))
+
+    assert store.find("assayd/test").digest == image.digest
+    assert (image.root / "usr/data").read_text() != "evil"
+    store.close()
+
+
+def test_folder_that_was_deleted_meanwhile_is_missing_until_it_is_loaded_again(
+    tmp_path: Path, store: ImageStore
+) -> None:
+    """The image counted as verified, so doctor said that it was well."""
+    image = store.get(store.load(archive(tmp_path)).digest)
+    shutil.rmtree(image.folder)
+    assert store.verified(image.digest) is None
+    with pytest.raises(EngineError) as caught:
+        store.find("assayd/test")
+    assert caught.value.code == "image.missing"
+
+    other = ImageStore(tmp_path / "store")
+    other.load(archive(tmp_path))
+    other.close()
+
+    again = store.get(store.find("assayd/test").digest)
+    assert again.place != image.place
+    store.close()
 
 
 def test_image_whose_files_are_not_those_of_its_label_is_refused(tmp_path: Path, store: ImageStore) -> None:

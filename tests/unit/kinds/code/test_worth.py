@@ -30,6 +30,35 @@ def test_an_input_that_nothing_depends_on_is_found(code: str) -> None:
     assert unread(code) == ["The code never reads the input 'limit'."]
 
 
+@pytest.mark.parametrize(
+    ("code", "is_told_so"),
+    [
+        ("print('at most', limit)\nresult: list = rows\n", True),
+        ("assert limit > 0\nresult: list = rows\n", True),
+        ("assert isinstance(limit, int)\nresult: list = rows\n", True),
+        ("for n in range(limit):\n    pass\nresult: list = rows\n", False),
+        ("if False:\n    result: list = rows[:limit]\nresult = rows\n", False),
+    ],
+)
+def test_an_input_that_is_read_to_no_effect_is_found(code: str, is_told_so: bool) -> None:
+    [message] = unread(code)
+    assert message.endswith("the code only prints or checks it.") is is_told_so
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "print(rows.pop(limit))\nresult: list = rows\n",
+        "assert rows.pop(limit)\nresult: list = rows\n",
+        "for n in range(limit):\n    rows.append(n)\nresult: list = rows\n",
+        "if rows:\n    result: list = rows[:limit]\nelse:\n    result = []\n",
+        "while limit:\n    limit -= 1\nresult: list = rows\n",
+    ],
+)
+def test_an_input_that_is_read_to_some_effect_is_left_alone(code: str) -> None:
+    assert unread(code) == []
+
+
 def test_an_input_that_is_replaced_before_it_is_read_is_found() -> None:
     [message] = unread("rows = [1, 2]\nresult: list = rows[:limit]\n")
     assert message == "The code replaces the input 'rows' before it reads it."
@@ -42,7 +71,6 @@ def test_an_input_that_is_replaced_before_it_is_read_is_found() -> None:
         "def first(): return rows[:limit]\nresult: list = first()\n",
         "rows = sorted(rows)\nresult: list = rows[:limit]\n",
         "result: list = [globals()[name] for name in ('rows', 'limit')]\n",
-        "print(limit)\nresult: list = rows\n",
         "n = limit\nif rows:\n    n += 1\nresult: int = n\n",
         "class A:\n    size = limit\nresult: list = [A.size, rows]\n",
         "for row in rows:\n    limit -= row\nresult: int = limit\n",

@@ -36,6 +36,9 @@ def test_a_test_without_an_assertion_is_found(body: str) -> None:
         "assert 1 + 1 == 2",
         "assert result == 3 or True",
         "assert not False",
+        "result = adapter.transform(raw)\nexpected = result\nassert result == expected",
+        "assert adapter.transform(raw) == adapter.transform(raw)",
+        "expected = Adapter().transform(raw)\nresult = Adapter().transform(raw)\nassert result == expected",
         "assert len(result) >= 0",
         "assert 0 <= len(result)",
         "assert isinstance(result, object)",
@@ -83,12 +86,20 @@ def test_a_test_that_swallows_its_failure_is_found(body: str) -> None:
         "try:\n    call()\nexcept Exception:\n    pytest.fail('raised')",
         "try:\n    call()\nexcept KeyError:\n    pass\nelse:\n    raise AssertionError",
         "for row in rows:\n    assert row",
-        "assert adapter.fetch() == adapter.fetch()",
+        "assert adapter.pages() == adapter.pages()",
+        "before = adapter.total\nadapter.transform(raw)\nassert adapter.total == before",
         "adapter = make()\nassert adapter is not None",
     ],
 )
 def test_a_test_that_can_fail_is_left_alone(body: str) -> None:
     assert rules_in_test(body) == []
+
+
+def test_comparing_the_adapter_with_itself_is_fine_next_to_a_test_that_can_fail() -> None:
+    same = "def test_a():\n    assert adapter.transform(raw) == adapter.transform(raw)\n"
+    assert rules(same + "def test_b():\n    assert adapter.transform(raw) == {}\n") == []
+    assert rules(same + same.replace("_a", "_b")) == ["quality.tautology"] * 2
+    assert rules(same + "def test_b():\n    assert True\n") == ["quality.tautology"] * 2
 
 
 def test_an_assertion_in_a_function_of_the_file_counts_where_it_is_called() -> None:

@@ -7,7 +7,7 @@ import pytest
 from assayd.errors import RequestError
 from assayd_client import PlainClient
 from assayd_client.cli.generate import texts_of
-from assayd_client.cli.screens.session import outcome_of_attempt, with_texts
+from assayd_client.cli.screens.session import Outcome, Session, editable, outcome_of_attempt, with_texts
 
 STEPS = [
     {"name": "get", "type": "bash", "content": "cat a"},
@@ -20,7 +20,6 @@ STEPS = [
     [
         {"code": "x = 1", "sample_paths": ["/a"]},
         {"text": ": a ;"},
-        {"steps": STEPS, "database": {"schema_sql": ""}},
         {"files": {"a.py": "x", "b.py": "y"}},
         {"files": {"a.py": "x"}, "manifest": {"name": "n"}},
     ],
@@ -29,18 +28,58 @@ def test_texts_that_were_not_changed_give_the_same_payload(payload: dict[str, ob
     assert with_texts(payload, texts_of({"payload": payload})) == payload
 
 
-def test_each_changed_text_comes_to_its_place() -> None:
+def test_steps_are_edited_added_moved_and_removed_in_one_text() -> None:
     payload = {"steps": STEPS, "inputs": {}}
-    texts = {name: f"{text} -- changed" for name, text in texts_of({"payload": payload}).items()}
-    changed = with_texts(payload, texts)
-    assert [step["content"] for step in changed["steps"]] == ["cat a -- changed", "SELECT 1 -- changed"]
+    [(name, text)] = editable(Outcome(submission={"payload": payload})).items()
+    assert with_texts(payload, {name: text})["steps"] == [
+        {**step, "content": f"{step['content']}\n"} for step in STEPS
+    ]
+    edited = text.replace("=== get (bash) ===\ncat a\n", "") + "=== more (bash) ===\nsort a |\n\n  uniq\n"
+    changed = with_texts(payload, {name: edited})
+    assert changed["steps"] == [
+        {"name": "get", "type": "sql", "content": "SELECT 1\n"},
+        {"name": "more", "type": "bash", "content": "sort a |\n\n  uniq\n"},
+    ]
     assert changed["inputs"] == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "# only help\n", "cat a\n=== get (bash) ===\ncat a\n", "=== a (perl) ===\nx"]
+)
+def test_steps_without_a_head_are_refused(text: str) -> None:
+    with pytest.raises(RequestError, match="must begin with a line: === NAME"):
+        with_texts({"steps": STEPS}, {"steps.txt": text})
 
 
 def test_a_manifest_that_is_no_json_is_refused() -> None:
     payload = {"files": {"a.py": "x"}, "manifest": {"name": "n"}}
     with pytest.raises(RequestError, match=r"manifest\.json isn.t valid JSON"):
         with_texts(payload, {"a.py": "x", "manifest.json": "{"})
+
+
+class EditedTwice:
+    """Knows an attempt of a generation that was edited twice."""
+
+    def __init__(self, daemon: object) -> None:
+        self._parents = {"01C": "01B", "01B": "01A", "01A": None}
+
+    def __enter__(self) -> EditedTwice:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def generations(self, *, limit: int) -> dict[str, object]:
+        return {"generations": [{"id": "01G", "attempts": [{"attempt_id": None}, {"attempt_id": "01A"}]}]}
+
+    def attempt(self, attempt_id: str) -> dict[str, object]:
+        return {"parent_id": self._parents[attempt_id]}
+
+
+def test_edited_attempt_belongs_to_the_generation_that_it_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A review of it had neither a hint nor another generation."""
+    monkeypatch.setattr("assayd_client.cli.screens.session.PlainClient", EditedTwice)
+    assert Session(None).known("01C").generation_id == "01G"
 
 
 class CancelledMeanwhile:

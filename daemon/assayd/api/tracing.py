@@ -1,0 +1,40 @@
+"""Reads which trace a request continues: spans begun on its behalf are in it, and its log lines name it."""
+
+from __future__ import annotations
+
+import time
+
+import structlog
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from assayd.model.trace_context import TraceContext, from_headers
+from assayd.ports.tracing import TraceOrigin, continuing
+
+
+class TracedRequests:
+    """Middleware that remembers the caller's trace and the arrival of a request while it is answered."""
+
+    def __init__(self, app: ASGIApp, *, reads_callers: bool) -> None:
+        self._app = app
+        self._reads_callers = reads_callers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        context = _context(scope) if self._reads_callers else None
+        ids = {} if context is None else {"trace_id": context.trace_id}
+        with (
+            continuing(TraceOrigin(context=context, since_s=time.monotonic())),
+            structlog.contextvars.bound_contextvars(**ids),
+        ):
+            await self._app(scope, receive, send)
+
+
+def _context(scope: Scope) -> TraceContext | None:
+    return from_headers(_values(scope, b"traceparent"), _values(scope, b"tracestate"))
+
+
+def _values(scope: Scope, wanted: bytes) -> list[str]:
+    return [value.decode("latin-1") for name, value in scope["headers"] if name == wanted]

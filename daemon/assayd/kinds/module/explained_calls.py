@@ -1,0 +1,532 @@
+"""Explains failures whose cause is a call, a key or a literal in another line than the one that failed.
+
+'set' object has no attribute 'items'       {"city", city} is a set: write a colon
+the JSON object must be str, not dict       json.loads() of a value that is parsed
+module 'datetime' has no attribute 'now'    datetime.datetime.now
+object has no attribute 'URL'               self.URL of a constant of the module
+'function' object has no attribute 'get'    a fixture that the test has no parameter for
+DID NOT RAISE                               the call in pytest.raises isn't awaited
+'Response' object is not callable           MockTransport takes a function
+KeyError: 'results'                         the keys that the data has
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from assayd.did_you_mean import close_names
+from assayd.findings.source_text import line_at
+from assayd.guest_results.record import Raised
+from assayd.kinds.module.files import is_test
+from assayd.kinds.module.places import function_at, functions, is_fixture, moved, parameters, tree
+from assayd.model.finding import Edit, Finding
+
+Texts = Mapping[str, str]
+PROGRAMMING_ERRORS = frozenset(
+    {
+        "AssertionError", "AttributeError", "Failed", "FrozenInstanceError", "ImportError",
+        "IndentationError", "ModuleNotFoundError", "NameError", "SyntaxError", "TypeError",
+        "UnboundLocalError",
+    }
+)  # fmt: skip
+"""Exceptions that no test should expect instead of the one that it expects."""
+
+
+def _line(raised: Raised, texts: Texts) -> tuple[int, str]:
+    number = raised.line or 0
+    return number, line_at(texts.get(raised.file or "", ""), number) or ""
+
+
+def _replaced(number: int, line: str, new: str) -> Edit | None:
+    return Edit(start_line=number, end_line=number, replacement=new) if new != line else None
+
+
+def _set_for_dict(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``params={"city", city}``: a set, where a dict was meant."""
+    number, line = _line(raised, texts)
+    new = re.sub(r"\{\s*([\"'][^\"']+[\"'])\s*,\s*([^{}:,]+?)\s*\}", r"{\1: \2}", line)
+    if new == line:
+        return None
+    hint = f"`{{a, b}}` is a set. A dict has a colon after each key: `{new.strip()}`."
+    return replace(finding, suggestion=hint, edit=_replaced(number, line, new))
+
+
+def _parsed_twice(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``json.loads(raw)`` of a dict."""
+    number, line = _line(raised, texts)
+    call = re.search(r"\bjson\.loads\(\s*([\w.\[\]\"']+)\s*\)", line)
+    if call is None:
+        return None
+    new = f"{line[: call.start()]}{call[1]}{line[call.end() :]}"
+    hint = f"`{call[1]}` is a {found[1]} already. Use it without `json.loads()`: `{new.strip()}`."
+    return replace(finding, suggestion=hint, edit=_replaced(number, line, new))
+
+
+def _class_of_the_module(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``datetime.now()`` after ``import datetime``."""
+    number, line = _line(raised, texts)
+    module, name = found[1], found[2]
+    new = re.sub(rf"\b{module}\.{name}\b", f"{module}.{module}.{name}", line, count=1)
+    if new == line:
+        return None
+    hint = f"`{module}` is the module here. Write `{module}.{module}.{name}`, or import the class: "
+    hint += f"`from {module} import {module}`."
+    return replace(finding, suggestion=hint, edit=_replaced(number, line, new))
+
+
+def _name_of_the_module(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``self.URL`` of a constant of the module."""
+    text = texts.get(raised.file or "", "")
+    number, line = _line(raised, texts)
+    name = found[2]
+    read = tree(text)
+    bound = {
+        each.id
+        for node in (read.body if read is not None else ())
+        if isinstance(node, ast.Assign)
+        for each in node.targets
+        if isinstance(each, ast.Name)
+    }
+    if name in bound and f"self.{name}" in line:
+        new = line.replace(f"self.{name}", name)
+        hint = f"`{name}` is a name of the module, not an attribute. Write `{name}` without `self.`"
+        return replace(finding, suggestion=hint, edit=_replaced(number, line, new))
+    if name == "config":
+        init = next((each for each in functions(text) if each.name == "__init__"), None)
+        if init is not None and "super().__init__" not in "\n".join(
+            text.split("\n")[init.lineno - 1 : init.end_lineno]
+        ):
+            given = init.args.kwarg.arg if init.args.kwarg is not None else None
+            call = f"super().__init__(**{given})" if given else "super().__init__()"
+            first = text.split("\n")[init.lineno - 1]
+            indent = first[: len(first) - len(first.lstrip())] + "    "
+            edit = None
+            if first.rstrip().endswith(":"):
+                new = f"{first}\n{indent}{call}"
+                edit = Edit(start_line=init.lineno, end_line=init.lineno, replacement=new)
+            hint = f"`__init__` doesn't call the base class. Write `{call}` as its first line."
+            return moved(finding, raised.file or "", init.lineno, text, hint, edit)
+    return None
+
+
+def _fixture_as_function(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``def test_x(): adapter.transform(…)``: the test has no parameter for the fixture `adapter`."""
+    file, _, name = test.partition("::")
+    text = texts.get(file, "")
+    node = next(
+        (each for each in functions(text) if each.name == name.partition("[")[0].rpartition("::")[2]), None
+    )
+    fixtures = {each.name for each in functions(text) if is_fixture(each)}
+    if node is None:
+        return None
+    given = {each.arg for each in node.args.args}
+    used = [each.id for each in ast.walk(node) if isinstance(each, ast.Name) and each.id in fixtures - given]
+    if not used:
+        return None
+    line = line_at(text, node.lineno) or ""
+    new = re.sub(r"\(\s*(?=\))", f"({used[0]}", line, count=1)
+    if new == line:
+        new = re.sub(r"\((?=\w)", f"({used[0]}, ", line, count=1)
+    hint = f"`{used[0]}` is a fixture: name it as a parameter. Write `{new.strip()}`."
+    return moved(finding, file, node.lineno, text, hint, _replaced(node.lineno, line, new))
+
+
+def _did_not_raise(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``with pytest.raises(ValueError): adapter.fetch_raw("")``: the coroutine isn't awaited."""
+    file = test.partition("::")[0]
+    text = texts.get(file, "")
+    methods = {
+        node.name
+        for each in texts.values()
+        for node in functions(each)
+        if isinstance(node, ast.AsyncFunctionDef)
+    }
+    around = function_at(text, raised.line or 0)
+    if around is None:
+        return None
+    lines = text.split("\n")
+    for number in range(around.lineno + 1, (around.end_lineno or around.lineno) + 1):
+        line = lines[number - 1]
+        call = re.search(r"(?<!await )(?<![\w.])(?:[\w.]+\.)?(\w+)\(", line)
+        if call is not None and call[1] in methods and "await " not in line:
+            new = f"{line[: call.start()]}await {line[call.start() :]}"
+            hint = f"`{call[1]}` is async: without `await` it doesn't run. Write `{new.strip()}`."
+            known = isinstance(around, ast.AsyncFunctionDef)
+            return moved(finding, file, number, text, hint, _replaced(number, line, new) if known else None)
+    hint = f"The call in the `with` block raises no {found[1]}. Check its arguments, or the code."
+    return replace(finding, suggestion=hint)
+
+
+def _response_for_handler(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``MockTransport(httpx.Response(…))``: it takes a function of the request."""
+    for file, text in texts.items():
+        for number, line in enumerate(text.split("\n"), 1):
+            call = re.search(r"MockTransport\((?=\s*(?:\w+\.)?Response\()", line)
+            if call is not None:
+                new = f"{line[: call.end()]}lambda request: {line[call.end() :]}"
+                hint = "MockTransport takes a function. Write `lambda request:` before the response."
+                return moved(finding, file, number, text, hint, _replaced(number, line, new))
+    return None
+
+
+def _handler_without_request(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``MockTransport(lambda: …)``: the handler has no parameter."""
+    for file, text in texts.items():
+        for number, line in enumerate(text.split("\n"), 1):
+            if re.search(r"\blambda\s*:", line) and "Transport" in line:
+                new = re.sub(r"\blambda\s*:", "lambda request:", line, count=1)
+                hint = f"The handler is called with the request. Write `{new.strip()}`."
+                return moved(finding, file, number, text, hint, _replaced(number, line, new))
+    return None
+
+
+def _missing_argument(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``Reading(raw["city"])``, if Reading has another field."""
+    owner, name = found[1].removesuffix(".__init__").rpartition(".")[2], found[2]
+    known = list(dict.fromkeys(one for text in texts.values() for one in parameters(text, owner)))
+    shown = ", ".join(each for each in known if each not in {"self", "cls"})
+    if owner == "Response" and name == "status_code":
+        number, line = _line(raised, texts)
+        new = re.sub(r"\bResponse\((?!\d)", "Response(200, ", line, count=1)
+        hint = f"A response has its status first. Write `{new.strip()}`."
+        return replace(finding, suggestion=hint, edit=_replaced(number, line, new))
+    hint = f"Pass `{name}` too: `{owner}({shown})`." if shown else f"Pass `{name}` too."
+    return replace(finding, suggestion=hint)
+
+
+def _missing_key(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``response.json()["results"]``: name the key that was meant, or the keys that the data has."""
+    wanted = found[1]
+    if raised.meant is not None:
+        return None
+    for file, text in texts.items():
+        if file == raised.file or is_test(file) or f'"{wanted}"' in text or f"'{wanted}'" in text:
+            continue
+        for number, line in enumerate(text.split("\n"), 1):
+            near = close_names(wanted, re.findall(r"[\"'](\w{3,60})[\"']\s*:", line))
+            if near and is_test(raised.file or ""):
+                new = re.sub(rf"([\"']){re.escape(near[0])}\1", rf"\g<1>{wanted}\g<1>", line, count=1)
+                hint = f"The key '{near[0]}' was probably meant to be '{wanted}'. Write `{new.strip()}`."
+                return moved(finding, file, number, text, hint, _replaced(number, line, new))
+    return None
+
+
+def with_data_keys(finding: Finding, files: Texts) -> Finding:
+    """Return the finding of a key that doesn't exist with the keys that the module's data has.
+
+    Args:
+        finding: of a failed run.
+        files: all files of the module by name.
+    """
+    found = re.search(r"KeyError: '(\w{1,60})'$", finding.message)
+    keys = list(_keys_of_data(files)) if found is not None else []
+    if found is None or not keys or not (finding.suggestion or "").startswith("Use a key that exists"):
+        return finding
+    shown = ", ".join(keys[:10])
+    number, line = finding.line or 0, line_at(files.get(finding.file or "", ""), finding.line) or ""
+    plain = re.sub(rf"(?<=\))\[([\"']){found[1]}\1\]", "", line, count=1)
+    edit = _replaced(number, line, plain)
+    what = f'Remove `["{found[1]}"]`, or use' if edit is not None else "Use"
+    return replace(finding, suggestion=f"{what} a key that the data has: {shown}.", edit=edit)
+
+
+def _keys_of_data(texts: Texts) -> Iterator[str]:
+    """Return the keys of the JSON files that the module has, and of dicts that its tests write."""
+    for file, text in texts.items():
+        if file.endswith(".json"):
+            try:
+                read = json.loads(text)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(read, dict):
+                yield from map(str, read)
+
+
+def _raised_text(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``raise "no name"``: a string can't be raised."""
+    number, line = _line(raised, texts)
+    said = re.search(r"\braise\s+(f?[\"'].*[\"'])\s*$", line)
+    if said is None:
+        return None
+    new = f"{line[: said.start(1)]}ValueError({said[1]}){line[said.end(1) :]}"
+    hint = f"Raise an exception: `{new.strip()}`."
+    return replace(finding, suggestion=hint, edit=_replaced(number, line, new))
+
+
+def _passed_value(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``grade(raw.get("pm"))``: the function got None, or a string, from the line that calls it."""
+    text, line = texts.get(raised.file or "", ""), raised.line or 0
+    function = function_at(text, line)
+    given = {each.arg for each in function.args.args} - {"self"} if function is not None else set()
+    wrong = {"NoneType": r"None$", "str": r"['\"]"}.get(found[1], "")
+    name = next((one for one, value in raised.values if one in given and re.match(wrong, value)), None)
+    frames = _frames(raised, texts)
+    if name is None or not wrong or len(frames) < _LEAST_FRAMES or frames[-1] != (raised.file, line):
+        return None
+    file, number = frames[-2]
+    if is_test(file):
+        return None
+    shown = (line_at(texts[file], number) or "").strip()
+    what = "None" if found[1] == "NoneType" else "a string"
+    hint = f"`{name}` is {what}, and this line passes it: `{shown[:100]}`. Correct the value or its key here."
+    return moved(finding, file, number, texts[file], hint, None)
+
+
+_LEAST_FRAMES = 2
+
+
+def _frames(raised: Raised, texts: Texts) -> list[tuple[str, int]]:
+    """Return file and line of each frame in the module's files, the outermost first."""
+    found = re.findall(r'File "([^"\n]{1,300})", line (\d{1,6})', raised.traceback)
+    names = sorted(texts, key=len, reverse=True)
+    placed = (
+        (next((name for name in names if path == name or path.endswith(f"/{name}")), None), int(number))
+        for path, number in found
+    )
+    return [(name, number) for name, number in placed if name is not None]
+
+
+def _other_keys(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``assert {"grades": …} == {"grade": …}``: the line that writes the other key."""
+    written, wanted = found[1], found[2]
+    places = [
+        (file, number, line)
+        for file, text in texts.items()
+        if not is_test(file)
+        for number, line in enumerate(text.split("\n"), 1)
+        if re.search(rf"[\"']{re.escape(written)}[\"']\s*:", line)
+    ]
+    if len(places) != 1:
+        return None
+    [(file, number, line)] = places
+    new = re.sub(rf"([\"']){re.escape(written)}\1(?=\s*:)", rf"\g<1>{wanted}\g<1>", line, count=1)
+    hint = f"The test expects the key '{wanted}', and the code writes '{written}'. Write `{new.strip()}`."
+    return moved(finding, file, number, texts[file], hint, _replaced(number, line, new))
+
+
+def _text_returned(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``return response.text``: the test expects the parsed value."""
+    places = [
+        (file, number, line)
+        for file, text in texts.items()
+        if not is_test(file)
+        for number, line in enumerate(text.split("\n"), 1)
+        if re.search(r"\breturn\s+\w+\.(?:text|content)\b", line)
+    ]
+    if len(places) != 1:
+        return None
+    [(file, number, line)] = places
+    new = re.sub(r"\.(?:text|content)\b", ".json()", line, count=1)
+    hint = f"The code returns unparsed text. Write `{new.strip()}`."
+    return moved(finding, file, number, texts[file], hint, _replaced(number, line, new))
+
+
+def _needlessly_async(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``async def transform(…)`` without an `await` in it, which tests call as a plain method."""
+    name = found[1].rpartition(".")[2]
+    if isinstance(function_at(texts.get(raised.file or "", ""), raised.line or 0), ast.AsyncFunctionDef):
+        return None
+    for file, text in texts.items():
+        for node in functions(text) if not is_test(file) else ():
+            waits = any(isinstance(one, ast.Await | ast.AsyncWith | ast.AsyncFor) for one in ast.walk(node))
+            if node.name == name and isinstance(node, ast.AsyncFunctionDef) and not waits:
+                line = line_at(text, node.lineno) or ""
+                new = line.replace("async def", "def", 1)
+                hint = (
+                    f"`{name}` awaits nothing, and the test calls it without `await`. Write `{new.strip()}`."
+                )
+                return moved(finding, file, node.lineno, text, hint, _replaced(node.lineno, line, new))
+    return None
+
+
+def _fixture_without_value(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """A fixture that ends without `return`."""
+    file = test.partition("::")[0]
+    text = texts.get(file, "")
+    wrong = {name for name, value in raised.values if value == "None"}
+    for node in functions(text):
+        gives = any(isinstance(one, ast.Return | ast.Yield) for one in ast.walk(node))
+        last = node.body[-1]
+        if node.name in wrong and is_fixture(node) and not gives and isinstance(last, ast.Expr):
+            line = line_at(text, last.lineno) or ""
+            new = f"{line[: len(line) - len(line.lstrip())]}return {line.lstrip()}"
+            hint = f"The fixture `{node.name}` returns nothing. Write `{new.strip()}`."
+            return moved(finding, file, last.lineno, text, hint, _replaced(last.lineno, line, new))
+    return None
+
+
+def _misspelt_of_module(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``@pytest.fixtures``."""
+    number, line = _line(raised, texts)
+    if raised.meant is None:
+        return None
+    new = re.sub(rf"\b{found[1]}\.{found[2]}\b", f"{found[1]}.{raised.meant}", line, count=1)
+    hint = f"Did you mean `{found[1]}.{raised.meant}`?"
+    return replace(finding, suggestion=hint, edit=_replaced(number, line, new))
+
+
+def _match_of_raises(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``pytest.raises(ValueError, "no name")``."""
+    number, line = _line(raised, texts)
+    new = re.sub(r"(pytest\.raises\(\s*[\w.]+,\s*)(?=[rf]?[\"'])", r"\1match=", line, count=1)
+    if new == line:
+        return None
+    hint = f"The text of the exception is compared by `match=`. Write `{new.strip()}`."
+    return replace(finding, suggestion=hint, edit=_replaced(number, line, new))
+
+
+def _self_in_test(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``def test_x(self, adapter)`` outside of a class."""
+    file, _, name = test.partition("::")
+    text = texts.get(file, "")
+    for node in functions(text):
+        if node.name == name.partition("[")[0]:
+            line = line_at(text, node.lineno) or ""
+            new = re.sub(r"\(\s*self\s*,?\s*", "(", line, count=1)
+            hint = f"The test isn't in a class, so it has no `self`. Write `{new.strip()}`."
+            return moved(finding, file, node.lineno, text, hint, _replaced(node.lineno, line, new))
+    return None
+
+
+def _class_of(name: str, texts: Texts) -> tuple[str, ast.ClassDef] | None:
+    for file, text in texts.items():
+        read = tree(text)
+        for node in ast.walk(read) if read is not None else ():
+            if isinstance(node, ast.ClassDef) and node.name == name:
+                return file, node
+    return None
+
+
+def _no_dataclass(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``class Reading: city: str`` without `@dataclass`."""
+    place = _class_of(found[1], texts)
+    if place is None or not any(isinstance(one, ast.AnnAssign) for one in place[1].body):
+        return None
+    file, node = place
+    line = line_at(texts[file], node.lineno) or ""
+    edit = None
+    if re.search(r"import\b.*\bdataclass\b", texts[file]):
+        edit = Edit(start_line=node.lineno, end_line=node.lineno, replacement=f"@dataclass\n{line}")
+    hint = f"`{node.name}` has fields and no `__init__`. Write `@dataclass` above the class."
+    return moved(finding, file, node.lineno, texts[file], hint, edit)
+
+
+def _type_of(node: ast.expr) -> str:
+    return type(node.value).__name__ if isinstance(node, ast.Constant) else "object"
+
+
+def _no_annotation(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``city = str`` in a dataclass: without an annotation it isn't a field."""
+    place = _class_of(found[1].removesuffix(".__init__").rpartition(".")[2], texts)
+    for one in place[1].body if place is not None else ():
+        names = (
+            [each.id for each in one.targets if isinstance(each, ast.Name)]
+            if isinstance(one, ast.Assign)
+            else []
+        )
+        if place is not None and found[2] in names and isinstance(one, ast.Assign):
+            file, line = place[0], line_at(texts[place[0]], one.lineno) or ""
+            kind = one.value.id if isinstance(one.value, ast.Name) else _type_of(one.value)
+            value = "" if isinstance(one.value, ast.Name) else f" = {ast.unparse(one.value)}"
+            new = f"{line[: len(line) - len(line.lstrip())]}{found[2]}: {kind}{value}"
+            hint = f"A field of a dataclass has an annotation. Write `{new.strip()}`."
+            return moved(finding, file, one.lineno, texts[file], hint, _replaced(one.lineno, line, new))
+    return None
+
+
+def _other_method(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``adapter.fetch(…)`` of a class with the method `fetch_raw`."""
+    place = _class_of(found[1], texts)
+    if raised.meant is not None or place is None:
+        return None
+    known = [one.name for one in place[1].body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+    wanted = found[2]
+    near = close_names(wanted, known) or [
+        one for one in known if one.startswith(wanted) or wanted.startswith(one)
+    ]
+    if not near:
+        return None
+    number, line = _line(raised, texts)
+    new = re.sub(rf"\.{re.escape(wanted)}\b", f".{near[0]}", line, count=1)
+    return replace(finding, suggestion=f"Did you mean `{near[0]}`?", edit=_replaced(number, line, new))
+
+
+Explain = Callable[[Finding, Raised, re.Match[str], Texts, str], Finding | None]
+CALLS: tuple[tuple[re.Pattern[str], Explain], ...] = (
+    (re.compile(r"^'set' object (?:has no attribute|is not subscriptable|is not a mapping)"), _set_for_dict),
+    (re.compile(r"^the JSON object must be str.*, not (\w{1,60})"), _parsed_twice),
+    (re.compile(r"^(?:type object|module) '(datetime|time|date)' has no attribute '(\w{1,60})'"),
+     _class_of_the_module),
+    (re.compile(r"^'(\w{1,100})' object has no attribute '(\w{1,100})'"), _name_of_the_module),
+    (re.compile(r"^'(\w{1,100})' object has no attribute '(\w{1,100})'"), _other_method),
+    (re.compile(r"^'(?:function|FixtureFunctionDefinition)' object has no attribute"), _fixture_as_function),
+    (re.compile(r"^DID NOT RAISE <class '(?:\w+\.)*(\w{1,100})'>"), _did_not_raise),
+    (re.compile(r"^'Response' object is not callable"), _response_for_handler),
+    (re.compile(r"<lambda>\(\) takes 0 positional arguments but 1 was given"), _handler_without_request),
+    (re.compile(r"^([\w.]{1,200})\(\) missing \d+ required [\w-]+ arguments?: '(\w{1,100})'"),
+     _missing_argument),
+    (re.compile(r"^'([^'\\]{1,80})'$"), _missing_key),
+    (re.compile(r"(?:between instances of|unsupported operand|argument of type) .*?'(NoneType|str)'"),
+     _passed_value),
+    (re.compile(r"^'(NoneType)' object (?:has no|is not)"), _passed_value),
+    (re.compile(r"Left contains 1 more item:\s+\{'(\w{1,100})'[^\n]*\s+Right contains 1 more item:\s+"
+                r"\{'(\w{1,100})'"), _other_keys),
+    (re.compile(r"^assert b?['\"].{0,2000}? == [{\[]"), _text_returned),
+    (re.compile(r"<coroutine object ([\w.]{1,200}) at"), _needlessly_async),
+    (re.compile(r"^'NoneType' object has no attribute"), _fixture_without_value),
+    (re.compile(r"^module (\w{1,60}) has no attribute (\w{1,60})$"), _misspelt_of_module),
+    (re.compile(r"^['\"].*['\"] object \(type: <class 'str'>\) must be callable"), _match_of_raises),
+    (re.compile(r"^\('self', <FixtureRequest"), _self_in_test),
+    (re.compile(r"^(\w{1,100})\(\) takes no arguments"), _no_dataclass),
+    (re.compile(r"^([\w.]{1,200})\(\) got an unexpected keyword argument '(\w{1,100})'"), _no_annotation),
+    (re.compile(r"^exceptions must derive from BaseException"), _raised_text),
+)  # fmt: skip
+"""Patterns of messages with what explains them, tried before all others."""

@@ -1,0 +1,98 @@
+"""Places a failed comparison at the code that computes the value, if one line of the module does.
+
+assert grade(3) == "good"                   the only statement of grade()
+Differing items: {'share': 1} != …          the only statement of `share`, or the line that writes the key
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from assayd.findings.source_text import line_at
+from assayd.guest_results.record import Raised
+from assayd.kinds.module.files import is_test
+from assayd.kinds.module.places import functions, moved, tree
+from assayd.model.finding import Finding
+from assayd.model.text_limits import shorten
+
+Texts = Mapping[str, str]
+_SHOWN_CHARS = 100
+
+
+def _only_statement(name: str, texts: Texts) -> tuple[str, int] | None:
+    """Return file and line of the only statement of a function of the module; None for a longer one."""
+    found = [
+        (file, node)
+        for file, text in texts.items()
+        if not is_test(file)
+        for node in functions(text)
+        if node.name == name
+    ]
+    if len(found) != 1:
+        return None
+    [(file, node)] = found
+    body = [
+        one for one in node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+    ]
+    return (file, body[0].lineno) if len(body) == 1 else None
+
+
+def _computed_by(node: ast.expr) -> str | None:
+    match node:
+        case ast.Call(func=ast.Name(id=name)) | ast.Call(func=ast.Attribute(attr=name)):
+            return name
+        case ast.Attribute(attr=name):
+            return name
+        case _:
+            return None
+
+
+def _values_of(key: str, texts: Texts) -> Iterator[tuple[str, ast.expr]]:
+    """Return the expressions that the module writes under a key of a dict."""
+    for file, text in texts.items():
+        read = None if is_test(file) else tree(text)
+        for node in ast.walk(read) if read is not None else ():
+            for name, value in zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ():
+                if isinstance(name, ast.Constant) and name.value == key:
+                    yield file, value
+
+
+def _differing_key(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``Differing items: {'share': 0.1} != {'share': 0.2}``."""
+    written = list(_values_of(found[1], texts))
+    if len(written) != 1:
+        return None
+    [(file, value)] = written
+    name = _computed_by(value)
+    place = _only_statement(name, texts) if name is not None else None
+    return _at(finding, place or (file, value.lineno), texts, f"'{found[1]}'")
+
+
+def _wrong_result(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+) -> Finding | None:
+    """``assert grade(3) == "good"``: the function has one statement."""
+    line = line_at(texts.get(raised.file or "", ""), raised.line or 0) or ""
+    called = re.match(r"\s*assert\s+(?:await\s+)?(?:[\w.]+\.)?(\w+)\(", line)
+    place = _only_statement(called[1], texts) if called is not None else None
+    return None if called is None or place is None else _at(finding, place, texts, f"{called[1]}()")
+
+
+def _at(finding: Finding, place: tuple[str, int], texts: Texts, what: str) -> Finding:
+    file, number = place
+    shown = shorten((line_at(texts[file], number) or "").strip(), _SHOWN_CHARS)
+    hint = f"Change the line that computes {what}, so that the expected value results: `{shown}`."
+    return moved(replace(finding, edit=None), file, number, texts[file], hint, None)
+
+
+Explain = Callable[[Finding, Raised, re.Match[str], Texts, str], Finding | None]
+RESULTS: tuple[tuple[re.Pattern[str], Explain], ...] = (
+    (re.compile(r"Differing items:\s+\{'(\w{1,100})': "), _differing_key),
+    (re.compile(r"^assert (?!<)[^\n]{1,500} == "), _wrong_result),
+)
+"""Patterns of messages of assertions, tried after all others."""

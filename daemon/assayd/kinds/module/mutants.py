@@ -1,0 +1,277 @@
+"""Makes small changes to an adapter, to see whether its tests notice them. Source: docs/quality.md.
+
+if count < 5:          if count >= 5:
+return sorted(low)     return None
+total += price         total -= price
+raise ValueError(…)    pass
+
+The same text always gives the same changes. A comparison is negated and never moved by one, because `<` that
+becomes `<=` often changes nothing. Strings for people and code that no result depends on (logs, messages of
+exceptions, timeouts) stay as they are. Reads source text only.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice, zip_longest
+from types import CodeType
+
+from pydantic import BaseModel, ConfigDict
+
+from assayd.static.python.work import is_slow_to_compile
+
+_MOST_NODES = 50_000
+_MORE_LOOKED_AT = 4
+"""So many times the changes that are wanted are compiled at most: some have no effect."""
+_COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
+    ast.Lt: ("<", ">="),
+    ast.LtE: ("<=", ">"),
+    ast.Gt: (">", "<="),
+    ast.GtE: (">=", "<"),
+    ast.Eq: ("==", "!="),
+    ast.NotEq: ("!=", "=="),
+    ast.Is: ("is", "is not"),
+    ast.IsNot: (r"is\s+not", "is"),
+    ast.In: ("in", "not in"),
+    ast.NotIn: (r"not\s+in", "in"),
+}
+_ARITHMETIC: dict[type[ast.operator], tuple[str, str]] = {
+    ast.Add: (r"\+", "-"),
+    ast.Sub: ("-", "+"),
+    ast.Mult: (r"\*", "/"),
+    ast.Div: ("/", "*"),
+    ast.FloorDiv: ("//", "*"),
+    ast.Mod: ("%", "*"),
+}
+_LOGS = frozenset({"log", "logger", "logging", "print", "warnings", "super"})
+_INCIDENTAL = frozenset({"description", "encoding", "headers", "indent", "timeout", "title"})
+"""Arguments and keys whose values hardly any test should check."""
+_SHOWING = frozenset({"__repr__", "__str__", "__format__"})
+_Change = tuple[str, int, int, str]
+_ORDER = ("condition", "return", "arithmetic", "raise", "call", "number", "string")
+
+
+class Mutant(BaseModel):
+    """One change: the bytes from `start` to `end` of the adapter's text become `now`.
+
+    `line` is its line, `statement` the first line of the statement that holds it.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    line: int
+    statement: int
+    start: int
+    end: int
+    was: str
+    now: str
+
+    def text(self, source: str) -> bytes:
+        """Return the changed text."""
+        content = source.encode()
+        return content[: self.start] + self.now.encode() + content[self.end :]
+
+
+def mutants_of(source: str, most: int) -> list[Mutant]:
+    """Return at most so many changes, one of each function in turn, spread over lines and kinds of change."""
+    if most < 1:
+        return []
+    read = _compiled(source)
+    if read is None or sum(1 for _ in ast.walk(read[0])) > _MOST_NODES:
+        return []
+    tree, original = read
+    queues = [deque(_in_order(_Finder(source).found(function))) for function in _functions(tree)]
+    chosen: list[Mutant] = []
+    for one in islice(_by_turns(queues), _MORE_LOOKED_AT * most):
+        if len(chosen) < most and _differs(one, source, original):
+            chosen.append(one)
+    return sorted(chosen, key=lambda one: one.start)
+
+
+def _by_turns(queues: Sequence[deque[Mutant]]) -> Iterator[Mutant]:
+    while any(queues):
+        yield from (queue.popleft() for queue in queues if queue)
+
+
+def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Return the functions at the top of a file, and the methods of its classes."""
+    bodies = [tree.body, *(node.body for node in tree.body if isinstance(node, ast.ClassDef))]
+    for node in chain.from_iterable(bodies):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name not in _SHOWING:
+            yield node
+
+
+def _in_order(found: Iterable[tuple[str, Mutant]]) -> list[Mutant]:
+    """Order changes so that kinds take turns, and a line's second change comes after the first of all."""
+    by_kind: dict[str, list[Mutant]] = {kind: [] for kind in _ORDER}
+    for kind, one in found:
+        by_kind[kind].append(one)
+    turns = zip_longest(*by_kind.values())
+    ordered = [one for turn in turns for one in turn if one is not None]
+    first: dict[int, Mutant] = {}
+    for one in ordered:
+        first.setdefault(one.line, one)
+    return [*first.values(), *(one for one in ordered if first[one.line] is not one)]
+
+
+def _differs(one: Mutant, source: str, original: object) -> bool:
+    """Return whether a change compiles, and to other code: the compiler drops unreachable code."""
+    changed = _compiled(one.text(source).decode())
+    return changed is not None and changed[1] != original
+
+
+def _compiled(text: str) -> tuple[ast.Module, object] | None:
+    """Return the tree of a source and the essence of its code; None if it fails or takes long to compile."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            tree = ast.parse(text)
+            if is_slow_to_compile(tree):
+                return None
+            return tree, _essence(compile(tree, "adapter", "exec", dont_inherit=True))
+        except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
+            return None
+
+
+def _essence(code: CodeType) -> object:
+    """Return what code does, without its places in the text."""
+    inner = tuple(_essence(one) if isinstance(one, CodeType) else (type(one), one) for one in code.co_consts)
+    return code.co_name, code.co_code, code.co_names, inner
+
+
+class _Finder:
+    """Finds the changes of one text."""
+
+    def __init__(self, source: str) -> None:
+        self._content = source.encode()
+        self._starts = [0, *(match.end() for match in re.finditer(rb"\r\n?|\n", self._content))]
+
+    def found(self, function: ast.AST) -> Iterator[tuple[str, Mutant]]:
+        """Return the changes within a function, each with its kind, in the order of the text."""
+        pending = [(statement, statement) for statement in reversed(_body(function))]
+        while pending:
+            node, statement = pending.pop()
+            for kind, start, end, now in self._of(node):
+                line = bisect_right(self._starts, start)
+                was = self._content[start:end].decode()
+                yield (
+                    kind,
+                    Mutant(line=line, statement=statement.lineno, start=start, end=end, was=was, now=now),
+                )
+            inner = [(each, each if isinstance(each, ast.stmt) else statement) for each in _parts(node)]
+            pending += reversed(inner)  # type: ignore[arg-type]
+
+    def _of(self, node: ast.AST) -> Iterator[_Change]:
+        """Return the changes of one node: kind, place, and new text."""
+        if isinstance(node, ast.Constant):
+            yield from self._constant(node)
+        elif isinstance(node, ast.stmt):
+            yield from self._statement(node)
+        match node:
+            case ast.Compare(left=left, ops=ops, comparators=rights):
+                for before, op, after in zip([left, *rights], ops, rights, strict=False):
+                    yield from self._between("condition", before, after, *_COMPARISONS[type(op)])
+            case ast.BoolOp(op=op, values=[first, second, *_]):
+                words = ("and", "or") if isinstance(op, ast.And) else ("or", "and")
+                yield from self._between("condition", first, second, *words)
+            case ast.UnaryOp(op=ast.Not()):
+                start = self._at(node.lineno, node.col_offset)
+                yield "condition", start, start + len("not"), ""
+            case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
+                yield from self._negated(test)
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
+                if not any(map(_is_neutral, (left, right))):
+                    yield from self._between("arithmetic", left, right, *_ARITHMETIC[type(op)])
+
+    def _negated(self, test: ast.expr) -> Iterator[_Change]:
+        if isinstance(test, ast.Name | ast.Attribute | ast.Call):
+            start, end = self._place(test)
+            yield "condition", start, end, f"(not {self._content[start:end].decode()})"
+
+    def _statement(self, node: ast.stmt) -> Iterator[_Change]:
+        match node:
+            case ast.AugAssign(target=target, op=op, value=value) if type(op) in _ARITHMETIC:
+                if not _is_neutral(value):
+                    yield from self._between("arithmetic", target, value, *_ARITHMETIC[type(op)])
+            case ast.Return(value=value) if value is not None and not isinstance(value, ast.Constant):
+                yield "return", *self._place(value), "None"
+            case ast.Raise():
+                yield "raise", *self._place(node), "pass"
+            case ast.Expr(value=ast.Call(func=func)) if _root(func) not in _LOGS:
+                yield "call", *self._place(node), "pass"
+            case ast.Continue():
+                yield "condition", *self._place(node), "break"
+            case ast.Break():
+                yield "condition", *self._place(node), "continue"
+
+    def _constant(self, node: ast.Constant) -> Iterator[_Change]:
+        match node.value:
+            case bool():
+                yield "number", *self._place(node), repr(not node.value)
+            case int() | float():
+                yield "number", *self._place(node), repr(node.value + 1)
+            case str() if node.value:
+                yield "string", *self._place(node), '""'
+
+    def _between(self, kind: str, left: ast.expr, right: ast.expr, was: str, now: str) -> Iterator[_Change]:
+        """Exchange the operator that is between two operands."""
+        start, end = self._place(left)[1], self._place(right)[0]
+        found = re.search(was.encode(), self._content[start:end])
+        if found is not None and b"#" not in self._content[start:end]:
+            yield kind, start + found.start(), start + found.end(), now
+
+    def _place(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or 0
+        return self._at(node.lineno, node.col_offset), self._at(end_line, end_column)
+
+    def _at(self, line: int, column: int) -> int:
+        return self._starts[line - 1] + column
+
+
+def _body(function: ast.AST) -> list[ast.stmt]:
+    body: list[ast.stmt] = getattr(function, "body", [])
+    return body[1:] if _is_docstring(body[0]) else body
+
+
+def _is_docstring(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _is_neutral(node: ast.expr) -> bool:
+    """Return whether an operator at this operand may stay without effect, or breaks at once: 0, 1, text."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str) or node.value in (0, 1)
+    return isinstance(node, ast.JoinedStr)
+
+
+def _parts(node: ast.AST) -> Iterator[ast.AST]:
+    """Return the parts of a node in which a change may matter."""
+    match node:
+        case ast.JoinedStr() | ast.Raise() | ast.ClassDef() | ast.Expr(value=ast.Constant()):
+            return  # the places in an f-string are not those of the text
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            yield from _body(node)
+        case ast.Assert(test=value) | ast.AnnAssign(value=ast.expr() as value):
+            yield value
+        case ast.Call(func=func, args=arguments, keywords=keywords):
+            if _root(func) not in _LOGS:
+                yield from (func, *arguments)
+                yield from (each.value for each in keywords if each.arg not in _INCIDENTAL)
+        case ast.Dict(keys=keys, values=values):
+            for key, value in zip(keys, values, strict=True):
+                if not (isinstance(key, ast.Constant) and key.value in _INCIDENTAL):
+                    yield from (each for each in (key, value) if each is not None)
+        case _ if not isinstance(node, ast.AnnAssign | ast.pattern):
+            yield from ast.iter_child_nodes(node)
+
+
+def _root(node: ast.expr) -> str:
+    """Return the first name of a dotted one: `log` of ``log.debug``."""
+    while isinstance(node, ast.Attribute | ast.Call):
+        node = node.value if isinstance(node, ast.Attribute) else node.func
+    return node.id if isinstance(node, ast.Name) else ""

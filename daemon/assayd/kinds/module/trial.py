@@ -1,0 +1,131 @@
+"""Plans and judges the trial of a module: do its tests notice small changes to the adapter.
+
+the tests notice fewer than half of the changes     quality.mutants  (a warning)
+they notice more                                    quality.mutants  (info)
+
+Each change runs against every file of tests, in a second container, after the module has passed. A change
+is noticed if a file's tests don't all pass: one fails, hangs, or ends its process. One in a line that the
+tests never ran isn't noticed, and isn't run. Source: docs/quality.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from assayd.findings.source_text import snippet
+from assayd.kinds.module import pytest_unit
+from assayd.kinds.module.coverage import lines_run
+from assayd.kinds.module.expected_tests import ExpectedTests
+from assayd.kinds.module.mutants import Mutant
+from assayd.kinds.module.payload import PreparedModule
+from assayd.model.finding import Finding, Layer, Rule, Severity
+from assayd.model.run import RunResult, RunSpec, UnitEnd, UnitResult
+from assayd.model.text_limits import shorten
+
+RULES = (
+    Rule(
+        id="quality.mutants",
+        title="Tests that notice few changes to the adapter",
+        severity=Severity.WARNING,
+        help="Bad: assert result. Good: assert result == {…}. Runs if a profile sets quality.mutants.",
+    ),
+)
+_ENOUGH = 0.5
+"""From this share of noticed changes on, the figure is for information alone."""
+_MORE_TIME, _LEAST_S = 5, 2.0
+"""A change may take so many times the processor time of the tests without it, and at least so much."""
+_SHOWN_CHARS = 40
+
+
+def plan(
+    spec: RunSpec, payload: PreparedModule, adapter: str, tests: Mapping[str, UnitResult]
+) -> RunSpec | None:
+    """Plan a unit for each change and file of tests; None if the tests run no changed line.
+
+    Args:
+        spec: the plan of the run that passed.
+        payload: the module, with its changes.
+        adapter: the file that is changed.
+        tests: the result of each file of tests.
+    """
+    units = [
+        replace(
+            unit,
+            arguments={name: unit.arguments[name] for name in ("modules", "test")} | {"first_failure": True},
+            deadline_s=min(unit.deadline_s, _LEAST_S + _MORE_TIME * tests[unit.name].usage.cpu_s),
+            files={adapter: one.text(payload.files[adapter])},
+        )
+        for one in _run(payload, tests)
+        for unit in spec.units
+        if unit.name in tests
+    ]
+    return replace(spec, units=tuple(units)) if units else None
+
+
+def judge(
+    payload: PreparedModule, adapter: str, tests: Mapping[str, UnitResult], trial: RunResult | None
+) -> list[Finding]:
+    """Count the changes that the tests notice; those that weren't tried in time don't count."""
+    tried = _run(payload, tests)
+    units = trial.units if trial is not None else ()
+    unnoticed = [one for one in payload.mutants if one not in tried]
+    left = 0
+    for place, one in enumerate(tried):
+        own = units[place * len(tests) : (place + 1) * len(tests)]
+        if any(unit.end is not UnitEnd.INTERRUPTED and not unit.outcome.completed for unit in own):
+            continue
+        if len(own) == len(tests) and all(unit.outcome.completed for unit in own):
+            unnoticed.append(one)
+        else:
+            left += 1
+    count = len(payload.mutants) - left
+    return [_finding(payload, adapter, count, left, unnoticed)] if count else []
+
+
+def _run(payload: PreparedModule, tests: Mapping[str, UnitResult]) -> list[Mutant]:
+    """Return the changes in lines that the tests ran; all, if that is unknown."""
+    told = [
+        pytest_unit.judge_tests(file, unit, {}, payload.expected.get(file, ExpectedTests())).coverage
+        for file, unit in tests.items()
+    ]
+    ran = lines_run([one for one in told if one is not None])
+    return [one for one in payload.mutants if ran is None or one.statement in ran]
+
+
+def _finding(
+    payload: PreparedModule, adapter: str, count: int, left: int, unnoticed: Sequence[Mutant]
+) -> Finding:
+    noticed, text = count - len(unnoticed), payload.files[adapter]
+    unnoticed = sorted(unnoticed, key=lambda one: one.start)
+    line = unnoticed[0].line if unnoticed else None
+    severity = Severity.INFO if noticed >= _ENOUGH * count else Severity.WARNING
+    told = [f"line {one.line}: {_shown(one.now)} for {_shown(one.was)}" for one in unnoticed]
+    if left:
+        told.append(f"{left} more changes weren't tried in time")
+    return Finding(
+        rule="quality.mutants",
+        category="quality",
+        message=f"The tests notice {noticed} of {count} small changes to the adapter.",
+        severity=severity,
+        layer=Layer.RUNTIME,
+        file=adapter,
+        line=line,
+        snippet=snippet(text, line),
+        suggestion=_hint(unnoticed),
+        context=f"unnoticed: {'; '.join(told)}" if told else None,
+    )
+
+
+def _hint(unnoticed: Sequence[Mutant]) -> str | None:
+    if not unnoticed:
+        return None
+    first, *others = unnoticed
+    lines = ", ".join(map(str, dict.fromkeys(one.line for one in others)))
+    more = f" Other lines that no test checks: {lines}." if others else ""
+    told = f"No test fails if line {first.line} has {_shown(first.now)} for {_shown(first.was)}"
+    return f"Assert what the adapter returns. {told}.{more}"
+
+
+def _shown(code: str) -> str:
+    return f"`{shorten(' '.join(code.split()), _SHOWN_CHARS)}`" if code.strip() else "nothing"

@@ -1,0 +1,84 @@
+"""The place in a trace that a request continues (W3C Trace Context), read strictly.
+
+The headers are the caller's: a `traceparent` that isn't valid is ignored, and so is a `tracestate`.
+Source: https://www.w3.org/TR/trace-context-2/, sections 3.2 and 3.3.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MOST_PARENT_CHARS = 128
+MOST_STATE_CHARS = 512
+MOST_STATE_MEMBERS = 32
+
+_PARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+_KEY = r"[a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13}"
+_MEMBER = re.compile(rf"({_KEY})=[ -+\--<>-~]{{0,255}}[!-+\--<>-~]")
+_SAMPLED = 0x01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceContext:
+    """A span that others continue: 32 and 16 hex digits, and what vendors add (`state`)."""
+
+    trace_id: str
+    span_id: str
+    sampled: bool
+    state: str = ""
+
+    @property
+    def parent(self) -> str:
+        """Return it as a header `traceparent`."""
+        return f"00-{self.trace_id}-{self.span_id}-{'01' if self.sampled else '00'}"
+
+    @property
+    def text(self) -> str:
+        """Return it as one line, which `from_text` reads."""
+        return f"{self.parent} {self.state}".rstrip()
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Return it as headers of a request."""
+        state = {"tracestate": self.state} if self.state else {}
+        return {"traceparent": self.parent, **state}
+
+
+def from_text(text: str | None) -> TraceContext | None:
+    """Return the context of a line; None without a valid one."""
+    parent, _, state = (text or "").partition(" ")
+    return from_headers([parent], [state] if state else [])
+
+
+def from_headers(parents: Sequence[str], states: Sequence[str] = ()) -> TraceContext | None:
+    """Return the context of the headers `traceparent` and `tracestate`; None without a valid one.
+
+    More than one `traceparent` counts as invalid. A `tracestate` that isn't valid is ignored.
+    """
+    if len(parents) != 1 or len(parents[0]) > MOST_PARENT_CHARS:
+        return None
+    read = _PARENT.fullmatch(parents[0])
+    if read is None:
+        return None
+    version, trace_id, span_id, flags, later = read.groups()
+    if version == "ff" or (version == "00" and later is not None):
+        return None
+    if not int(trace_id, 16) or not int(span_id, 16):
+        return None
+    sampled = bool(int(flags, 16) & _SAMPLED)
+    return TraceContext(trace_id=trace_id, span_id=span_id, sampled=sampled, state=_state(states))
+
+
+def _state(headers: Sequence[str]) -> str:
+    """Return the members of all headers as one; empty if any isn't valid."""
+    joined = ",".join(headers)
+    if len(joined) > MOST_STATE_CHARS:
+        return ""
+    members = [member for each in joined.split(",") if (member := each.strip(" \t"))]
+    read = [_MEMBER.fullmatch(member) for member in members]
+    keys = {match[1] for match in read if match is not None}
+    if len(members) > MOST_STATE_MEMBERS or len(keys) != len(members):
+        return ""
+    return ",".join(members)

@@ -1,0 +1,108 @@
+"""The spans of a chain: one of the generation or the repair, in it one of each repair of a generation.
+
+Attempts and answers are within the innermost; log lines carry its ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import structlog
+
+from assayd.attempts.attempt_run import error_name
+from assayd.log import trace_ids
+from assayd.model.trace_context import TraceContext, from_text
+from assayd.ports.tracing import NO_SPAN, Span, TraceOrigin, Tracing, continuing, trace_origin
+from assayd_chains.model import Chain, Strategy
+
+LEFT = "chain.left"
+"""The error of a span whose chain the next run of the daemon goes on with."""
+
+
+class Traces(Protocol):
+    """Knows the spans of attempts."""
+
+    async def trace(self, attempt_id: str) -> str | None:
+        """Return the span of an attempt, as `model.trace_context` reads it, if it has one."""
+        ...
+
+
+class ChainSpans:
+    """The spans of one chain that is carried out in this process."""
+
+    def __init__(self) -> None:
+        self._chain: Span = NO_SPAN
+        self._repair: Span = NO_SPAN
+        self._repair_id: str | None = None
+
+    @property
+    def context(self) -> TraceContext | None:
+        """Return the innermost span that attempts continue."""
+        return self._inner.context
+
+    @property
+    def _inner(self) -> Span:
+        return self._chain if self._repair is NO_SPAN else self._repair
+
+    async def begin(self, chain: Chain, tracing: Tracing, attempts: Traces) -> None:
+        """Begin the chain's span: in the caller's trace, or else in that of the chain's last attempt."""
+        parent = trace_origin().context
+        if parent is None and tracing.is_on and chain.last_attempt_id is not None:
+            parent = from_text(await attempts.trace(chain.last_attempt_id))
+        name = "repair" if chain.words is None else "generation"
+        facts = {"chain_id": chain.id, "kind": chain.kind, "provider": chain.provider}
+        self._chain = tracing.begin(name, facts, parent=parent)
+
+    @contextmanager
+    def current(self, chain: Chain) -> Iterator[None]:
+        """Have attempts continue the span of the chain, or of its repair, while the body runs."""
+        self._follow(chain)
+        origin = TraceOrigin(context=self.context)
+        with continuing(origin), structlog.contextvars.bound_contextvars(**trace_ids(self.context)):
+            yield
+
+    @contextmanager
+    def answering(self, provider: str, strategy: Strategy, number: int) -> Iterator[Span]:
+        """Make the question to a provider a span."""
+        facts = {"provider": provider, "strategy": strategy.value, "number": number}
+        span, error = self._inner.child("answer", **facts), None
+        try:
+            yield span
+        except BaseException as problem:
+            error = error_name(problem)
+            raise
+        finally:
+            span.end(error)
+
+    def end(self, chain: Chain | None) -> None:
+        """End the open spans; `chain` is None if the next run of the daemon goes on with it."""
+        error, outcome = (LEFT, None) if chain is None else (None, chain.outcome)
+        facts = {
+            "outcome": outcome.value if outcome is not None else None,
+            "answers": len(chain.answers) if chain is not None else None,
+        }
+        self._end_repair(chain, error)
+        self._chain.end(error, **facts)
+
+    def _follow(self, chain: Chain) -> None:
+        """Begin the span of a generation's repair once an attempt has failed."""
+        repair = chain.repair if chain.words is not None else None
+        if repair is None or repair.id == self._repair_id:
+            return
+        self._end_repair(chain)
+        self._repair_id = repair.id
+        self._repair = self._chain.child(
+            "repair", chain_id=repair.id, kind=chain.kind, provider=chain.provider
+        )
+
+    def _end_repair(self, chain: Chain | None, error: str | None = None) -> None:
+        ended = [each for each in chain.repairs if each.id == self._repair_id] if chain is not None else []
+        outcome = ended[0].outcome if ended else None
+        facts = {
+            "outcome": outcome.of_repair if outcome is not None else None,
+            "answers": len(ended[0].fixes) if ended else None,
+        }
+        self._repair.end(error, **facts)
+        self._repair = NO_SPAN

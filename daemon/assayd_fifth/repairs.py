@@ -1,0 +1,365 @@
+r"""Finds the one change of a program with which the checks find fewer errors.
+
+    : double ( n -- n ) 2 *             ;  at the end of the line
+    s" hello type                       s" hello" type
+    : f ( n -- ) if 1 . ;               then  before the ;
+    5 0 do i . loop                     : main ( -- ) 5 0 do i . loop ; main
+    a b != if                           a b <> if
+
+Each finding has its candidates; every candidate is read again, and the one with the fewest findings is the
+correction. So a proposal is always a program that is better; findings that followed from the fault are gone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from assayd.findings.corrections import with_correction
+from assayd.model.finding import Edit, Finding
+
+MOST_TRIED = 60
+"""How many changed programs are read for one that has errors."""
+MOST_CHARS = 20_000
+_MOST_PLACES = 14
+_END = re.compile(r"(?<!\S);(?!\S)")
+_WORD = re.compile(r"\S+")
+_STARTS = re.compile(r"^\s*:\s")
+_OPEN = re.compile(r"'(\S+)' (?:is never closed|is inside the open '(\S+)' of line)")
+_CLOSERS: Mapping[str, tuple[str, ...]] = {
+    "if": ("then",),
+    "else": ("then",),
+    "do": ("loop",),
+    "?do": ("loop",),
+    "begin": ("repeat", "until", "again"),
+    "while": ("repeat",),
+    "case": ("endcase",),
+    "of": ("endof",),
+}
+_ORDER = (
+    "vocabulary.comment_open",
+    "vocabulary.string_open",
+    "vocabulary.definition_open",
+    "structure.unbalanced",
+    "vocabulary.forward_reference",
+    "vocabulary.imagined_syntax",
+    "vocabulary.gforth_word",
+    "vocabulary.literal",
+    "vocabulary.unknown_word",
+    "vocabulary.library_not_loaded",
+    "required.buffer_pattern",
+    "structure.compile_only",
+    "structure.return_stack",
+    "structure.stack_underflow",
+)
+"""The rules with candidates, first those from which others follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """New text for some lines of a program, both 1-based and inclusive."""
+
+    first: int
+    last: int
+    new: str
+
+    def applied(self, lines: Sequence[str]) -> str:
+        """Return the program with the change."""
+        return "\n".join((*lines[: self.first - 1], self.new, *lines[self.last :]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correction:
+    """A finding with its edit, and the findings that remain once the edit is made."""
+
+    finding: Finding
+    left: tuple[Finding, ...]
+
+
+def corrected(
+    text: str, found: Sequence[Finding], again: Callable[[str], Sequence[Finding]], words: Mapping[str, str]
+) -> Correction | None:
+    """Return the best single change of a program; None if none makes it better.
+
+    Args:
+        text: the program.
+        found: its findings.
+        again: reads a changed program, and returns its findings.
+        words: words of other languages with those of Fifth that mean the same.
+    """
+    if len(text) > MOST_CHARS:
+        return None
+    lines = text.split("\n")
+    tried, before = 0, (_errors(found), len(found))
+    best: tuple[tuple[int, int], Finding, Change, tuple[Finding, ...]] | None = None
+    for finding in sorted((each for each in found if each.rule in _ORDER and each.line), key=_rank):
+        for change in _candidates(lines, finding, words):
+            tried += 1
+            if tried > MOST_TRIED:
+                break
+            left = tuple(again(change.applied(lines)))
+            if change.new.count("\n") > change.last - change.first and left:
+                continue  # what is left would be on other lines
+            score = (_errors(left), len(left))
+            if score < before and len(left) < len(found) and (best is None or score < best[0]):
+                best = score, finding, change, left
+        if best is not None and best[0][0] == 0:
+            break
+    if best is None or (best[0][0] >= before[0] and best[1].rule != "structure.compile_only"):
+        return None
+    _, finding, change, left = best
+    finding = _standing(finding, found, left)
+    edit = Edit(start_line=change.first, end_line=change.last, replacement=change.new)
+    return Correction(finding=with_correction(replace(finding, edit=edit), text), left=left)
+
+
+def _standing(finding: Finding, found: Sequence[Finding], left: Sequence[Finding]) -> Finding:
+    """Return the finding that stands for all that a change removes: an error of them that no mode softens."""
+    remaining = [(each.rule, each.message) for each in left]
+    gone = [each for each in found if each.is_error and (each.rule, each.message) not in remaining]
+    if finding.is_error and finding.rule.startswith(_ALWAYS):
+        return finding
+    return next(
+        (each for begin in (*_ALWAYS, "") for each in gone if each.rule.startswith(begin)),
+        finding,
+    )
+
+
+_ALWAYS = ("vocabulary.", "forbidden.", "structure.unbalanced")
+"""How rules begin whose errors are errors in every mode."""
+
+
+def _errors(found: Sequence[Finding]) -> int:
+    return sum(each.is_error for each in found)
+
+
+def _rank(finding: Finding) -> tuple[int, int]:
+    return _ORDER.index(finding.rule), finding.line or 0
+
+
+def _candidates(lines: Sequence[str], finding: Finding, words: Mapping[str, str]) -> Iterator[Change]:
+    line = finding.line or 1
+    if line > len(lines):
+        return
+    making = _MAKING.get(finding.rule)
+    if making is None:
+        yield from _reworded(lines, line, finding, words)
+    else:
+        yield from making(lines, line, finding.message)
+
+
+def _named_first(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
+    """Write a value before the word that names it."""
+    yield Change(line, line, _NAMED_FIRST.sub(r"\3 \1 \2", lines[line - 1]))
+
+
+_NAMED_FIRST = re.compile(r"(?<!\S)(constant|value)\s+(\S+)\s+(\S+)", re.IGNORECASE)
+
+
+def _end_of(lines: Sequence[str], line: int) -> int:
+    """Return the line with the `;` of the definition that a line is in."""
+    for number in range(line, len(lines) + 1):
+        if _END.search(lines[number - 1]):
+            return number
+    return line
+
+
+def _inserted(lines: Sequence[str], line: int, word: str, *, start: int = 0) -> Iterator[Change]:
+    """Insert a word at each place of a line, the last first."""
+    text = lines[line - 1]
+    places = [found.start() for found in _WORD.finditer(text) if found.start() > start]
+    for place in [*places[-_MOST_PLACES:], len(text.rstrip())][::-1]:
+        before, after = text[:place].rstrip(), text[place:].strip()
+        new = " ".join(part for part in (before, word, after) if part)
+        yield Change(line, line, new)
+
+
+def _commented(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
+    """Close a comment at each place of its line."""
+    yield from _inserted(lines, line, ")", start=lines[line - 1].find("(") + 1)
+
+
+def _quoted(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
+    """Close a string at each place of its line, the last first."""
+    text = lines[line - 1]
+    start = text.rfind('"') + 1
+    words = [found for found in _WORD.finditer(text) if found.end() > start]
+    places = [found.end() for found in words[-_MOST_PLACES:]][::-1]
+    last = len(words)
+    while last > 1 and words[last - 1][0].lower() in _AFTER_STRINGS:
+        last -= 1
+    for place in dict.fromkeys((words[last - 1].end(), *places) if words else ()):
+        yield Change(line, line, f'{text[:place]}"{text[place:]}')
+
+
+_AFTER_STRINGS = frozenset({"type", "text", "print", "raw", "cr", "nl", "str+", "2drop", ";", "li.", "p."})
+"""Words that usually follow a string, so they aren't part of it."""
+
+
+def _ended(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
+    """End a definition at the end of a line: the last one that can belong to it first."""
+    last = next((n for n in range(line + 1, len(lines) + 1) if _STARTS.match(lines[n - 1])), len(lines) + 1)
+    for number in range(min(last - 1, line + _MOST_PLACES), line - 1, -1):
+        text = lines[number - 1].rstrip()
+        if text.strip() and not text.lstrip().startswith("\\"):
+            yield Change(number, number, f"{text} ;")
+
+
+def _closed(lines: Sequence[str], line: int, message: str) -> Iterator[Change]:
+    """Close a block that is open, or open one that is closed."""
+    end = _end_of(lines, line)
+    opened = _OPEN.search(message)
+    if opened is None:
+        word = message.split("'")[1] if "'" in message else ""
+        if word in {"while", "repeat", "until", "again"}:
+            yield from _inserted(lines, line, "begin", start=lines[line - 1].find(")") + 1)
+        elif word == "endof":
+            yield from _inserted(lines, line, "of", start=lines[line - 1].find("case"))
+        elif word in {"then", "else", "loop", "endcase"}:
+            yield from _without(lines, line, word)
+        return
+    for closer in _CLOSERS.get(opened[2] or opened[1], ()):
+        for number in range(line, end + 1):
+            for found in _WORD.finditer(lines[number - 1]):
+                if found[0].lower().strip("()") in _FOREIGN_CLOSERS:
+                    text = lines[number - 1]
+                    yield Change(number, number, f"{text[: found.start()]}{closer}{text[found.end() :]}")
+        yield from _inserted(lines, end, closer, start=lines[end - 1].find(")"))
+
+
+_FOREIGN_CLOSERS = frozenset(
+    {"end", "endif", "end-if", "fi", "next", "done", "od", "wend", "endwhile", "end-while", "endfor",
+     "end-for", "endloop", "end-loop", "esac", "end-case", "endswitch", "break", "}", "repeat", "until",
+     "then", "loop"}
+)  # fmt: skip
+
+
+def _without(lines: Sequence[str], line: int, word: str) -> Iterator[Change]:
+    text = lines[line - 1]
+    for found in list(re.finditer(rf"(?<!\S){re.escape(word)}(?!\S)\s?", text))[::-1]:
+        yield Change(line, line, text[: found.start()] + text[found.end() :])
+
+
+def _moved(lines: Sequence[str], line: int, message: str) -> Iterator[Change]:
+    """Move a definition of one line before the one that uses it."""
+    found = re.search(r"in line (\d+)\.", message)
+    later = int(found[1]) if found is not None else 0
+    first = line
+    while first > 1 and not _STARTS.match(lines[first - 1]):
+        first -= 1
+    if line < later <= len(lines) and _STARTS.match(lines[later - 1]) and _END.search(lines[later - 1]):
+        yield Change(first, later, "\n".join((lines[later - 1], *lines[first - 1 : later - 1])))
+
+
+def _wrapped(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
+    """Put a line into a definition, and call that."""
+    text = lines[line - 1]
+    if re.search(r"(?<!\S)\[char\](?!\S)", text):
+        yield Change(line, line, text.replace("[char]", "char"))
+    if _STARTS.match(text) is None:
+        yield Change(line, line, f": main ( -- ) {text.strip()} ; main")
+    yield from _without(lines, line, ";")
+
+
+def _returned(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
+    """Take the remaining items from the return stack."""
+    end = _end_of(lines, line)
+    text = lines[line - 1]
+    for found in re.finditer(r"(?<!\S)exit(?!\S)", text):
+        for word in ("unloop", "r> drop"):
+            yield Change(line, line, f"{text[: found.start()]}{word} {text[found.start() :]}")
+    for word in ("r>", "r> drop", "r> swap", "2r>", "2r> 2drop"):
+        last = list(_END.finditer(lines[end - 1]))
+        if last:
+            place = last[-1].start()
+            yield Change(end, end, f"{lines[end - 1][:place]}{word} {lines[end - 1][place:]}")
+    yield from _inserted(lines, line, "r>", start=text.find(">r"))
+
+
+def _reset(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
+    text = lines[line - 1]
+    found = re.search(r"""(?:s\\?" [^"]*"\s+|(?<!\S)\S+\s+)?(str2?)\+""", text)
+    if found is not None:
+        yield Change(line, line, f"{text[: found.start()]}{found[1]}-reset {text[found.start() :]}")
+
+
+def _loaded(lines: Sequence[str], _: int, message: str) -> Iterator[Change]:
+    """Load a library at the top of the program."""
+    found = re.search(r"the library (\w+)", message)
+    if found is not None:
+        yield Change(1, 1, f"require lib/{found[1]}.fs\n{lines[0]}")
+
+
+def _reworded(
+    lines: Sequence[str], line: int, finding: Finding, words: Mapping[str, str]
+) -> Iterator[Change]:
+    """Put known words in the place of an unknown one."""
+    text, start = lines[line - 1], (finding.column or 1) - 1
+    found = _WORD.match(text, start)
+    if found is None:
+        return
+    near = re.match(r"Did you mean (.+)\?$", finding.suggestion or "")
+    meant = [word.strip("`") for word in near[1].split(" or ")] if near is not None else []
+    word = found[0]
+    if word.lower() in words:
+        meant.insert(0, words[word.lower()])
+    for new in meant:
+        yield Change(line, line, f"{text[:start]}{new}{text[found.end() :]}")
+    for pattern, put in _FORMS:
+        seen = pattern.search(text, max(start - 1, 0)) or pattern.search(text)
+        if seen is not None:
+            new = f"{text[: seen.start()]}{seen.expand(put)}{text[seen.end() :]}".rstrip()
+            yield Change(line, line, re.sub(r"(?<=\S)  +(?=\S)", " ", new))
+    if re.search(r"(?<!\S):\s\S+.*?(?<!\S):\s", text):
+        inner = re.search(r"(?<=\S)\s:\s\S+.*?\s;(?!\S)", text)
+        if inner is not None:
+            rest = f"{text[: inner.start()]}{text[inner.end() :]}"
+            yield Change(line, line, f"{inner[0].strip()} {rest.strip()}")
+
+
+_FORMS = tuple(
+    (re.compile(find, re.IGNORECASE), put)
+    for find, put in (
+        (r'(?<!\S)"([^"\s][^"]*)"(?=\s|$)', r's" \1"'),
+        (r'(?<!\S)"([^"\s][^"]*)"\s+(?:print|echo|puts|println)(?!\S)', r'." \1"'),
+        (r"(?<!\S)'(\S)'(?!\S)", r"char \1"),
+        (r"(?<!\S)'(\S)'(?!\S)", r"[char] \1"),
+        (r"(?<!\S)char\s+(\S)(?!\S)", r"[char] \1"),
+        (r"(?<!\S)(\d{1,3})[,_](\d{3})(?!\S)", r"\1\2"),
+        (r"(?<!\S)([a-z_][\w-]*)\[\s*(\S+?)\s*\]", r"\1 \2 cells +"),
+        (r"(?<!\S)\{:?\s+([^{}]*?)\s+:?\}\s+\1(?!\S)", r""),
+        (r"(?<!\S)\{:?\s+([^{}]*?)\s+--\s+([^{}]*?)\s*:?\}\s+\1(?!\S)", r"( \1 -- \2 )"),
+        (r"(?<!\S)\{:?\s+([^{}]*?)\s+--\s+([^{}]*?)\s*:?\}", r"( \1 -- \2 )"),
+        (r"(?<!\S)\{\s+(.*?)\s+\}(?!\S)", r"\1"),
+        (r"(?<!\S)([a-z_][\w-]*)\(\s*\)(?!\S)", r"\1"),
+        (r"(?<!\S)([a-z_][\w-]*)\(\s*([^(),\s]+)\s*\)(?!\S)", r"\2 \1"),
+        (r"(?<!\S)([a-z_][\w-]*)\(\s*([^(),\s]+)\s*,\s*([^(),\s]+)\s*\)(?!\S)", r"\2 \3 \1"),
+        (r"(?<!\S)([\w.!@+*/<>=?-]+)[,;](?!\S)", r"\1"),
+        (r'<(\w+)\s+class="([^"]*)">', r's" \2" <\1.>'),
+        (r'<a\s+href="([^"]*)">\s*([^<>]*?)\s*</a>', r's" \2" s" \1" a.'),
+        (r'<img\s+src="([^"]*)"(?:\s+alt="([^"]*)")?\s*/?>', r's" \2" s" \1" img.'),
+        (r"<(\w+)>\s*([^<>\"]+?)\s*</\1>", r'<\1> s" \2" text </\1>'),
+        (r"<br>", r"<br/>"),
+        (
+            r'^\s*(?:#include|import|include|use:?|load|from|require)\s+["<](?:lib/)?(\w+)(?:\.fs|\.h)?[">].*$',
+            r"require lib/\1.fs",
+        ),
+        (r"^\s*(?:import|use|load)\s+(?:lib/)?(\w+)(?:\.fs)?\s*;?\s*$", r"require lib/\1.fs"),
+        (r"^\s*from\s+(\w+)\s+import\b.*$", r"require lib/\1.fs"),
+    )
+)
+
+_Making = Callable[[Sequence[str], int, str], Iterator[Change]]
+_MAKING: Mapping[str, _Making] = {
+    "vocabulary.comment_open": _commented,
+    "vocabulary.string_open": _quoted,
+    "vocabulary.definition_open": _ended,
+    "structure.unbalanced": _closed,
+    "vocabulary.forward_reference": _moved,
+    "structure.compile_only": _wrapped,
+    "structure.return_stack": _returned,
+    "structure.stack_underflow": _named_first,
+    "required.buffer_pattern": _reset,
+    "vocabulary.library_not_loaded": _loaded,
+}

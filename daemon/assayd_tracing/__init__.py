@@ -1,0 +1,1 @@
+"""Traces of attempts and chains for an OpenTelemetry collector: a wing, imported if one is configured."""

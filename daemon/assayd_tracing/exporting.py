@@ -1,0 +1,110 @@
+"""Brings ended spans to the collector, from one thread. Bounded: what the queue has no room for is dropped.
+
+The SDK's own processor drops without a count and can keep the end of the program waiting for 30 seconds.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+import structlog
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+log = structlog.get_logger()
+
+BATCH = 512
+"""Spans of one delivery."""
+EVERY_S = 1.0
+"""How long an ended span waits for others."""
+CLOSING_S = 2.0
+"""How long the end of the program waits for the collector."""
+
+Count = Callable[[str, int], None]
+"""Receives an outcome (`exported`, `failed` or `dropped`) and a number of spans."""
+
+
+class BoundedExport(SpanProcessor):
+    """A queue of ended spans and the thread that delivers them."""
+
+    def __init__(self, exporter: SpanExporter, *, most: int, count: Count) -> None:
+        self._exporter = exporter
+        self._most = most
+        self._count = count
+        self._queue: deque[ReadableSpan] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._flushing = False
+        self._failing = False
+        # A thread of the interpreter's own end: it never keeps the program alive.
+        self._thread = threading.Thread(target=self._work, name="traces", daemon=True)
+        self._thread.start()
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        """Do nothing."""
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Queue a span, or drop it if the queue is full."""
+        if span.context is None or not span.context.trace_flags.sampled:
+            return
+        with self._changed:
+            room = not self._closed and len(self._queue) < self._most
+            if room:
+                self._queue.append(span)
+                if len(self._queue) in {1, BATCH}:
+                    self._changed.notify_all()
+        if not room:
+            self._count("dropped", 1)
+
+    def shutdown(self) -> None:
+        """Deliver the rest within `CLOSING_S`; drop what can't be delivered by then."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._thread.join(CLOSING_S)
+        with self._changed:
+            left = len(self._queue)
+            self._queue.clear()
+        if left:
+            self._count("dropped", left)
+            log.warning("traces.dropped", spans=left)
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Wait until all ended spans are delivered; return whether they are."""
+        with self._changed:
+            self._flushing = True
+            self._changed.notify_all()
+            return self._changed.wait_for(lambda: not self._flushing, timeout_millis / 1000)
+
+    def _work(self) -> None:
+        while batch := self._next():
+            self._deliver(batch)
+
+    def _next(self) -> list[ReadableSpan]:
+        """Wait for spans and take some; none at the end."""
+        with self._changed:
+            while not self._queue and not self._closed:
+                self._flushing = False
+                self._changed.notify_all()
+                self._changed.wait()
+            if not self._is_due():
+                self._changed.wait_for(self._is_due, EVERY_S)
+            return [self._queue.popleft() for _ in range(min(BATCH, len(self._queue)))]
+
+    def _is_due(self) -> bool:
+        return len(self._queue) >= BATCH or self._closed or self._flushing
+
+    def _deliver(self, batch: list[ReadableSpan]) -> None:
+        try:
+            delivered = self._exporter.export(batch) is SpanExportResult.SUCCESS
+        except Exception as problem:  # noqa: BLE001 - of a library: the next delivery may succeed
+            log.error("traces.broken", problem=type(problem).__name__)
+            delivered = False
+        self._count("exported" if delivered else "failed", len(batch))
+        if delivered == self._failing:
+            self._failing = not delivered
+            log.info("traces.exported_again") if delivered else log.warning("traces.not_exported")

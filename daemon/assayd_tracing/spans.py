@@ -1,0 +1,139 @@
+"""Spans by the OpenTelemetry SDK. Decides names of attributes and kinds of spans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import time_ns
+
+from opentelemetry.context import Context
+from opentelemetry.trace import (
+    Link,
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    Tracer,
+    TraceState,
+    set_span_in_context,
+)
+from opentelemetry.trace import Span as SdkSpan
+
+from assayd.model.trace_context import TraceContext
+from assayd.ports.tracing import Attribute, Span
+
+PREFIX = "assayd."
+"""How the names of attributes begin."""
+
+_KINDS = {"attempt": SpanKind.SERVER, "dispatch": SpanKind.PRODUCER, "answer": SpanKind.CLIENT}
+"""The kinds of spans, by name; all others are internal."""
+
+_SECOND_NS = 10**9
+
+
+class OtelTracing:
+    """Implements `ports.tracing.Tracing`."""
+
+    is_on = True
+
+    def __init__(self, tracer: Tracer, *, reads_callers: bool) -> None:
+        self._tracer = tracer
+        self.reads_callers = reads_callers
+
+    def begin(
+        self,
+        name: str,
+        attributes: Mapping[str, Attribute],
+        *,
+        parent: TraceContext | None = None,
+        linked: TraceContext | None = None,
+        ago_s: float = 0.0,
+    ) -> Span:
+        """Begin a span that continues `parent`, or a new trace; it began `ago_s` ago."""
+        context = Context()  # a span that is current elsewhere in this process isn't its parent
+        if parent is not None:
+            context = set_span_in_context(NonRecordingSpan(_sdk_context(parent)), context)
+        began_ns = time_ns() - int(ago_s * _SECOND_NS)
+        span = self._tracer.start_span(
+            name,
+            context=context,
+            kind=_KINDS.get(name, SpanKind.INTERNAL),
+            attributes=_named(attributes),
+            links=[Link(_sdk_context(linked))] if linked is not None else [],
+            start_time=began_ns,
+        )
+        return OtelSpan(self._tracer, span, began_ns)
+
+
+class OtelSpan:
+    """Implements `ports.tracing.Span`. One that isn't sampled is its own child."""
+
+    __slots__ = ("_began_ns", "_span", "_tracer", "context")
+
+    def __init__(self, tracer: Tracer, span: SdkSpan, began_ns: int) -> None:
+        self._tracer = tracer
+        self._span = span
+        self._began_ns = began_ns
+        self.context = _context(span.get_span_context())
+
+    def child(self, name: str, **attributes: Attribute) -> Span:
+        """Begin a step within this one."""
+        return self._child(name, time_ns(), attributes) if self._span.is_recording() else self
+
+    def past(
+        self, name: str, took_s: float | None = None, *, ended_ago_s: float = 0.0, **attributes: Attribute
+    ) -> None:
+        """Add a step that has ended; it began no earlier than this span."""
+        if not self._span.is_recording():
+            return
+        ended_ns = time_ns() - int(ended_ago_s * _SECOND_NS)
+        began_ns = self._began_ns if took_s is None else ended_ns - int(took_s * _SECOND_NS)
+        began_ns = max(began_ns, self._began_ns)
+        self._child(name, began_ns, attributes)._end(max(began_ns, ended_ns))
+
+    def end(self, error: str | None = None, **attributes: Attribute) -> None:
+        """End it, by an internal error if its code is passed."""
+        if not self._span.is_recording():
+            return
+        if error is not None:
+            self._span.set_attribute("error.type", error)
+            self._span.set_status(Status(StatusCode.ERROR))
+        self._span.set_attributes(_named(attributes))
+        self._end(None)
+
+    def _child(self, name: str, began_ns: int, attributes: Mapping[str, Attribute]) -> OtelSpan:
+        span = self._tracer.start_span(
+            name,
+            context=set_span_in_context(self._span, Context()),
+            kind=_KINDS.get(name, SpanKind.INTERNAL),
+            attributes=_named(attributes),
+            start_time=began_ns,
+        )
+        return OtelSpan(self._tracer, span, began_ns)
+
+    def _end(self, at_ns: int | None) -> None:
+        self._span.end(at_ns)
+
+
+def _named(attributes: Mapping[str, Attribute]) -> dict[str, str | int | float | bool]:
+    return {PREFIX + name: value for name, value in attributes.items() if value is not None}
+
+
+def _sdk_context(context: TraceContext) -> SpanContext:
+    return SpanContext(
+        trace_id=int(context.trace_id, 16),
+        span_id=int(context.span_id, 16),
+        is_remote=True,
+        trace_flags=TraceFlags(TraceFlags.SAMPLED if context.sampled else TraceFlags.DEFAULT),
+        trace_state=TraceState.from_header([context.state]) if context.state else None,
+    )
+
+
+def _context(context: SpanContext) -> TraceContext:
+    return TraceContext(
+        trace_id=f"{context.trace_id:032x}",
+        span_id=f"{context.span_id:016x}",
+        sampled=context.trace_flags.sampled,
+        state=context.trace_state.to_header(),
+    )

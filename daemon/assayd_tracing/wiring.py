@@ -1,0 +1,118 @@
+"""Builds the tracing from the settings."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from contextlib import AsyncExitStack
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import requests
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import SpanLimits, TracerProvider
+from opentelemetry.sdk.trace.export import SpanExporter
+from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+
+from assayd import __version__
+from assayd.errors import ConfigError
+from assayd.metrics import Metrics
+from assayd.settings.model import TracingSettings
+from assayd_tracing.exporting import BoundedExport
+from assayd_tracing.spans import OtelTracing
+
+MOST_HEADER_BYTES = 16 * 2**10
+MOST_VALUE_CHARS = 256
+"""Characters of an attribute; longer ones are cut."""
+
+
+def build_tracing(
+    settings: TracingSettings,
+    stack: AsyncExitStack,
+    metrics: Metrics,
+    *,
+    daemon_id: str,
+    exporter: SpanExporter | None = None,
+) -> OtelTracing:
+    """Return the tracing; spans are delivered until the stack ends. `exporter` replaces OTLP in tests.
+
+    Raises: ConfigError ``tracing.endpoint``, ``tracing.headers``.
+    """
+    export = BoundedExport(
+        exporter or _otlp(settings),
+        most=settings.queue,
+        count=lambda outcome, spans: metrics.trace_spans.labels(outcome).inc(spans),
+    )
+    provider = TracerProvider(
+        sampler=ParentBased(TraceIdRatioBased(settings.sample_ratio)),
+        resource=Resource.create(
+            {
+                "service.name": settings.service_name,
+                "service.version": __version__,
+                "service.instance.id": daemon_id,
+            }
+        ),
+        shutdown_on_exit=False,
+        span_limits=SpanLimits(max_span_attribute_length=MOST_VALUE_CHARS),
+    )
+    provider.add_span_processor(export)
+    stack.callback(provider.shutdown)
+    tracer = provider.get_tracer("assayd", __version__)
+    return OtelTracing(tracer, reads_callers=settings.continue_callers)
+
+
+def _otlp(settings: TracingSettings) -> OTLPSpanExporter:
+    headers = _headers(settings.headers_file) if settings.headers_file is not None else {}
+    if headers and not _is_confidential(settings.endpoint or ""):
+        message = "tracing.endpoint: headers are sent to another host over https:// only"
+        raise ConfigError("tracing.endpoint", message, field="tracing.endpoint")
+    # It logs every retry. What counts is logged once, and all is in the metric.
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+    session = requests.Session()
+    session.trust_env = False  # neither a proxy nor ~/.netrc
+    return OTLPSpanExporter(
+        endpoint=settings.endpoint,
+        certificate_file=str(settings.ca_file) if settings.ca_file is not None else None,
+        headers=headers,
+        timeout=settings.timeout_s,
+        session=session,
+    )
+
+
+def _is_confidential(endpoint: str) -> bool:
+    """Return whether an address is reached by TLS, or is on this host."""
+    parts = urlsplit(endpoint)
+    if parts.scheme == "https" or parts.hostname == "localhost":
+        return True
+    try:
+        return ip_address(parts.hostname or "").is_loopback
+    except ValueError:
+        return False
+
+
+def _headers(path: Path) -> dict[str, str]:
+    """Return the headers of a file that other users can't read; their values are never shown."""
+    try:
+        with path.open("rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            text = file.read(MOST_HEADER_BYTES).decode("ascii")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise _unusable(f"{path} can't be read: {type(problem).__name__}") from problem
+    if mode & 0o077:
+        raise _unusable(f"{path} (mode {mode:04o}) holds a secret: chmod 0600")
+    headers = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        name, colon, value = (part.strip() for part in line.partition(":"))
+        if not line.strip() or line.startswith("#"):
+            continue
+        if not colon or not name or not value.isprintable() or not name.replace("-", "").isalnum():
+            raise _unusable(f"{path}, line {number}: write `Name: value`")
+        headers[name] = value
+    return headers
+
+
+def _unusable(message: str) -> ConfigError:
+    return ConfigError("tracing.headers", f"tracing.headers_file: {message}", field="tracing.headers_file")

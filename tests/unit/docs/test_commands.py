@@ -1,0 +1,93 @@
+"""No command gets stale: a test runs each make target and each script of the benchmark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+MAKEFILE = (ROOT / "Makefile").read_text()
+RULES = dict(re.findall(r"^([a-z][a-z0-9-]*):(?!=) *([^#\n]*)", MAKEFILE, re.MULTILINE))
+SMALLEST = "tests/integration/bench/test_smallest.py"
+TARGETS = "tests/integration/deploy/test_targets.py"
+
+TARGET_IS_RUN_BY = {
+    **dict.fromkeys(("help", "run", "serve", "docs", "client", "man", "samples", "requirements"), TARGETS),
+    **dict.fromkeys(("soak", "day", "cluster-stop", "stop", "clean"), TARGETS),
+    "bench": SMALLEST,
+    "bench-slips": SMALLEST,
+    "bench-hints": SMALLEST,
+    "bench-repair": SMALLEST,
+    "bench-generate": SMALLEST,
+    "cluster": "tests/integration/cluster/test_whole.py",
+    "object-storage": "tests/support/stores/object_storage.py",
+    "deb": "tests/system/test_package.py",
+    "release": "tests/system/test_release.py",
+}
+RUNS_TESTS = {"test", "test-fast", "test-system", "test-cluster", "check"}
+WORDS = {
+    "bench": "bench.run",
+    "bench-slips": "bench.slips.run",
+    "bench-hints": "bench.slips.measure",
+    "bench-repair": "bench.repair.run",
+    "bench-generate": "bench.generate.run",
+    "cluster": "deploy/dev/cluster/run.py",
+    "object-storage": "deploy/dev/s3.sh",
+    "deb": "deb",
+    "release": "deploy/release.sh",
+    "stop": "clean",
+}
+"""What a test runs of a target, if it isn't the target itself; `clean` needs `stop`."""
+
+SCRIPT_IS_RUN_BY = {
+    "bench.generate.program": "bench/generate/run.py",
+    "bench.generate.recorded": "tests/unit/bench/test_recorded.py",
+    "bench.images": "tests/integration/imaging/test_on_demand.py",
+    "bench.named_threads": "bench/cluster.py",
+    "bench.repair.program": "bench/repair/run.py",
+}
+"""All others are run by the test of the smallest mode."""
+
+
+def _needed(target: str) -> Iterator[str]:
+    for name in re.findall(r"(?<![$(])\b[a-z][a-z-]*\b", RULES.get(target, "")):
+        yield name
+        yield from _needed(name)
+
+
+def _scripts() -> list[str]:
+    found = [*(ROOT / "bench").glob("*.py"), *(ROOT / "bench").glob("*/*.py")]
+    files = (path for path in found if '__name__ == "__main__"' in path.read_text())
+    return sorted(".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files)
+
+
+IMAGES = ("images", "images-oci")
+"""What `$(TESTED_IMAGES)` of `make test` stands for."""
+NEEDED_BY_TESTS = {
+    *("shellcheck", *IMAGES),
+    *(name for target in ("test", "check", *IMAGES) for name in _needed(target)),
+}
+"""What `make test` or `make check` does before its tests; `setup` installs shellcheck."""
+
+
+@pytest.mark.parametrize("target", sorted(RULES))
+def test_target_is_run(target: str) -> None:
+    if target in RUNS_TESTS | NEEDED_BY_TESTS:
+        return
+    assert target in TARGET_IS_RUN_BY, "have a test run this target, and name the test here"
+    assert WORDS.get(target, target) in (ROOT / TARGET_IS_RUN_BY[target]).read_text()
+
+
+@pytest.mark.parametrize("script", _scripts())
+def test_script_is_run(script: str) -> None:
+    test = SCRIPT_IS_RUN_BY.get(script, SMALLEST)
+    assert script in (ROOT / test).read_text(), f"have {test} run this script"
+
+
+def test_lists_name_what_exists() -> None:
+    assert set(TARGET_IS_RUN_BY) <= set(RULES)
+    assert set(SCRIPT_IS_RUN_BY) <= set(_scripts())
+    assert not set(TARGET_IS_RUN_BY) & NEEDED_BY_TESTS

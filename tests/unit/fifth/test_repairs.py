@@ -1,0 +1,95 @@
+"""The one change of a program with which the checks find fewer errors."""
+
+from __future__ import annotations
+
+import pytest
+
+from assayd.model.finding import Finding
+from assayd_fifth.analysis import analyse
+
+
+def found(code: str) -> list[Finding]:
+    return [one for each in analyse(code).findings.values() for one in each]
+
+
+def applied(code: str, finding: Finding) -> str:
+    assert finding.edit is not None
+    lines = code.split("\n")
+    lines[finding.edit.start_line - 1 : finding.edit.end_line] = finding.edit.replacement.split("\n")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("code", "rule", "new"),
+    [
+        (": f ( n -- n ) 2 *\n3 f .", "vocabulary.definition_open", ": f ( n -- n ) 2 * ;\n3 f ."),
+        (": f ( n -- n 2 * ;\n3 f .", "vocabulary.comment_open", ": f ( n -- n ) 2 * ;\n3 f ."),
+        ('s" hello type', "vocabulary.string_open", 's" hello" type'),
+        (": f ( n -- ) if 1 . ;", "structure.unbalanced", ": f ( n -- ) if 1 . then ;"),
+        (": f ( -- ) 5 0 do i . next ;", "vocabulary.imagined_syntax", ": f ( -- ) 5 0 do i . loop ;"),
+        (": f ( n -- ) dup 0 > while 1- repeat drop ;", "structure.unbalanced",
+         ": f ( n -- ) begin dup 0 > while 1- repeat drop ;"),
+        ("5 0 do i . loop", "structure.compile_only", ": main ( -- ) 5 0 do i . loop ; main"),
+        (": f ( a b -- flag ) != ;", "vocabulary.imagined_syntax", ": f ( a b -- flag ) <> ;"),
+        (": f ( n -- n ) g ;\n: g ( n -- n ) 1+ ;", "vocabulary.forward_reference",
+         ": g ( n -- n ) 1+ ;\n: f ( n -- n ) g ;"),
+        ("constant limit 5", "structure.stack_underflow", "5 constant limit"),
+        ('"hello" type', "vocabulary.literal", 's" hello" type'),
+        (": f ( n -- ) 2 . s\" a\" str+ str$ type ;", "vocabulary.library_not_loaded", None),
+        ("1,000 .", "vocabulary.literal", "1000 ."),
+    ],
+)  # fmt: skip
+def test_one_change_makes_the_program_better(code: str, rule: str, new: str | None) -> None:
+    told = found(code)
+    finding = next(one for one in told if one.rule == rule)
+    if new is not None:
+        assert applied(code, finding) == new
+        assert not any(one.is_error for one in found(new))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ": f ( -- ) 5 0 do i . next ;",
+        ": f ( n -- ) begin dup while dup . 1- wend drop ;",
+        ": f ( n -- ) case 1 of 2 . endof end ;",
+        "5 0 do i . next",
+    ],
+)
+def test_correction_never_turns_an_error_into_a_warning(code: str) -> None:
+    assert any(one.is_error for one in found(code))
+
+
+def test_finding_that_followed_from_the_fault_is_gone() -> None:
+    told = found(": double ( n -- n ) 2 *\n3 double .")
+    assert [one.rule for one in told] == ["vocabulary.definition_open"]
+
+
+@pytest.mark.parametrize(
+    ("code", "new"),
+    [
+        ('s" hello" .', 's" hello" type'),
+        (": f ( -- ) 0 5 do i . loop ;", ": f ( -- ) 5 0 do i . loop ;"),
+        ("variable n\nn 5 !", "variable n\n5 n !"),
+        ('s" a\\n" type', 's\\" a\\n" type'),
+    ],
+)
+def test_form_that_means_something_else_is_a_warning(code: str, new: str) -> None:
+    finding = next(one for one in found(code) if one.rule == "structure.suspicious")
+    assert not finding.is_error
+    assert applied(code, finding) == new
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ": f ( -- ) 5 0 do i . loop ;\nf",
+        's" hello" type 5 .',
+        "variable n\n5 n !\nn @ .",
+        's\\" a\\n" type',
+        ": a ( -- n ) 1 ; : b ( -- n ) a ;\nb .",
+        ": f ( n -- ) 5 ?do i . loop ;",
+    ],
+)
+def test_sound_program_has_no_finding(code: str) -> None:
+    assert found(code) == []

@@ -1,0 +1,178 @@
+"""The trial of a module: which changes are tried against its tests, and what is said of those unnoticed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from assayd.analysis.worker import examine
+from assayd.kinds.module.validator import ModulePayload, PreparedModule, validator
+from assayd.model.finding import Finding, Severity
+from assayd.model.policy import ExecutionPolicy, NetworkMode, QualityPolicy, RuleLevel
+from assayd.model.run import Cause, Limits, Outcome, RunEnd, RunResult, UnitEnd, UnitResult, Usage
+from assayd.policies import PolicySet
+
+LIMITS = Limits(timeout_s=60, unit_timeout_s=30, memory_bytes=2**28, max_processes=4)
+MANIFEST = {
+    "module_id": "shop/rates", "version": "1.0.0", "category": "shop", "platform": "rates",
+    "entrypoint": "RatesAdapter", "capabilities": ["current"],
+}  # fmt: skip
+ADAPTER = """from assayd_adapter import Adapter, register_adapter
+
+
+@register_adapter(category="shop", platform="rates")
+class RatesAdapter(Adapter):
+    def fetch_raw(self, base="EUR"):
+        return {"base": base}
+
+    def transform(self, raw):
+        if raw["total"] < 0:
+            raise ValueError("less than nothing")
+        return raw["total"] * 2.5
+
+    def get_schema(self):
+        return {"type": "object"}
+"""
+TESTS = """from adapter import RatesAdapter
+
+
+def test_transform():
+    assert RatesAdapter().transform({"total": 1}) == 2.5
+"""
+OK = Outcome(cause=Cause.COMPLETED)
+FAILED = Outcome(cause=Cause.EXITED_NONZERO)
+EVERY_LINE = "6 7;9 10 12;0 11;14 15"
+"""Blocks of the adapter, as its tests tell them."""
+
+
+@pytest.fixture(scope="module")
+def policy(policies: PolicySet) -> ExecutionPolicy:
+    return replace(policies.get("module_validation"), quality=QualityPolicy(mutants=6))
+
+
+def prepared(policy: ExecutionPolicy) -> PreparedModule:
+    given = ModulePayload(manifest=MANIFEST, files={"adapter.py": ADAPTER, "test_adapter.py": TESTS})
+    answer = examine(validator, given, policy)
+    assert answer.prepared is not None, answer.stages
+    return PreparedModule.model_validate({**dict(given), **answer.prepared})
+
+
+def first_run(seen: str = "0 1 2 3") -> RunResult:
+    name = "test_adapter.py::test_transform"
+    lines = [
+        {"event": "collected", "tests": [name]},
+        {"event": "started", "id": name},
+        {"event": "ended", "id": name, "duration_s": 0.1, "outcome": "passed", "stdout": "", "stderr": ""},
+        {
+            "status": "returned", "framework": 0, "lines": 3, "collected": 1, "ended": 1, "notes": [],
+            "blocks": EVERY_LINE, "seen": seen,
+        },
+    ]  # fmt: skip
+    record = "\n".join(map(json.dumps, lines)).encode()
+    usage = Usage(cpu_s=0.2)
+    units = (
+        UnitResult(name="contract", wait_status=0, outcome=OK),
+        UnitResult(name="test_adapter.py", wait_status=0, outcome=OK, results=(record,), usage=usage),
+    )
+    return RunResult(units=units, end=RunEnd.FINISHED, outcome=OK)
+
+
+def trial_run(outcomes: Sequence[Outcome], end: UnitEnd = UnitEnd.EXITED) -> RunResult:
+    units = [UnitResult(name="test_adapter.py", wait_status=0, outcome=one) for one in outcomes]
+    if end is not UnitEnd.EXITED:
+        units[-1] = replace(units[-1], end=end)
+    return RunResult(units=tuple(units), end=RunEnd.FINISHED, outcome=FAILED)
+
+
+def judged(
+    policy: ExecutionPolicy,
+    outcomes: Sequence[Outcome],
+    *,
+    end: UnitEnd = UnitEnd.EXITED,
+    seen: str = "0 1 2 3",
+) -> Finding:
+    found = validator.judge_trial(prepared(policy), policy, first_run(seen), trial_run(outcomes, end))
+    (finding,) = found["sandbox"]
+    return finding
+
+
+def test_each_change_is_planned_as_a_unit_with_the_changed_adapter(policy: ExecutionPolicy) -> None:
+    payload = prepared(policy)
+    spec = validator.plan_trial(payload, policy, LIMITS, first_run())
+
+    assert spec is not None
+    assert len(spec.units) == len(payload.mutants) == 6
+    texts = {unit.files["adapter.py"] for unit in spec.units}
+    assert len(texts) == 6
+    assert ADAPTER.encode() not in texts
+    assert {unit.deadline_s for unit in spec.units} == {3.0}
+    assert all(unit.arguments["first_failure"] is True for unit in spec.units)
+
+
+def test_a_change_in_a_line_that_no_test_runs_is_unnoticed_without_a_run(policy: ExecutionPolicy) -> None:
+    spec = validator.plan_trial(prepared(policy), policy, LIMITS, first_run(seen="1"))
+    assert spec is not None
+    assert {line for unit in spec.units for line in [_line_of(unit.files["adapter.py"])]} <= {10, 12}
+
+    finding = judged(policy, [FAILED] * len(spec.units), seen="1")
+    assert finding.message == "The tests notice 2 of 6 small changes to the adapter."
+    assert finding.line == 7
+
+
+def _line_of(changed: bytes) -> int:
+    pairs = zip(changed.decode().split("\n"), ADAPTER.split("\n"), strict=False)
+    return next(number for number, (one, other) in enumerate(pairs, 1) if one != other)
+
+
+def test_few_noticed_changes_are_a_warning_that_names_the_lines(policy: ExecutionPolicy) -> None:
+    finding = judged(policy, [FAILED, FAILED, OK, OK, OK, OK])
+
+    assert (finding.severity, finding.rule, finding.file) == (
+        Severity.WARNING,
+        "quality.mutants",
+        "adapter.py",
+    )
+    assert finding.message == "The tests notice 2 of 6 small changes to the adapter."
+    assert finding.suggestion is not None
+    assert finding.suggestion.startswith("Assert what the adapter returns. No test fails if line ")
+    assert finding.context is not None
+    assert finding.context.count("line ") == 4
+    assert "`None`" in finding.context
+
+
+def test_half_of_them_noticed_is_a_figure_alone(policy: ExecutionPolicy) -> None:
+    assert judged(policy, [FAILED, FAILED, FAILED, OK, OK, OK]).severity is Severity.INFO
+
+
+def test_all_noticed_has_no_hint(policy: ExecutionPolicy) -> None:
+    finding = judged(policy, [FAILED] * 6)
+    assert (finding.severity, finding.suggestion, finding.context, finding.line) == (
+        Severity.INFO, None, None, None,
+    )  # fmt: skip
+
+
+def test_changes_that_were_not_tried_in_time_do_not_count(policy: ExecutionPolicy) -> None:
+    finding = judged(policy, [FAILED, OK, FAILED], end=UnitEnd.INTERRUPTED)
+    assert finding.message == "The tests notice 1 of 2 small changes to the adapter."
+    assert finding.context is not None
+    assert finding.context.endswith("4 more changes weren't tried in time")
+
+
+@pytest.mark.parametrize(
+    "quality",
+    [QualityPolicy(), QualityPolicy(mutants=6, rules=(("quality.mutants", RuleLevel.OFF),))],
+)
+def test_a_profile_that_asks_for_none_has_no_trial(policy: ExecutionPolicy, quality: QualityPolicy) -> None:
+    other = replace(policy, quality=quality)
+    payload = prepared(other)
+    assert payload.mutants == []
+    assert validator.plan_trial(payload, other, LIMITS, first_run()) is None
+    assert validator.judge_trial(payload, other, first_run(), None) == {"sandbox": []}
+
+
+def test_nothing_is_tried_under_an_allowlist(policy: ExecutionPolicy) -> None:
+    network = replace(policy.network, mode=NetworkMode.ALLOWLIST)
+    assert prepared(replace(policy, network=network)).mutants == []

@@ -1,0 +1,119 @@
+"""What happens to spans while the collector is slow, or away."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from assayd_tracing.exporting import BATCH, CLOSING_S, BoundedExport
+
+MOST = 600
+
+
+class Exporter(SpanExporter):
+    """Delivers once it may, with a result that a test decides."""
+
+    def __init__(self, result: SpanExportResult = SpanExportResult.SUCCESS) -> None:
+        self.free = threading.Event()
+        self.busy = threading.Event()
+        self.result = result
+        self.batches: list[int] = []
+        self.problem: Exception | None = None
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.busy.set()
+        self.free.wait(20)
+        self.batches.append(len(spans))
+        if self.problem is not None:
+            raise self.problem
+        return self.result
+
+    def shutdown(self) -> None:
+        self.free.set()
+
+
+class Spans:
+    """Ends spans, and counts what becomes of them."""
+
+    def __init__(self, exporter: Exporter) -> None:
+        self.counts: Counter[str] = Counter()
+        self.export = BoundedExport(exporter, most=MOST, count=self._count)
+        self._provider = TracerProvider(shutdown_on_exit=False)
+        self._provider.add_span_processor(self.export)
+        self._tracer = self._provider.get_tracer("test")
+
+    def _count(self, outcome: str, spans: int) -> None:
+        self.counts[outcome] += spans
+
+    def end(self, count: int) -> None:
+        for _ in range(count):
+            self._tracer.start_span("step").end()
+
+
+def test_spans_are_delivered() -> None:
+    exporter = Exporter()
+    exporter.free.set()
+    spans = Spans(exporter)
+    spans.end(3)
+    assert spans.export.force_flush(10_000)
+    assert spans.counts == {"exported": 3}
+    spans.export.shutdown()
+
+
+def test_full_queue_drops_and_counts_without_waiting() -> None:
+    exporter = Exporter()
+    spans = Spans(exporter)
+    spans.end(BATCH)
+    assert exporter.busy.wait(10)
+    began = time.monotonic()
+    spans.end(MOST + 50)
+    assert time.monotonic() - began < 5
+    assert spans.counts == {"dropped": 50}
+    exporter.free.set()
+    assert spans.export.force_flush(10_000)
+    assert spans.counts == {"dropped": 50, "exported": BATCH + MOST}
+    spans.export.shutdown()
+
+
+def test_end_does_not_wait_for_a_collector_that_hangs() -> None:
+    exporter = Exporter()
+    spans = Spans(exporter)
+    spans.end(BATCH)
+    assert exporter.busy.wait(10)
+    spans.end(10)
+    began = time.monotonic()
+    spans.export.shutdown()
+    assert time.monotonic() - began < CLOSING_S + 2
+    assert spans.counts["dropped"] == 10
+    spans.end(1)
+    assert spans.counts["dropped"] == 11
+
+
+def test_rest_is_delivered_at_the_end() -> None:
+    exporter = Exporter()
+    exporter.free.set()
+    spans = Spans(exporter)
+    spans.end(7)
+    spans.export.shutdown()
+    assert spans.counts == {"exported": 7}
+
+
+def test_failed_and_broken_deliveries_are_counted() -> None:
+    exporter = Exporter(SpanExportResult.FAILURE)
+    exporter.free.set()
+    spans = Spans(exporter)
+    spans.end(2)
+    assert spans.export.force_flush(10_000)
+    exporter.problem = RuntimeError("broken")
+    spans.end(3)
+    assert spans.export.force_flush(10_000)
+    exporter.problem, exporter.result = None, SpanExportResult.SUCCESS
+    spans.end(4)
+    assert spans.export.force_flush(10_000)
+    assert spans.counts == {"failed": 5, "exported": 4}
+    spans.export.shutdown()

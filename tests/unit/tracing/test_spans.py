@@ -1,0 +1,130 @@
+"""Spans by the SDK: names, times, kinds, and what is sampled."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from assayd.metrics import Metrics
+from assayd.model.trace_context import TraceContext, from_headers
+from assayd.settings.model import TracingSettings
+from assayd_tracing.spans import OtelTracing
+from assayd_tracing.wiring import build_tracing
+
+CALLER = from_headers(["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"], ["rojo=1"])
+UNSAMPLED = from_headers(["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"])
+
+
+class Traced:
+    """A tracing, and what it delivers."""
+
+    def __init__(self, **settings: object) -> None:
+        self.exporter = InMemorySpanExporter()
+        self.stack = AsyncExitStack()
+        self.tracing: OtelTracing = build_tracing(
+            TracingSettings(endpoint="http://127.0.0.1:1/v1/traces", **settings),  # type: ignore[arg-type]
+            self.stack,
+            Metrics(),
+            daemon_id="01DAEMON",
+            exporter=self.exporter,
+        )
+
+    async def spans(self) -> dict[str, ReadableSpan]:
+        """Return what was delivered up to the end, by name."""
+        await self.stack.aclose()
+        return {span.name: span for span in self.exporter.get_finished_spans()}
+
+
+@pytest.fixture
+def traced() -> Traced:
+    return Traced()
+
+
+async def test_span_continues_its_caller(traced: Traced) -> None:
+    span = traced.tracing.begin("attempt", {"kind": "code", "warm": None}, parent=CALLER, ago_s=1.0)
+    span.end(verdict="validated")
+    found = (await traced.spans())["attempt"]
+    assert found.parent is not None
+    assert f"{found.parent.span_id:016x}" == "b7ad6b7169203331"
+    assert found.attributes == {"assayd.kind": "code", "assayd.verdict": "validated"}
+    assert found.end_time - found.start_time >= 10**9  # type: ignore[operator]
+    assert found.resource.attributes["service.instance.id"] == "01DAEMON"
+    assert span.context is not None
+    assert (span.context.trace_id, span.context.state) == ("0af7651916cd43dd8448eb211c80319c", "rojo=1")
+
+
+async def test_steps_are_children_and_keep_their_times(traced: Traced) -> None:
+    span = traced.tracing.begin("attempt", {}, ago_s=0.5)
+    step = span.child("run")
+    step.past("unit", 0.2, index=0)
+    step.end()
+    span.past("accept", 0.1, ended_ago_s=0.1)
+    span.end()
+    found = await traced.spans()
+    assert found["run"].parent == found["attempt"].context
+    assert found["unit"].parent == found["run"].context
+    assert found["unit"].start_time == found["run"].start_time  # no earlier than the step that it is in
+    took_s = (found["accept"].end_time - found["accept"].start_time) / 1e9  # type: ignore[operator]
+    assert took_s == pytest.approx(0.1, abs=0.001)
+    assert found["accept"].end_time < found["attempt"].end_time  # type: ignore[operator]
+
+
+async def test_past_step_without_a_time_takes_all_so_far(traced: Traced) -> None:
+    span = traced.tracing.begin("attempt", {}, ago_s=0.5)
+    span.past("accept")
+    span.end()
+    found = await traced.spans()
+    assert found["accept"].start_time == found["attempt"].start_time
+
+
+async def test_internal_error_is_a_status(traced: Traced) -> None:
+    span = traced.tracing.begin("attempt", {})
+    span.end("run.lost")
+    found = (await traced.spans())["attempt"]
+    assert found.status.status_code.name == "ERROR"
+    assert found.status.description is None
+    assert found.attributes == {"error.type": "run.lost"}
+
+
+async def test_span_ends_once(traced: Traced) -> None:
+    span = traced.tracing.begin("attempt", {})
+    span.end(verdict="failed")
+    span.end("late", verdict="validated")
+    span.past("later", 0.1)
+    assert [each.name for each in (await traced.spans()).values()] == ["attempt"]
+
+
+async def test_caller_decides_that_nothing_is_sampled(traced: Traced) -> None:
+    span = traced.tracing.begin("attempt", {}, parent=UNSAMPLED)
+    step = span.child("run")
+    step.past("unit", 0.1)
+    step.end()
+    span.end()
+    assert await traced.spans() == {}
+    assert isinstance(span.context, TraceContext)
+    assert not span.context.sampled
+    assert span.context.trace_id == "0af7651916cd43dd8448eb211c80319c"  # others continue it
+
+
+async def test_ratio_counts_for_traces_without_a_caller() -> None:
+    none = Traced(sample_ratio=0.0)
+    none.tracing.begin("attempt", {}).end()
+    none.tracing.begin("followed", {}, parent=CALLER).end()
+    assert list(await none.spans()) == ["followed"]
+
+
+async def test_linked_span_has_a_trace_of_its_own(traced: Traced) -> None:
+    span = traced.tracing.begin("attempt", {}, linked=CALLER)
+    span.end()
+    found = (await traced.spans())["attempt"]
+    assert found.parent is None
+    assert [f"{link.context.trace_id:032x}" for link in found.links] == ["0af7651916cd43dd8448eb211c80319c"]
+
+
+async def test_long_value_is_cut(traced: Traced) -> None:
+    traced.tracing.begin("attempt", {"kind": "k" * 10_000}).end()
+    found = (await traced.spans())["attempt"]
+    assert found.attributes == {"assayd.kind": "k" * 256}
