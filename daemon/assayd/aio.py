@@ -89,26 +89,26 @@ class Deadline:
 
     def _end_scopes(self) -> None:
         for scope in self._scopes:
-            # One whose time is up already is on its way out, and can't be told again.
+            # An expired one is already being cancelled, and can't be cancelled again.
             if not scope.expired():
                 scope.reschedule(self._loop.time())
 
 
 class Signal:
-    """Wakes everybody who waits, each time. Take `next` first, then look, then wait for it."""
+    """Wakes all waiters, each time. Take `next` first, then check the state, then wait for it."""
 
     def __init__(self) -> None:
         self._next: asyncio.Event | None = None
 
     @property
     def next(self) -> asyncio.Event:
-        """Return what is set the next time. Made when it is wanted: mostly nobody waits."""
+        """Return the event of the next change. Created on demand, since usually no task waits."""
         if self._next is None:
             self._next = asyncio.Event()
         return self._next
 
     def give(self) -> None:
-        """Wake everybody who has taken `next`."""
+        """Wake all tasks that have taken `next`."""
         if self._next is not None:
             self._next.set()
             self._next = None
@@ -137,7 +137,7 @@ def back_off(state: RetryCallState) -> float:
 
 @asynccontextmanager
 async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
-    """Return a TaskGroup that lets an error of its body through as it is, after its tasks have ended.
+    """Return a TaskGroup that raises an error of its body unchanged, after its tasks have ended.
 
     A bare TaskGroup would wrap that error into a group. The body must see to it that its tasks end.
     """

@@ -30,7 +30,7 @@ class ByteBudget:
     Args:
         total_bytes: for everybody; operators alone may use the last eighth.
         pace: of users whose large texts are parsed.
-        operators: users who need not leave room to others, beside those that a caller says are such.
+        operators: users without a quota, in addition to those that a caller marks as operators.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ByteBudget:
 
     @contextmanager
     def growing(self, uid: int, *, operator: bool | None = None) -> Iterator[Growing]:
-        """Hold what is added while the body runs.
+        """Keep the added bytes while the body runs.
 
         Args:
             uid: in whose name.

@@ -47,7 +47,7 @@ SWITCH_S = 0.0005
 
 
 def run(settings: Settings, overrides: PartOverrides | None = None) -> int:
-    """Run the daemon until it is told to stop; return the exit code.
+    """Run the daemon until it is stopped; return the exit code.
 
     Raises: ConfigError, StoreError when it can't start.
     """
@@ -166,8 +166,8 @@ class Daemon:
         Args:
             parts: all of them.
             notifier: what tells the service manager.
-            recovers: whether what is unfinished at the start is this process's to go on with.
-            drain_s: how long what is under way has at the stop, before it is left.
+            recovers: whether this process continues attempts that are unfinished at the start.
+            drain_s: seconds for running attempts to end at the stop.
             greeting: printed to standard error once the daemon is ready; empty for no messages to a person.
         """
         self._greeting = greeting
@@ -222,7 +222,7 @@ class Daemon:
         """Notify the service manager that the daemon serves.
 
         It does as soon as the sandbox was got ready or has said why it can't be: an engine that is down
-        is answered with 503 and no reason to start the daemon anew.
+        is answered with 503, without restarting the daemon.
         """
         await self._parts.readiness.tried.wait()
         self._notifier.ready()
@@ -260,7 +260,7 @@ class Daemon:
         await self._parts.readiness.keep_ready()
 
     async def _drain(self) -> None:
-        """Let what is under way end, for a while; a second signal ends that."""
+        """Let running attempts end, within the drain time; a second signal cuts it short."""
         drained = asyncio.ensure_future(self._parts.scheduler.drain(self._drain_s))
         hurried = asyncio.ensure_future(self._hurry.wait())
         await asyncio.wait({drained, hurried}, return_when=asyncio.FIRST_COMPLETED)
@@ -277,7 +277,7 @@ class Daemon:
         loop.add_signal_handler(signal.SIGHUP, self._on_reload_signal)
 
     def stop(self) -> None:
-        """Stop in order; asked for again, without waiting for what is under way."""
+        """Stop in order; at a second call, without waiting for running attempts."""
         if self._stop.is_set():
             self._hurry.set()
         self._stop.set()

@@ -5,7 +5,7 @@ Submitted code that fails is never one of these: it is a Finding or a Cause.
     AssaydError
     ├── ConfigError     settings, policy files and image recipes that cannot be used
     ├── RequestError    a request that is refused; carries the field that is at fault
-    ├── EngineError     the container engine failed, hung, or did not do what was asked
+    ├── EngineError     the container engine failed, hung, or ignored a request
     ├── StoreError      the database or the artifact directory failed
     └── ProviderError   a repair provider failed
 
@@ -19,7 +19,7 @@ class AssaydError(Exception):
 
     Args:
         code: stable identifier, e.g. ``engine.unreachable``.
-        message: one sentence for a person, with the remedy where there is one.
+        message: one sentence for a person, with the remedy if one exists.
         field: the request or file field at fault, e.g. ``payload.code``.
         retryable: whether trying the same again later can succeed.
     """
@@ -41,7 +41,7 @@ class RequestError(AssaydError):
 
 
 class EngineError(AssaydError):
-    """The container engine failed or did not do what was asked."""
+    """The container engine failed, hung, or ignored a request."""
 
 
 class StoreError(AssaydError):

@@ -56,7 +56,7 @@ class FairQueue(Generic[T]):
         """Take this item, as if it were its turn. Raises: KeyError when it does not wait."""
         user, flow = self._flows[key]
         item = self.remove(key)
-        # What has been served goes to the end, unless nothing of it waits any more.
+        # A served flow moves to the end, unless it has no more waiters.
         if user in self._users:
             self._users.move_to_end(user)
             if flow in self._users[user]:

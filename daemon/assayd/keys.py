@@ -1,6 +1,6 @@
 """Finds a key of a provider or a webhook: in the environment, or in a file that other users can't read.
 
-A key is never worded: what is wrong with one is told by where it was looked for.
+An error never contains a key: it names the place where the key was expected.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def hide_environment() -> None:
 
 
 def _read(owner: str, path: Path) -> str:
-    """Read a key file: a regular one of our own or root's that neither group nor others can read.
+    """Read a key file: a regular file of this user or root, unreadable for group and others.
 
     The group may be root's, which is how systemd lends a service its credentials.
     """
@@ -97,7 +97,7 @@ def _read(owner: str, path: Path) -> str:
 
 
 def _checked(text: str, owner: str, where: object) -> str:
-    """See that a key can stand in a header: a library that refuses one would show it."""
+    """Check that a key is valid in a header: a library would print an invalid one."""
     if not text or len(text) > MOST_BYTES or not (text.isascii() and text.isprintable()) or " " in text:
         raise _unusable(owner, f"{where} must hold a key: one word of printable ASCII")
     return text

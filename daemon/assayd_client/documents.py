@@ -21,6 +21,8 @@ if TYPE_CHECKING:
         StepDocument,
     )
     from assayd.documents.cluster import (
+        DistrustDocument,
+        ForgottenNodeDocument,
         NewTokenDocument,
         NodeDocument,
         NodeListDocument,
@@ -49,6 +51,8 @@ _HOMES = {
         "StepDocument",
     ),
     "cluster": (
+        "DistrustDocument",
+        "ForgottenNodeDocument",
         "NewTokenDocument",
         "NodeDocument",
         "NodeListDocument",
@@ -72,7 +76,9 @@ __all__ = [
     "BatchResultDocument",
     "ExplanationDocument",
     "DaemonDocument",
+    "DistrustDocument",
     "ExaminationDocument",
+    "ForgottenNodeDocument",
     "GarbageDocument",
     "ItemPageDocument",
     "KindDocument",

@@ -98,6 +98,8 @@ def attempts(  # noqa: PLR0913  (one parameter per filter of the API)
     cause: str | None = None,
     rule: str | None = None,
     uid: int | None = None,
+    node: str | None = None,
+    distrusted: bool | None = None,
     cursor: str | None = None,
     limit: int | None = None,
 ) -> ClientRequest[documents.AttemptPageDocument]:
@@ -116,6 +118,8 @@ def attempts(  # noqa: PLR0913  (one parameter per filter of the API)
         "cause": cause,
         "rule": rule,
         "uid": uid,
+        "node": node,
+        "distrusted": None if distrusted is None else str(distrusted).lower(),
         "cursor": cursor,
         "limit": limit,
     }
@@ -139,8 +143,10 @@ def cancel(attempt_id: str) -> ClientRequest[documents.AttemptDocument]:
     return _post(lambda: documents.AttemptDocument, "attempts", attempt_id, "cancel")
 
 
-def replay(attempt_id: str, *, wait_s: float = 0) -> ClientRequest[documents.AttemptDocument]:
-    """Submit the same as an attempt once more; finished, the new one has `replay_diff`."""
+def replay(
+    attempt_id: str, *, wait_s: float = 0, idempotency_key: str | None = None
+) -> ClientRequest[documents.AttemptDocument]:
+    """Submit the same as an attempt once more (once per key); finished, the new one has `replay_diff`."""
     return _post(
         lambda: documents.AttemptDocument,
         "attempts",
@@ -148,6 +154,7 @@ def replay(attempt_id: str, *, wait_s: float = 0) -> ClientRequest[documents.Att
         "replay",
         query=wait_query(wait_s),
         wait_s=wait_s,
+        headers={"Idempotency-Key": idempotency_key} if idempotency_key else {},
     )
 
 
@@ -526,6 +533,17 @@ def resume_node(name: str) -> ClientRequest[documents.NodeDocument]:
     return _post(lambda: documents.NodeDocument, "nodes", name, "resume")
 
 
+def distrust_node(name: str, *, since: str | None = None) -> ClientRequest[documents.DistrustDocument]:
+    """Mark a node's verdicts (of runs since an RFC 3339 time), and have it take no further work."""
+    query = filter_query({"since": since})
+    return _post(lambda: documents.DistrustDocument, "nodes", name, "distrust", query=query)
+
+
+def forget_node(name: str) -> ClientRequest[documents.ForgottenNodeDocument]:
+    """Forget a node that has stopped, and revoke its tokens."""
+    return _post(lambda: documents.ForgottenNodeDocument, "nodes", name, "forget")
+
+
 def _get(
     reads: Callable[[], type[T]],
     *parts: str,
@@ -541,12 +559,9 @@ def _post(
     reads: Callable[[], type[T]],
     *parts: str,
     query: Query = (),
-    document: Mapping[str, object] | None = None,
-    wait_s: float = 0.0,
+    **more: Any,
 ) -> ClientRequest[T]:
-    return ClientRequest(
-        method="POST", path=path(*parts), reads=reads, query=query, document=document, wait_s=wait_s
-    )
+    return ClientRequest(method="POST", path=path(*parts), reads=reads, query=query, **more)
 
 
 def _delete(reads: Callable[[], type[T]], *parts: str, query: Query = ()) -> ClientRequest[T]:

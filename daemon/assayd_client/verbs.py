@@ -200,3 +200,5 @@ class Verbs:
     nodes = DocumentVerb(requests.nodes)
     drain_node = DocumentVerb(requests.drain_node)
     resume_node = DocumentVerb(requests.resume_node)
+    distrust_node = DocumentVerb(requests.distrust_node)
+    forget_node = DocumentVerb(requests.forget_node)

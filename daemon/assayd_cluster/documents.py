@@ -61,12 +61,16 @@ class _Answer(BaseModel):
 
 
 class NodeBeat(_Document):
-    """``PUT /v1/nodes/{name}``: how a node is. `runs` are the attempts that its worker has in hand."""
+    """``PUT /v1/nodes/{name}``: how a node is. `runs` are the attempts that its worker has in hand.
+
+    `leaving`: it stops in order, and this is its last beat.
+    """
 
     capacity: int = Field(ge=1, le=MOST_CAPACITY)
     ready: bool
     reason: str = Field("", max_length=1000)
     draining: bool = False
+    leaving: bool = False
     version: str = Field(max_length=64)
     engine: str = Field("", max_length=200)
     images: dict[str, str] = Field({}, max_length=256)

@@ -20,6 +20,11 @@ def require_encrypted_broker(urls: str, setting: str) -> None:
         _require_url(url, setting, encrypted="amqps", plain="amqp")
 
 
+def require_encrypted_management(url: str, setting: str) -> None:
+    """See that the broker's management API is reached by TLS, or on this host. Raises: as the others."""
+    _require_url(url, setting, encrypted="https", plain="http")
+
+
 def require_encrypted_gateway(url: str, setting: str) -> None:
     """See that a gateway is reached by TLS, or on this host. Raises: ConfigError ``settings.invalid``."""
     if not url.startswith("http+unix:///"):

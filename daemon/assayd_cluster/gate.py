@@ -29,6 +29,8 @@ log = structlog.get_logger()
 NODES = "/v1/nodes"
 OPEN = frozenset({"/healthz"})
 """Answered without a token, so that a load balancer can ask."""
+MONITORED = frozenset({"/metrics", "/v1/doctor", "/readyz", "/healthz"})
+"""What the scope `metrics` is for."""
 NOBODY = 2**32 - 1
 """Whose such a request is: neither a user's number nor a tenant's."""
 READING = frozenset({"GET", "HEAD"})
@@ -188,10 +190,10 @@ def require_scope(record: TokenRecord, method: str, path: str) -> None:
         allowed, what = False, "has no access to nodes"
     else:
         reading = method in READING
-        allowed = record.may(TokenScope.SUBMIT, TokenScope.OPERATE) or (
-            reading and record.may(TokenScope.READ)
-        )
-        what = "is read-only"
+        allowed = record.may(TokenScope.SUBMIT, TokenScope.OPERATE)
+        allowed = allowed or (reading and record.may(TokenScope.READ))
+        allowed = allowed or (reading and path in MONITORED and record.may(TokenScope.METRICS))
+        what = "is read-only" if record.may(TokenScope.READ) else "is for metrics and health"
     if not allowed:
         raise RequestError("token.scope", f"the token {record.name!r} {what}")
 
@@ -234,6 +236,7 @@ def _caller(record: TokenRecord) -> Caller:
         groups=frozenset(),
         remote=True,
         operator=record.may(TokenScope.OPERATE),
+        monitor=record.may(TokenScope.METRICS),
         token=record.id,
         is_node=record.node is not None,
     )

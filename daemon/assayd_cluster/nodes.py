@@ -7,16 +7,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, case, cast, extract, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    RowMapping,
+    case,
+    cast,
+    delete,
+    extract,
+    func,
+    select,
+    update,
+)
 from sqlalchemy.types import BigInteger
 
 from assayd.documents.cluster import NodeState
+from assayd.errors import RequestError
 from assayd.store.access import DatabaseAccess
 from assayd.store.rows import from_micros
 from assayd_cluster.documents import LIVE_S
-from assayd_cluster.tables import dispatches, gateways, nodes
+from assayd_cluster.tables import dispatches, gateways, nodes, tokens
 
 DRAINED = "drained by an operator"
+STOPPED = "stopped in order"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +113,25 @@ class DatabaseNodes:
         rows = await self._access.write(apply)
         return _node(rows[0]) if rows else None
 
+    async def forget(self, name: str) -> Sequence[str] | None:
+        """Forget a node and revoke its tokens; return their ids, or None for an unknown node.
+
+        Raises: RequestError ``node.alive``.
+        """
+
+        def apply(connection: Connection) -> Sequence[str] | None:
+            rows = _read(connection, name)
+            if not rows:
+                return None
+            if _node(rows[0]).state not in {"lost", "stopped"}:
+                raise RequestError("node.alive", f"node {name} is alive; stop assayd-node on its host first")
+            connection.execute(delete(nodes).where(nodes.c.name == name))
+            revoked = update(tokens).where(tokens.c.node == name, tokens.c.revoked_at.is_(None))
+            revoked = revoked.values(revoked_at=_now(connection)).returning(tokens.c.id)
+            return list(connection.execute(revoked).scalars())
+
+        return await self._access.write(apply)
+
 
 def _read(connection: Connection, name: str | None = None) -> Sequence[RowMapping]:
     wanted = select(nodes, _now(connection).label("now")).order_by(nodes.c.name)
@@ -133,6 +165,8 @@ def _node(row: RowMapping) -> Node:
 
 def _state(row: RowMapping, silent_s: float) -> tuple[NodeState, str]:
     """Return how a node is, and why it takes no work."""
+    if row["why"] == STOPPED:
+        return "stopped", STOPPED
     if silent_s > LIVE_S:
         return "lost", f"silent for {silent_s:.0f} s; check that its host and assayd-node run"
     if row["drained"]:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.errors import ConfigError
 from assayd.settings import Count, LogSettings, RootSettings, Settings, load
+from assayd_cluster.documents import MOST_CAPACITY
 
 GATEWAY_FILE = Path("/etc/assayd/gateway.toml")
 NODE_FILE = Path("/etc/assayd/node.toml")
@@ -64,10 +65,20 @@ class ClusterSettings(_Section):
         None, description="File with the AMQP URL of RabbitMQ.", examples=["/etc/assayd/broker-url"]
     )
     broker_ca_file: Path | None = Field(None, description="CA certificates, PEM, to trust for the broker.")
+    broker_management_url_file: Path | None = Field(
+        None,
+        description="File with the URL of RabbitMQ's management API, as an administrator: each node's "
+        "token then comes with its own broker account. Unset: all nodes share one account.",
+        examples=["/etc/assayd/broker-management-url"],
+    )
     queue: str = Field(
         "assayd.attempts", description="Queue of attempts; the same on all gateways and nodes of a cluster."
     )
     longest_run_h: Count = Field(6, description="Hours after which an attempt on a node counts as lost.")
+    node_capacity: Annotated[Count, Field(le=MOST_CAPACITY)] = Field(
+        64,
+        description="Attempts that a node may have in hand at once; a larger capacity counts as this.",
+    )
     listen: str | None = Field(
         None,
         description="Address and port for clients and nodes, with TLS. Default: only the Unix socket.",
@@ -107,7 +118,9 @@ class NodeSettings(RootSettings):
         "assayd.attempts", description="Queue of attempts; the same on all gateways and nodes of a cluster."
     )
     socket: Path = Field(Path("/run/assayd/assayd.sock"), description="Socket of the daemon on this host.")
-    capacity: Annotated[Count, Field(le=256)] = Field(4, description="Attempts that this node runs at once.")
+    capacity: Annotated[Count, Field(le=MOST_CAPACITY)] = Field(
+        4, description="Attempts that this node runs at once."
+    )
     log: LogSettings = LogSettings()
 
 

@@ -36,6 +36,8 @@ TRIES = 5
 class Scope(Enum):
     """What a token may."""
 
+    METRICS = "metrics"
+    """Read metrics and examinations, and no attempt."""
     READ = "read"
     """Read the tenant's attempts."""
     SUBMIT = "submit"
@@ -197,13 +199,19 @@ def read_scopes(names: Iterable[str]) -> frozenset[Scope]:
         raise RequestError("invalid", f"a scope must be one of {known}", field="scopes") from error
 
 
+def _known_scopes(names: Iterable[str]) -> frozenset[Scope]:
+    """Return the scopes of a token on record, without those that a newer gateway knows alone."""
+    known = {scope.value for scope in Scope}
+    return frozenset(Scope(name) for name in names if name in known)
+
+
 def _record(row: RowMapping) -> TokenRecord:
     return TokenRecord(
         id=row["id"],
         tenant_id=row["tenant_id"],
         tenant=row["tenant"],
         name=row["name"],
-        scopes=read_scopes(row["scopes"].split(",")),
+        scopes=_known_scopes(row["scopes"].split(",")),
         node=row["node"],
         created_at=from_micros(row["created_at"]),
         revoked_at=_time(row["revoked_at"]),

@@ -203,6 +203,7 @@ make_database() {
 REVOKE ALL ON DATABASE $1 FROM PUBLIC;
 GRANT CONNECT ON DATABASE $1 TO assayd_gateway;
 REVOKE ALL ON SCHEMA public FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION lo_creat(integer), lo_create(oid), lo_from_bytea(oid, bytea) FROM PUBLIC;
 GRANT ALL ON SCHEMA public TO assayd_owner;
 GRANT USAGE ON SCHEMA public TO assayd_gateway;
 ALTER DEFAULT PRIVILEGES FOR ROLE assayd_owner IN SCHEMA public

@@ -19,11 +19,12 @@ usage: rabbitmq.sh install
   start    start the private broker, unless it runs; as root on a Debian-like system, install rabbitmq-server before
   stop     end the private broker and its port mapper, and wait until they are gone; its messages stay in DIR
   kill     end it as a crash would
-  url      print the URL by which ROLE (gateway or node; gateway) reaches it
+  url      print the URL by which ROLE (gateway, node or management; gateway) reaches it
 
 DIR is where it keeps its state (default: .run/rabbitmq in the checkout).
 environment, read by start:
   DELIVERY_TIMEOUT_S  seconds after which a message that a node holds is given to another (default: 1800)
+  MANAGEMENT          1: serve the management API on loopback, with an account that makes accounts
   DEFINITIONS         file with what it declares (default: deploy/rabbitmq/definitions.json)
 TEXT
 }
@@ -77,8 +78,8 @@ def write(name, text, mode=0o600):
         file.write(text)
 
 def drawn(name, draw):
-    if not (state / name).exists():
-        write(name, json.dumps(draw()))
+    kept = json.loads((state / name).read_text()) if (state / name).exists() else {}
+    write(name, json.dumps({**draw(), **kept}))
     return json.loads((state / name).read_text())
 
 def free_port():
@@ -88,18 +89,36 @@ def free_port():
             probe.bind(("127.0.0.1", port := random.randrange(15000, 30000)))
             return port
 
-ports = drawn("ports", lambda: {name: free_port() for name in ("amqp", "distribution", "mapper")})
-passwords = drawn("passwords", lambda: {role: secrets.token_hex(24) for role in ("gateway", "node")})
+ports = drawn("ports", lambda: {name: free_port() for name in ("amqp", "distribution", "mapper", "management")})
+passwords = drawn("passwords", lambda: {role: secrets.token_hex(24) for role in ("gateway", "node", "management")})
+managed = os.environ.get("MANAGEMENT") == "1"
 definitions = pathlib.Path(os.environ["DEFINITIONS"]).read_text()
 for role, password in passwords.items():
+    if role == "management":
+        write("management.url", f"http://management:{password}@127.0.0.1:{ports['management']}\n")
     salt = secrets.token_bytes(4)
     hashed = base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()
     definitions = definitions.replace(f"@{role.upper()}_PASSWORD_HASH@", hashed)
-    write(f"{role}.url", f"amqp://{role}:{password}@127.0.0.1:{ports['amqp']}/assayd\n")
+    if role == "management":
+        accounts = hashed
+    else:
+        write(f"{role}.url", f"amqp://{role}:{password}@127.0.0.1:{ports['amqp']}/assayd\n")
+if managed:
+    document = json.loads(definitions)
+    algorithm = "rabbit_password_hashing_sha256"
+    document["users"].append(
+        {"name": "management", "password_hash": accounts, "hashing_algorithm": algorithm, "tags": "administrator", "limits": {}}
+    )
+    definitions = json.dumps(document)
 write("definitions.json", definitions)
 if not (state / "home/.erlang.cookie").exists():
     write("home/.erlang.cookie", secrets.token_hex(24), 0o400)
-write("enabled_plugins", "[].\n")
+write("enabled_plugins", "[rabbitmq_management].\n" if managed else "[].\n")
+management = f"""\
+management.tcp.ip = 127.0.0.1
+management.tcp.port = {ports["management"]}
+management_agent.disable_metrics_collector = true
+"""
 timeout_ms = int(os.environ["DELIVERY_TIMEOUT_S"]) * 1000
 # The broker looks for overdue deliveries at each tick.
 write("advanced.config", f"[{{rabbit, [{{channel_tick_interval, {min(60000, timeout_ms // 4)}}}]}}].\n")
@@ -113,7 +132,7 @@ disk_free_limit.absolute = 50MB
 raft.wal_max_size_bytes = 16777216
 log.file.level = warning
 log.console = false
-""")
+{management if managed else ""}""")
 # Sourced by rabbitmq-server; read by the shell here for the mapper.
 write("environment", f"""\
 export ASSAYD_RABBITMQ={state!s} HOME={state}/home
@@ -191,7 +210,7 @@ stop() { end_all TERM; say "stopped"; }
 crash() { end_all KILL; say "killed"; }
 
 url() {
-    case "$1" in gateway | node) ;; *) die "ROLE is '$1': say gateway or node" ;; esac
+    case "$1" in gateway | node | management) ;; *) die "ROLE is '$1': say gateway, node or management" ;; esac
     [ -r "$state/$1.url" ] || die "there is no broker in $state: rabbitmq.sh start"
     cat "$state/$1.url"
 }

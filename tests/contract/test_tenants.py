@@ -233,12 +233,14 @@ def test_second_tenant_is_told_what_it_would_be_if_there_was_no_first(place: Pla
 
 
 OWN_ANSWERS = {"put_attempt"}
-"""That an id is taken is told, whatever is sent; nothing else of whom it belongs to."""
+"""A new id makes an attempt; that of another tenant is answered as a GET of it."""
 
 
-def test_id_of_another_tenant_is_taken_and_no_more_is_said(place: Place) -> None:
-    answer = place.second.ask("PUT", f"/v1/attempts/{place.known['attempt'][0]}", json=submission("x"))
-    assert (answer.status_code, answer.json()["error"]["message"]) == (409, "this id is already in use")
+def test_id_of_another_tenant_is_answered_as_a_get_of_it(place: Place) -> None:
+    path = f"/v1/attempts/{place.known['attempt'][0]}"
+    read, put = place.second.ask("GET", path), place.second.ask("PUT", path, json=submission("x"))
+    assert (put.status_code, put.json()["error"]["code"]) == (404, "not_found")
+    assert put.json() == read.json()
 
 
 def test_lists_of_a_tenant_have_its_own_alone(place: Place) -> None:

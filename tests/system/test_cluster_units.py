@@ -28,6 +28,7 @@ CREATE DATABASE assayd OWNER assayd_owner TEMPLATE template0 ENCODING 'UTF8' LC_
 \\c assayd
 REVOKE ALL ON DATABASE assayd FROM PUBLIC;
 REVOKE ALL ON SCHEMA public FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION lo_creat(integer), lo_create(oid), lo_from_bytea(oid, bytea) FROM PUBLIC;
 GRANT ALL ON SCHEMA public TO assayd_owner;
 GRANT CONNECT ON DATABASE assayd TO assayd_gateway;
 GRANT USAGE ON SCHEMA public TO assayd_gateway;
@@ -54,8 +55,6 @@ def machine(
 
 def set_up(machine: Machine) -> None:
     """Make a cluster of the one host, as docs/operating/cluster.md says."""
-    machine.sh("sed --in-place 's/^#max_runs = .*/max_runs = 1/' /etc/assayd/assayd.toml")
-    machine.run("systemctl", "restart", "assayd.service")
     machine.sh("PIP_NO_INDEX=1 PIP_FIND_LINKS=/mnt/wheels assayd-extras install cluster")
     _make_accounts(machine)
     for name, text in _secrets().items():

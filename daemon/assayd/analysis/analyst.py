@@ -1,6 +1,6 @@
 """Keeps analysis workers warm and assigns each one job at a time, users and their flows in turn.
 
-A user never has all of them: where there are two or more, one is reserved for a user who has none.
+One user never occupies all of them: of two or more, one is reserved for a user who has none.
 
 A worker that dies of a limit, or takes too long, takes only its own job: the answer is then the finding
 that the source can't be analysed, and a new worker is started. One that dies of an error of ours is our
@@ -113,7 +113,7 @@ class _Worker:
         raise _broken(f"an analysis worker ended with {status}; its reason is on the daemon's standard error")
 
     async def _read(self) -> bytes:
-        """Return what comes next; nothing once the worker has ended, whatever it left unread."""
+        """Return the next bytes; empty once the worker has ended, even with unread input."""
         with suppress(ConnectionResetError):
             return await self.stdout.read(1 << 16)
         return b""
@@ -174,7 +174,7 @@ class Analyst:
     async def describe(
         self, validator: Kind, request: Failed, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
     ) -> Described:
-        """Return what a fix of a failed submission is asked for with.
+        """Return the request for a fix of a failed submission.
 
         Raises: WorkerDied, when reading it is too much; AssaydError.
         """
@@ -203,7 +203,7 @@ class Analyst:
     async def brief(
         self, validator: Kind, context: Document, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
     ) -> Briefed:
-        """Return what a model is told before it writes a submission. Raises: as `describe`."""
+        """Return the kind's part of a generation prompt. Raises: as `describe`."""
         body = json.dumps(context).encode()
 
         async def ask(worker: _Worker) -> Briefed:
@@ -222,7 +222,7 @@ class Analyst:
         worker = await self._free.get()
         try:
             if worker is not None and worker.process.returncode is not None:
-                # It died while nobody asked it anything, which no source is to blame for.
+                # It died while idle, so no source is to blame.
                 dead, worker = worker, None
                 await self._end(dead)
             worker = worker or await self._start()

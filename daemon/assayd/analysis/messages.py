@@ -43,7 +43,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patching:
-    """A fix for a submission: another text for one passage, or what the proposal holds beside it."""
+    """A fix for a submission: a new text for one passage, or the proposal's files or steps."""
 
     payload: dict[str, object]
     passage: str
@@ -52,7 +52,7 @@ class Patching:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """What a fix is asked for with, and the digest of the submission's normal form."""
+    """The request for a fix, and the digest of the submission's normal form."""
 
     context: RepairContext
     digest: str
@@ -69,7 +69,7 @@ class Patched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Briefed:
-    """What a model is told before it writes, and the payload without what it gives."""
+    """The kind's part of a generation prompt, and the payload without the generated parts."""
 
     briefing: Briefing
     base: dict[str, object]

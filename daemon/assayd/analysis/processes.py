@@ -149,7 +149,7 @@ class WorkerParent:
             waiting.set_result(process)
 
     def _lose(self) -> None:
-        """Note that the parent has gone; what it has forked is ended."""
+        """Record that the parent has ended; end its forked workers."""
         if self._control.fileno() < 0:
             return
         self.retired = True

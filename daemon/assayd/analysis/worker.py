@@ -101,14 +101,14 @@ def run_stages(validator: Kind, payload: BaseModel, policy: ExecutionPolicy) -> 
 
 
 def describe(validator: Kind, request: Failed, policy: ExecutionPolicy) -> Described:
-    """Return what a fix of a failed submission is asked for with."""
+    """Return the request for a fix of a failed submission."""
     payload = validator.payload.model_validate_json(json.dumps(request.payload))
     context = validator.context(payload, request.report, policy)
     return Described(context=context, digest=_digest(validator, payload))
 
 
 def patch(validator: Kind, request: Patching) -> Patched:
-    """Put a fix into a submission; one of another form than the kind takes is told, not raised."""
+    """Put a fix into a submission; an unaccepted form is returned as an error, not raised."""
     given = request.proposal
     try:
         if given.form != "code" or not request.passage:
@@ -138,7 +138,7 @@ def _told(problem: ValueError) -> str:
 
 
 def brief(validator: Kind, context: bytes, policy: ExecutionPolicy) -> Briefed:
-    """Return what a model is told before it writes, and the payload without what it gives."""
+    """Return the kind's part of a generation prompt, and the payload without the generated parts."""
     if validator.generation_context is None:
         raise TypeError(f"the kind {validator.name} doesn't support generation")
     read = validator.generation_context.model_validate_json(context)
@@ -238,7 +238,7 @@ def work(kinds: Mapping[str, Kind], *, memory_bytes: int, cpu_s: float) -> None:
 
 
 def main() -> None:
-    """Import all kinds once, and fork workers as they are asked for on standard input."""
+    """Import all kinds once, and fork workers on request over standard input."""
     memory_bytes, cpu_s, enabled = int(sys.argv[1]), float(sys.argv[2]), sys.argv[4:]
     signal.signal(
         signal.SIGINT, signal.SIG_IGN

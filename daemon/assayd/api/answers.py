@@ -11,7 +11,13 @@ from assayd.documents.base import ErrorDocument
 from assayd.documents.batches import BatchDocument, BatchPageDocument, ItemPageDocument
 from assayd.documents.discovery import KindDocument, KindListDocument, PolicyCheckDocument, PolicyListDocument
 from assayd.documents.library import ApproveBody, LibraryEntryDocument, LibraryPageDocument
-from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument, StatusDocument
+from assayd.documents.operations import (
+    DaemonDocument,
+    ExaminationDocument,
+    GarbageDocument,
+    ReadinessDocument,
+    StatusDocument,
+)
 from assayd.documents.policy_review import ExplanationDocument, SuggestionDocument
 from assayd.documents.summary import SummaryDocument
 
@@ -170,7 +176,7 @@ DAEMON: Responses = {
 }
 ALIVE: Responses = {200: described(StatusDocument, "The daemon answers")}
 READY: Responses = {
-    200: described(StatusDocument, "Ready to run attempts"),
+    200: described(ReadinessDocument, "Ready to run attempts"),
     503: described(ErrorDocument, "Not ready, with the reason"),
 }
 METRICS: Responses = {

@@ -118,10 +118,16 @@ class Call:
                 message = "only operators may do this: use a token with the scope `operate`"
             raise RequestError("peer.not_operator", message)
 
-    def require_operator_elsewhere(self) -> None:
-        """See that who calls from another host is an operator. Raises: RequestError ``peer.not_operator``."""
-        if self.caller.remote:
-            self.require_operator()
+    @property
+    def may_examine(self) -> bool:
+        """Return whether the caller may have the daemon examined: an operator, or a program that monitors."""
+        return self.is_operator or self.caller.monitor
+
+    def require_monitor_elsewhere(self) -> None:
+        """See that who calls from another host monitors. Raises: RequestError ``peer.not_operator``."""
+        if self.caller.remote and not self.may_examine:
+            message = "this needs a token with the scope `metrics` or `operate`"
+            raise RequestError("peer.not_operator", message)
 
     async def attempt_response(
         self, attempt: Attempt, *, status: int = 200, headers: Mapping[str, str] | None = None

@@ -29,6 +29,7 @@ from assayd.documents.operations import (
     DaemonDocument,
     ExaminationDocument,
     GarbageDocument,
+    ReadinessDocument,
     StatusDocument,
     examination_document,
 )
@@ -36,6 +37,7 @@ from assayd.errors import RequestError
 from assayd.kind import Kind
 from assayd.kinds.registry import command_line
 from assayd.metrics import CONTENT_TYPE
+from assayd.model.attempt import MAX_RUNS
 from assayd.ports.service import Service
 
 POLICY_BYTES = 256 * 2**10
@@ -101,8 +103,8 @@ async def examine_daemon(request: Request, call: CallDep) -> Response:
     One caller at a time. `age_ms` says how long ago it was.
     """
     state = request.app.state
-    call.require_operator_elsewhere()
-    if not call.access.is_operator(call.caller):
+    call.require_monitor_elsewhere()
+    if not call.may_examine:
         return _last_examination(state.examined)
     if state.examining:
         # It takes containers, past the queue: many at once would leave none to attempts.
@@ -182,13 +184,13 @@ async def get_health(call: CallDep) -> Response:
 async def get_readiness(call: CallDep) -> Response:
     """Return whether attempts can be run, and why not."""
     await call.service.require_ready()
-    return json_response(StatusDocument.model_construct(status="ready"))
+    return json_response(ReadinessDocument.model_construct(status="ready", max_runs=MAX_RUNS))
 
 
 @router.get("/metrics", tags=["operations"], responses=answers.METRICS, response_class=Response)
 async def get_metrics(call: CallDep) -> Response:
-    """Return the metrics in Prometheus' text format; from another host for operators."""
-    call.require_operator_elsewhere()
+    """Return the metrics in Prometheus' text format; elsewhere, for the scopes `metrics` and `operate`."""
+    call.require_monitor_elsewhere()
     return Response(call.kept.get("metrics", call.service.metrics), media_type=CONTENT_TYPE)
 
 

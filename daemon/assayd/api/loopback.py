@@ -1,6 +1,6 @@
 """Metrics for a collector that cannot open a Unix socket: two paths on a loopback port, and nothing else.
 
-Nobody can be told apart there, so that nothing of any attempt is shown. Off unless it is set.
+Callers can't be identified there, so no attempt is shown. Off by default.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ class Caller:
     Attributes:
         remote: whether it is on another host, by a token; its uid is then its tenant's number.
         operator: whether its token says that it sees everything.
+        monitor: whether its token says that it reads metrics and examinations.
         token: id of its token, if it is on another host.
         is_node: whether that is the token of a cluster's node, whose work isn't done for one user.
     """
@@ -43,6 +44,7 @@ class Caller:
     groups: frozenset[int]
     remote: bool = False
     operator: bool = False
+    monitor: bool = False
     token: str | None = None
     is_node: bool = False
 

@@ -20,7 +20,7 @@ from assayd.api.events import EventStream, of_attempt
 from assayd.documents import attempt_document, read_event_id, read_submission
 from assayd.documents.attempts import ArtifactListDocument, AttemptPageDocument
 from assayd.errors import RequestError
-from assayd.model.attempt import Artifact, Attempt, State
+from assayd.model.attempt import MAX_RUNS, Artifact, Attempt, State
 from assayd.model.records import Accepted
 from assayd.model.records import Query as AttemptQuery
 from assayd.model.report import Verdict
@@ -44,23 +44,21 @@ WaitS = Annotated[
     Query(ge=0, le=MOST_WAIT_S, allow_inf_nan=False, description="Seconds to wait for the verdict."),
 ]
 
+IdempotencyKey = Annotated[
+    str | None,
+    Header(description="The same key with the same body gives the same attempt, while that is kept."),
+]
+
 
 @router.post("", responses=answers.SUBMITTED, openapi_extra=answers.SUBMISSION_BODY)
 async def submit_attempt(
     request: Request,
     call: CallDep,
     wait_s: WaitS = 0,
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            description="The same key with the same body returns the same attempt, as long as that is kept."
-        ),
-    ] = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Submit code for validation."""
-    if idempotency_key is not None and not IDEMPOTENCY_KEY.fullmatch(idempotency_key):
-        message = "Idempotency-Key must have 1 to 128 visible ASCII characters"
-        raise RequestError("invalid", message, field="Idempotency-Key")
+    _require_key(idempotency_key)
     accepted = await _submit(request, call, idempotency_key=idempotency_key)
     return await _answer_submitted(call, accepted.attempt, wait_s, pending=200 if accepted.existing else 202)
 
@@ -71,9 +69,13 @@ async def put_attempt(
     call: CallDep,
     attempt_id: Annotated[str, Path(alias="id", pattern=ULID, description="A ULID of the caller's choice.")],
     wait_s: WaitS = 0,
+    max_runs: Annotated[
+        int | None,
+        Query(ge=1, le=MAX_RUNS, description="Run it at most so often, even if the daemon allows more."),
+    ] = None,
 ) -> Response:
     """Submit code under an id from outside; sending it again gives the same attempt."""
-    accepted = await _submit(request, call, attempt_id=attempt_id)
+    accepted = await _submit(request, call, attempt_id=attempt_id, max_runs=max_runs)
     return await _answer_submitted(call, accepted.attempt, wait_s, pending=202)
 
 
@@ -107,6 +109,12 @@ async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
     uid: Annotated[
         int | None, Query(ge=0, le=2**53 - 1, description="Only attempts of this user; for operators.")
     ] = None,
+    node: Annotated[
+        str | None, Query(max_length=64, description="Only attempts that this node of a cluster judged.")
+    ] = None,
+    distrusted: Annotated[
+        bool | None, Query(description="Only attempts whose node is distrusted, or only others.")
+    ] = None,
     cursor: Annotated[str | None, Query(max_length=256, description="`next_cursor` of a page.")] = None,
     limit: Annotated[int, Query(ge=1, le=500, description="Maximum number of attempts on a page.")] = 50,
 ) -> Response:
@@ -122,6 +130,8 @@ async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
         cause=cause,
         rule=rule,
         uid=call.listed_uid(uid),
+        node=node,
+        distrusted=distrusted,
         cursor=cursor,
         limit=limit,
     )
@@ -148,9 +158,14 @@ async def cancel_attempt(call: CallDep, attempt_id: Id) -> Response:
 
 
 @router.post("/{id}/replay", status_code=202, responses=answers.REPLAYED)
-async def replay_attempt(call: CallDep, attempt_id: Id, wait_s: WaitS = 0) -> Response:
+async def replay_attempt(
+    call: CallDep, attempt_id: Id, wait_s: WaitS = 0, idempotency_key: IdempotencyKey = None
+) -> Response:
     """Submit the same once more; the new attempt tells in `replay_diff` how it differs from this one."""
-    replay = await call.service.replay(await call.attempt(attempt_id), peer=call.caller.peer)
+    _require_key(idempotency_key)
+    replay = await call.service.replay(
+        await call.attempt(attempt_id), peer=call.caller.peer, idempotency_key=idempotency_key
+    )
     return await _answer_submitted(call, replay, wait_s, pending=202)
 
 
@@ -205,6 +220,12 @@ async def get_bundle(call: CallDep, attempt_id: Id) -> Response:
     return StreamingResponse(call.service.bundle(attempt), headers=headers, media_type="application/x-tar")
 
 
+def _require_key(key: str | None) -> None:
+    if key is not None and not IDEMPOTENCY_KEY.fullmatch(key):
+        message = "Idempotency-Key has 1 to 128 visible ASCII characters"
+        raise RequestError("invalid", message, field="Idempotency-Key")
+
+
 async def _after(first: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     yield first
     async for piece in pieces:
@@ -212,7 +233,12 @@ async def _after(first: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[by
 
 
 async def _submit(
-    request: Request, call: Call, *, attempt_id: str | None = None, idempotency_key: str | None = None
+    request: Request,
+    call: Call,
+    *,
+    attempt_id: str | None = None,
+    idempotency_key: str | None = None,
+    max_runs: int | None = None,
 ) -> Accepted:
     """Read a body and accept it. A large one keeps its turn until it is recorded."""
     async with AsyncExitStack() as turn:
@@ -222,7 +248,11 @@ async def _submit(
             submission = await _read(body, call)
             del body  # from here on the queue counts what it holds
         accepted = await call.service.submit(
-            submission, peer=call.caller.peer, attempt_id=attempt_id, idempotency_key=idempotency_key
+            submission,
+            peer=call.caller.peer,
+            attempt_id=attempt_id,
+            idempotency_key=idempotency_key,
+            max_runs=max_runs,
         )
     request.state.changes_nothing = accepted.existing
     return accepted

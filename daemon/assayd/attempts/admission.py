@@ -39,13 +39,17 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptOrigin:
-    """The origin of an attempt: its sender, its keys, and the batch or attempt that it belongs to."""
+    """The origin of an attempt: its sender, its keys, and the batch or attempt that it belongs to.
+
+    `max_runs` limits its runs, in addition to the daemon's setting.
+    """
 
     peer: Peer
     attempt_id: str | None = None
     idempotency_key: str | None = None
     batch_id: str | None = None
     replay_of: str | None = None
+    max_runs: int | None = None
 
 
 class Admission:
@@ -194,6 +198,7 @@ class Admission:
             webhook=submission.webhook if origin.replay_of is None else None,
             trace=span.context.text if span.context is not None else None,
             labels=submission.labels,
+            max_runs=origin.max_runs,
         )
         key = origin.idempotency_key
         return await self._jobs.accept(attempt, submission.document, idempotency_key=key)

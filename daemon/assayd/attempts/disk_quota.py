@@ -28,15 +28,15 @@ MIB = 2**20
 
 
 class DiskQuota:
-    """What each user may add to the disk.
+    """The quota of each user on the disk.
 
     Args:
-        jobs: says what each user holds.
-        artifacts: says how much room is left.
-        clock: says how old these answers are.
-        min_free_bytes: room that is to remain.
+        jobs: has the size of each user's data.
+        artifacts: measures the free space.
+        clock: dates these measurements.
+        min_free_bytes: space to keep free.
         operators: users without a quota except that limit.
-        database_bytes: what documents that wait may take of a database that is elsewhere.
+        database_bytes: limit of waiting documents in a remote database.
     """
 
     def __init__(

@@ -134,9 +134,12 @@ class LocalExecution:
             broken = Failure(code="internal", message="The daemon failed on this attempt; see its log.")
             return await self.conclusion.conclude(job, (), None, broken)
 
+    def _has_run_enough(self, job: Job) -> bool:
+        return job.attempt.run_number >= min(self.max_runs, job.attempt.max_runs or self.max_runs)
+
     def _refuse_a_further_run(self, job: Job) -> None:
-        if job.attempt.run_number >= self.max_runs:
-            times = "twice" if self.max_runs > 1 else "once"
+        if self._has_run_enough(job):
+            times = "twice" if job.attempt.run_number > 1 else "once"
             message = f"The attempt was interrupted {times} by internal failures."
             raise AssaydError("attempt.interrupted", message)
 
@@ -165,12 +168,12 @@ class LocalExecution:
             except EngineError as problem:
                 failing_since = failing_since or self.clock.monotonic()
                 left_s = self.retry_window_s - (self.clock.monotonic() - failing_since)
-                if not problem.retryable or job.attempt.run_number >= self.max_runs or left_s <= 0:
+                if not problem.retryable or self._has_run_enough(job) or left_s <= 0:
                     raise
                 log.warning("lease.failed", code=problem.code)
                 await self._wait_for_engine(job, problem, left_s)
                 continue
-            if result.outcome.cause is not Cause.INFRASTRUCTURE or job.attempt.run_number >= self.max_runs:
+            if result.outcome.cause is not Cause.INFRASTRUCTURE or self._has_run_enough(job):
                 return await self._tried(job, payload, await self._judge(job, payload, result))
             log.warning("run.lost", evidence=dict(result.outcome.evidence))
             failing_since = None

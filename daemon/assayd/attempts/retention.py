@@ -70,7 +70,7 @@ class _Over:
         Args:
             page: attempts that may go.
             sizes: what each of them releases, in bytes, by id.
-            by_number: whether there are too many; else they take too much.
+            by_number: whether their number exceeds the limit; otherwise their size does.
         """
         chosen = []
         for attempt in page:
@@ -147,7 +147,7 @@ class Retention:
             return replace(swept, bundles=swept.bundles + len(doubles))
 
     async def _superfluous(self, *, stays: bool) -> AsyncGenerator[_Going, None]:
-        """Return what is to go; `stays`: it is still there when more is asked for."""
+        """Return the attempts to remove; `stays`: they still exist at the next query."""
         going: dict[str, Attempt] = {}
         async for page in self._pages(Removable(before=self._oldest()), stays=stays):
             going |= {attempt.id: attempt for attempt in page}

@@ -281,7 +281,7 @@ class Scheduler:
                 job.span.end(LEFT, attempt_id=attempt_id)
                 waiting.cancel()
             except Exception:
-                # A defect of ours: this attempt stays on record without a verdict, for the next run.
+                # An internal bug: this attempt stays recorded without a verdict, for the next start.
                 log.exception("attempt.lost")
                 job.span.end("internal", attempt_id=attempt_id)
                 waiting.cancel()
@@ -297,7 +297,7 @@ class Scheduler:
             self._tasks.create_task(self._give_back_later())
 
     async def _give_back_later(self) -> None:
-        """Give memory back once more: until the container is gone, what it was told is held."""
+        """Release memory again: the spec is kept until the container is gone."""
         await pause(REMOVED_S, unless=self._stopping)
         await asyncio.to_thread(memory.give_back)
 

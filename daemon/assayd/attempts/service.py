@@ -160,20 +160,23 @@ class DaemonService:
         peer: Peer,
         attempt_id: str | None = None,
         idempotency_key: str | None = None,
+        max_runs: int | None = None,
     ) -> Accepted:
         """Accept a submission durably and put it into the queue."""
-        origin = AttemptOrigin(peer=peer, attempt_id=attempt_id, idempotency_key=idempotency_key)
+        origin = AttemptOrigin(
+            peer=peer, attempt_id=attempt_id, idempotency_key=idempotency_key, max_runs=max_runs
+        )
         return await self._admission.submit(submission, origin)
 
-    async def replay(self, attempt: Attempt, *, peer: Peer) -> Attempt:
-        """Accept the submission of a finished attempt once more.
+    async def replay(self, attempt: Attempt, *, peer: Peer, idempotency_key: str | None = None) -> Attempt:
+        """Accept the submission of a finished attempt once more; the same key gives the same replay.
 
         Raises: RequestError ``attempt.unfinished``.
         """
         if attempt.state is not State.FINISHED:
             raise RequestError("attempt.unfinished", "the attempt has no verdict yet; wait for it")
         document = await self._jobs.document(attempt.id)
-        origin = AttemptOrigin(peer=peer, replay_of=attempt.id)
+        origin = AttemptOrigin(peer=peer, replay_of=attempt.id, idempotency_key=idempotency_key)
         accepted = await self._admission.submit_document(document, origin)
         return accepted.attempt
 

@@ -536,7 +536,7 @@ class Feeder:
             while not self.stopped and not await self._tried(item):
                 await pause(self._retry_s, unless=self._stop)
         except Exception:
-            # A defect of ours: this item stays without a verdict, for the next run of the daemon.
+            # An internal bug: this item stays without a verdict, for the daemon's next start.
             log.exception("item.lost", batch_id=self.batch.id, line=item.line)
             self._lost.add(item.attempt_id)
         finally:

@@ -59,7 +59,12 @@ class AttemptDocument(BaseDocument):
         None, description="Whether its profile enforced or only reported its rules; null until finished."
     )
     approvable: bool = Field(
-        True, description="False: made under report-only, and the profile lacks `approve_reported`."
+        True,
+        description="False: its node is distrusted, or report-only lacks `approve_reported`.",
+    )
+    node: str | None = Field(None, description="The cluster's node that judged it; null on a single host.")
+    distrusted_at: Timestamp | None = Field(
+        None, description="When an operator distrusted that node's verdicts; null otherwise."
     )
     report: ReportDocument | None = Field(description="The report of a finished attempt; omitted in lists.")
     execution: ExecutionDocument | None = Field(description="Record of the run; null if nothing ran.")

@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.documents.base import BaseDocument, Timestamp
 
-TokenScope = Literal["read", "submit", "operate", "node"]
-NodeState = Literal["ready", "draining", "not_ready", "lost"]
+TokenScope = Literal["metrics", "read", "submit", "operate", "node"]
+NodeState = Literal["ready", "draining", "not_ready", "lost", "stopped"]
 TokenName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$")]
 NodeName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?$")]
 
@@ -22,7 +22,7 @@ class TokenBody(BaseModel):
     name: TokenName = Field(description="Name of the token in lists and logs.")
     tenant: TokenName = Field("default", description="Owner; created if it doesn't exist.")
     scopes: list[TokenScope] = Field(
-        ["submit"], min_length=1, max_length=4, description="Scopes of the token."
+        ["submit"], min_length=1, max_length=5, description="Scopes of the token."
     )
     node: NodeName | None = Field(
         None, description="The node that it is bound to; only with the scope `node`."
@@ -47,6 +47,10 @@ class NewTokenDocument(TokenDocument):
     """A token, once with itself."""
 
     token: str = Field(description="The token, shown only in this answer.")
+    broker_url: str | None = Field(
+        None,
+        description="A node's own URL of the broker, which ends with the token; null if nodes share one.",
+    )
 
 
 class TokenListDocument(BaseDocument):
@@ -59,7 +63,9 @@ class NodeDocument(BaseDocument):
     """A node, as it last said that it was."""
 
     name: str = Field(description="Its name.")
-    state: NodeState = Field(description="State of the node; `lost` after 15 s without a heartbeat.")
+    state: NodeState = Field(
+        description="State of the node; `lost` after 15 s without a heartbeat, unless it was stopped."
+    )
     why: str = Field(description="Why it takes no attempts; empty if it does.")
     capacity: int = Field(description="Attempts that it runs at once.")
     in_hand: int = Field(description="Attempts that it has in hand.")
@@ -73,3 +79,18 @@ class NodeListDocument(BaseDocument):
     """All nodes."""
 
     nodes: list[NodeDocument] = Field(description="The nodes, by name.")
+
+
+class DistrustDocument(BaseDocument):
+    """The number of marked verdicts."""
+
+    node: NodeDocument = Field(description="The node, which takes no work from now on.")
+    marked: int = Field(description="Verdicts that were not marked before.")
+    taken_back: int = Field(description="Runs that it had in hand, which other nodes get.")
+
+
+class ForgottenNodeDocument(BaseDocument):
+    """A node that is not listed any more."""
+
+    name: str = Field(description="Its name.")
+    revoked: list[str] = Field(description="Ids of its tokens that were still valid.")

@@ -42,6 +42,12 @@ class StatusDocument(BaseDocument):
     status: str = Field(description="`ok` or `ready`.")
 
 
+class ReadinessDocument(StatusDocument):
+    """That attempts can be run."""
+
+    max_runs: int = Field(description="The largest `max_runs` that a submission can have.")
+
+
 class GarbageDocument(BaseDocument):
     """What retention removed, or would remove."""
 

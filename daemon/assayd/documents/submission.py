@@ -261,7 +261,7 @@ def read_submission(body: bytes, kinds: Mapping[str, Kind], *, caps: PayloadCaps
     policy = envelope.policy or validator.default_policy
     overrides = envelope.overrides.model_dump(exclude_none=True)
     document = _document(envelope, policy, overrides, payload_text)
-    for read_before in (envelope.payload, raw):  # what was read is not held twice
+    for read_before in (envelope.payload, raw):  # don't keep the body twice
         read_before.clear()
     payload = _read_payload(validator, payload_text)
     return Submission(

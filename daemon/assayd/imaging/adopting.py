@@ -83,7 +83,7 @@ class Machine(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopted:
-    """What comes of an image: a recipe as if it were ours, layers, and what is known of its Python."""
+    """The result of an adoption: a recipe, layers, and facts about its Python."""
 
     recipe: Recipe
     layers: Sequence[tuple[str, Path]]

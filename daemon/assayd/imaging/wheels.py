@@ -31,7 +31,7 @@ _MISMATCH = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lock:
-    """A lock as it lies beside its recipe; empty where there is none yet."""
+    """A lock file next to its recipe; empty if it doesn't exist yet."""
 
     path: Path
     source: bytes

@@ -75,7 +75,9 @@ class Attempt:
     `bundle` is the bundle's location relative to the artifact root, once it is written. `rules` are those
     of its errors, each once. `replay_of` is the attempt that it repeats. `intent` is the request, in
     words. `webhook` is a URL that receives the verdict. `enforcement` is the mode of the policy that it was
-    judged under; a result that is not `approvable` can't be approved or committed. `trace` is its span, as
+    judged under; a result that is not `approvable` can't be approved or committed. `max_runs` is the limit of
+    runs that its sender set. `node` is the node of a cluster that judged it, None on a single host;
+    `distrusted_at` is the time at which an operator distrusted that node's verdicts. `trace` is its span, as
     `model.trace_context` reads it.
     """
 
@@ -104,6 +106,9 @@ class Attempt:
     rules: tuple[str, ...] = ()
     enforcement: Enforcement | None = None
     approvable: bool = True
+    max_runs: int | None = None
+    node: str | None = None
+    distrusted_at: datetime | None = None
     bundle: str | None = None
     artifacts: tuple[Artifact, ...] = ()
     error: Failure | None = None

@@ -49,6 +49,8 @@ class Query:
     cause: str | None = None
     rule: str | None = None
     uid: int | None = None
+    node: str | None = None
+    distrusted: bool | None = None
     cursor: str | None = None
     limit: int = 50
 
@@ -60,11 +62,13 @@ class Query:
             "kind": self.kind,
             "batch_id": self.batch_id,
             "cause": self.cause,
+            "node": self.node,
         }
         return (
             all(value is None or getattr(attempt, name) == value for name, value in wanted.items())
             and all(attempt.labels.get(name) == value for name, value in self.labels)
             and attempt.id.startswith(self.id_prefix or "")
+            and self.distrusted in {None, attempt.distrusted_at is not None}
             and (self.since is None or attempt.created_at >= self.since)
             and (self.rule is None or self.rule in attempt.rules)
             and (self.uid is None or attempt.peer.uid == self.uid)

@@ -44,6 +44,7 @@ class Service(Protocol):
         peer: Peer,
         attempt_id: str | None = None,
         idempotency_key: str | None = None,
+        max_runs: int | None = None,
     ) -> Accepted:
         """Accept a submission durably.
 
@@ -76,7 +77,7 @@ class Service(Protocol):
         """Return report and execution of a finished attempt as JSON text, as its bundle has them."""
         ...
 
-    async def replay(self, attempt: Attempt, *, peer: Peer) -> Attempt:
+    async def replay(self, attempt: Attempt, *, peer: Peer, idempotency_key: str | None = None) -> Attempt:
         """Accept the submission of a finished attempt once more.
 
         Raises: RequestError ``attempt.unfinished``, and what `submit` raises.

@@ -103,7 +103,7 @@ class AttemptSettings(_Section):
     """Attempts."""
 
     max_runs: Annotated[Count, Field(le=2)] = Field(
-        2, description="Maximum runs of an attempt; 1 on a node of a cluster, which counts over all nodes."
+        2, description="Maximum runs of an attempt; more than one only after an internal error."
     )
 
 

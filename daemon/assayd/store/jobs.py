@@ -38,11 +38,22 @@ _RUNS = (
     .where(tables.runs.c.attempt_id == tables.attempts.c.id)
     .scalar_subquery()
 )
+_NODE = (
+    select(tables.runs.c.daemon_id)
+    .where(
+        tables.runs.c.attempt_id == tables.verdicts.c.attempt_id,
+        tables.runs.c.run_number == tables.verdicts.c.run_number,
+        tables.runs.c.generation == "",
+    )
+    .scalar_subquery()
+)
+"""The node that a verdict is from; a run on a single host names the daemon's generation."""
 _ATTEMPT = select(
     tables.attempts,
     *(column for column in tables.verdicts.c if column.name not in {"attempt_id", "run_number"}),
     tables.verdicts.c.run_number.label("verdict_run"),
     _RUNS.label("runs"),
+    _NODE.label("node"),
 ).select_from(tables.attempts.outerjoin(tables.verdicts))
 _BY_ID = _ATTEMPT.where(tables.attempts.c.id == bindparam("wanted"))
 _UNFINISHED = _ATTEMPT.where(tables.verdicts.c.attempt_id.is_(None)).order_by(
@@ -120,7 +131,8 @@ class DatabaseJobStore:
 
         The same id, or the same key from the same user, with an equal submission means the same attempt.
 
-        Raises: RequestError ``conflict``, if the submission differs, or the id is another user's.
+        Raises: RequestError ``conflict``, if the submission differs; ``not_found``, if the id is another
+        user's.
         """
         digest = hashlib.sha256(document).hexdigest()
         values = rows.attempt_values(attempt, digest, idempotency_key)
@@ -334,13 +346,14 @@ def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | N
     """Return the attempt that the same request has made before; None where there is none.
 
     Raises:
-        RequestError: ``conflict``, when the id or the key was used for another submission.
+        RequestError: ``conflict``, when the id or the key was used for another submission; ``not_found``,
+            when the id is another user's.
     """
     same = {"wanted": attempt.id, "by_uid": attempt.peer.uid, "by_key": key}
     found = connection.execute(_SAME_REQUEST, same).all()
     if any(row.uid != attempt.peer.uid for row in found):
-        # Said whatever was submitted: nobody can try out what somebody else has sent.
-        raise RequestError("conflict", "this id is already in use", field="id")
+        # As a GET of it answers, whatever was submitted: nobody can try out what somebody else has sent.
+        raise RequestError("not_found", f"attempt {attempt.id} doesn't exist")
     if len(found) > 1 or any(row.submission != digest for row in found):
         what = "id" if any(row.id == attempt.id for row in found) else "idempotency key"
         raise RequestError("conflict", f"this {what} was already used for another submission")

@@ -74,12 +74,16 @@ class DatabaseLibrary:
     async def approve(self, attempt: Attempt, name: str, approved_by: int) -> LibraryEntry:
         """Put a validated attempt under a name, as its next version; the same again changes nothing.
 
-        Raises: RequestError ``library.not_validated``, ``library.report_only``, ``quota.library``.
+        Raises: RequestError ``library.not_validated``, ``library.report_only``, ``library.distrusted``,
+        ``quota.library``.
         """
         if attempt.verdict is not Verdict.VALIDATED:
             what = attempt.verdict.value if attempt.verdict else attempt.state.value
             message = f"only a validated attempt can be approved; this one is {what}"
             raise RequestError("library.not_validated", message)
+        if attempt.distrusted_at is not None:
+            message = f"node {attempt.node}, which judged it, is distrusted; approve a replay instead"
+            raise RequestError("library.distrusted", message)
         if not attempt.approvable:
             raise RequestError("library.report_only", REPORT_ONLY)
         at, most_bytes = self._clock.now(), min(self._most_bytes, max(0, await self._room()))

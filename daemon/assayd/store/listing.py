@@ -13,7 +13,7 @@ from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
 from assayd.model.records import Page, Query, Slowest, Summary, TimeCount
 from assayd.store.rows import from_micros, to_micros
-from assayd.store.tables import attempts, labels, verdicts
+from assayd.store.tables import attempts, labels, runs, verdicts
 
 # SQLAlchemy types a select by its columns; rows are read by name here.
 Statement = Select[Any]
@@ -70,6 +70,11 @@ def conditions(query: Query) -> list[Condition]:
         (attempts.c.uid, query.uid),
     )
     conditions += [column == value for column, value in equal if value is not None]
+    if query.node is not None:
+        conditions.append(from_node(query.node))
+    if query.distrusted is not None:
+        marked = verdicts.c.distrusted_at.is_not(None)
+        conditions.append(marked if query.distrusted else ~marked)
     if query.rule is not None:  # in a list that is JSON text; the newest attempts are walked for it
         conditions.append(verdicts.c.rules.contains(f'"{query.rule}"', autoescape=True))
     if query.since is not None:
@@ -77,6 +82,12 @@ def conditions(query: Query) -> list[Condition]:
     if query.cursor is not None:
         conditions.append(_beyond(query.cursor))
     return conditions
+
+
+def from_node(node: str | ColumnElement[str]) -> Condition:
+    """Return whether a verdict is from a node of a cluster; a run on a single host names a generation."""
+    same = (runs.c.attempt_id == verdicts.c.attempt_id) & (runs.c.run_number == verdicts.c.run_number)
+    return select(runs.c.daemon_id).where(same, runs.c.daemon_id == node, runs.c.generation == "").exists()
 
 
 def _has_label(name: str, value: str) -> Condition:

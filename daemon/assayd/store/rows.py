@@ -52,6 +52,7 @@ def attempt_values(attempt: Attempt, submission: str, key: str | None) -> Values
         "replay_of": attempt.replay_of,
         "intent": attempt.intent,
         "webhook": attempt.webhook,
+        "max_runs": attempt.max_runs,
         "trace": attempt.trace,
     }
 
@@ -78,6 +79,7 @@ def verdict_values(attempt: Attempt) -> Values:
         "enforcement": attempt.enforcement.value if attempt.enforcement else None,
         "approvable": int(attempt.approvable),
         "disk_bytes": disk_bytes(attempt.artifacts),
+        "distrusted_at": to_micros(attempt.distrusted_at) if attempt.distrusted_at else None,
     }
 
 
@@ -142,6 +144,7 @@ def read_attempt(row: Mapping[Any, Any]) -> Attempt:
         attempt_number=row["attempt_number"],
         run_number=row["verdict_run"] if finished else row["runs"],
         labels=json.loads(row["labels"]),
+        max_runs=row["max_runs"],
     )
     return _with_verdict(attempt, row) if finished else attempt
 
@@ -154,13 +157,15 @@ def _with_verdict(attempt: Attempt, row: Mapping[Any, Any]) -> Attempt:
         cause=row["cause"],
         rules=tuple(json.loads(row["rules"])),
         enforcement=Enforcement(row["enforcement"]) if row["enforcement"] else None,
-        approvable=bool(row["approvable"]),
+        approvable=bool(row["approvable"]) and row["distrusted_at"] is None,
         started_at=read_moment(row["started_at"]),
         finished_at=read_moment(row["finished_at"]),
         timings_s=json.loads(row["timings"]),
         warm=None if row["warm"] is None else bool(row["warm"]),
         bundle=row["bundle"],
         artifacts=tuple(Artifact(**artifact) for artifact in json.loads(row["artifacts"])),
+        node=row["node"],
+        distrusted_at=read_moment(row["distrusted_at"]),
         error=None if code is None else Failure(code=code, message=row["error_message"]),
     )
 

@@ -95,6 +95,7 @@ attempts = Table(
     Column("intent", ExactText),
     Column("webhook", Text),
     Column("trace", Text),
+    Column("max_runs", Integer),
     UniqueConstraint("uid", "idempotency_key"),
     Index(None, "submission"),
     Index(None, "created_at", "id"),
@@ -147,6 +148,7 @@ verdicts = Table(
     Column("enforcement", String(16)),
     Column("approvable", Integer, nullable=False, server_default="1"),
     Column("disk_bytes", BigInteger, nullable=False, server_default="0"),
+    Column("distrusted_at", BigInteger),
 )
 """How each attempt ended. The attempt is the primary key: one verdict, whatever run it is of."""
 

@@ -69,9 +69,9 @@ WAIT_S = 600.0
 MOST_CHARS = 60
 
 
-def run_again(client: PlainClient, attempt_id: str) -> Document:
-    """Replay an attempt and wait for the end."""
-    attempt = client.replay(attempt_id, wait_s=WAIT_S)
+def run_again(client: PlainClient, attempt_id: str, *, key: str | None = None) -> Document:
+    """Replay an attempt and wait for the end; the same key gives the same replay."""
+    attempt = client.replay(attempt_id, wait_s=WAIT_S, idempotency_key=key)
     while attempt["state"] != "finished":
         attempt = client.attempt(attempt["id"], wait_s=WAIT_S)
     return attempt
@@ -137,6 +137,12 @@ def list_attempts(  # noqa: PLR0913, PLR0917  (one parameter per option)
     uid: Annotated[
         int | None, typer.Option(metavar="N", help="Show only attempts of this user (operators).")
     ] = None,
+    node: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Show only attempts that this cluster node judged.")
+    ] = None,
+    distrusted: Annotated[
+        bool, typer.Option("--distrusted", help="Show only attempts whose node is distrusted.")
+    ] = False,
     limit: Annotated[
         int, typer.Option(metavar="N", min=1, max=500, help="Show at most this many attempts.")
     ] = 50,
@@ -156,6 +162,8 @@ def list_attempts(  # noqa: PLR0913, PLR0917  (one parameter per option)
             cause=cause,
             rule=rule,
             uid=uid,
+            node=node,
+            distrusted=distrusted or None,
             limit=limit,
         )
     if as_json:

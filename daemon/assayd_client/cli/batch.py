@@ -18,10 +18,11 @@ from typing import Annotated, Any, TextIO
 import typer
 
 from assayd.errors import RequestError
-from assayd_client import DaemonUnreachable, Document, NotFound, PlainClient
+from assayd_client import ClientError, DaemonUnreachable, Document, NotFound, PlainClient
 from assayd_client.cli.exits import CANCELLED, FAILED, INTERRUPTED, TROUBLE, VALIDATED
 from assayd_client.cli.ids import batch_name as find_batch
 from assayd_client.cli.listing import STYLES
+from assayd_client.cli.patience import LOOK_AGAIN_S, Patience, results_of
 from assayd_client.cli.terminal import StyledLine, duration, line, out, plain, print_json, shorten
 
 MOST_SHOWN = 15
@@ -135,7 +136,7 @@ def _write(
     if outputs.sarif is not None:
         rules = [rule for kind in client.kinds()["kinds"] for rule in kind["rules"]]
         adders.append(files.enter_context(SarifWriter(_opened(outputs.sarif, files), source, rules)).add)
-    for result in client.batch_results(batch["id"]):
+    for result in results_of(client, batch["id"]):
         for add in adders:
             add(result)
     if folder is not None:
@@ -151,9 +152,6 @@ def _opened(path: Path, files: ExitStack) -> TextIO:
 OVER = ("finished", "cancelled")
 RATE_OVER_S = 30.0
 """The rate is that of the last seconds, so that it follows what the daemon does now."""
-AWAY_S = 60.0
-"""How long a daemon may be away before following is given up; the batch goes on when it is back."""
-LOOK_AGAIN_S = 0.5
 
 
 class Rate:
@@ -188,7 +186,7 @@ class Rate:
 def follow(client: PlainClient, batch: Document) -> Document:
     """Follow a batch to its end, and return it.
 
-    Raises: DaemonUnreachable, when the daemon does not come back.
+    Raises: ClientError, when the daemon does not come back.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
@@ -202,24 +200,26 @@ def follow(client: PlainClient, batch: Document) -> Document:
         disable=not sys.stderr.isatty(),
     ) as bar:
         task = bar.add_task(plain(batch["name"]), total=batch["counts"]["total"], told="")
-        rate, gone_since = Rate(), None
+        rate, patience = Rate(), Patience()
         while True:
             try:
                 for event in client.batch_events(batch["id"]):
                     counts = event.body
                     rate.note(time.monotonic(), counts["total"] - counts["waiting"])
                     bar.update(task, total=counts["total"], completed=_done(counts), told=told(counts, rate))
-                    gone_since = None
+                    patience.answered()
                 batch = client.batch(batch["id"])
-            except DaemonUnreachable:
-                gone_since = gone_since or time.monotonic()
-                if time.monotonic() - gone_since > AWAY_S:
-                    raise
-                bar.update(task, told="the daemon is unreachable")
+                patience.answered()
+            except ClientError as problem:
+                away = isinstance(problem, DaemonUnreachable)
+                bar.update(
+                    task, told="the daemon is unreachable" if away else f"waiting: {plain(problem.message)}"
+                )
+                patience.wait(problem)
             else:
                 if batch["state"] in OVER and not batch["counts"]["running"]:
                     return batch
-            time.sleep(LOOK_AGAIN_S)
+                time.sleep(LOOK_AGAIN_S)
 
 
 def told(counts: Document, rate: Rate) -> str:
@@ -284,14 +284,18 @@ def follow_and_show(
 ) -> int:
     """Begin a batch, follow it to its end, write and show the results; return the exit code.
 
-    An interrupt from the keyboard prints `hint` and leaves the batch running.
+    An interrupt from the keyboard prints `hint` and leaves the batch running, as an absent daemon does.
     """
     try:
         batch = follow(client, begin())
+        summary = _finish(client, batch, file, outputs)
     except KeyboardInterrupt:
         print(hint, file=sys.stderr)
         return INTERRUPTED
-    summary = _finish(client, batch, file, outputs)
+    except ClientError as problem:
+        if problem.retryable:
+            print(hint, file=sys.stderr)
+        raise
     if outputs.as_json:
         print_json(summary.document(batch))
     else:
@@ -400,9 +404,14 @@ def _finish(client: PlainClient, batch: Document, file: Path, outputs: BatchOutp
     """Go through the items once, for the summary and whatever files are wanted."""
     if outputs.folder or outputs.junit or outputs.sarif:
         return write_files(client, batch, file, outputs)
-    summary, after = Summary(), 0
+    summary, after, patience = Summary(), 0, Patience()
     while True:
-        page = client.batch_items(batch["id"], after=after, limit=1000)
+        try:
+            page = client.batch_items(batch["id"], after=after, limit=1000)
+        except ClientError as problem:
+            patience.wait(problem)
+            continue
+        patience.answered()
         for item in page["items"]:
             summary.add(item)
         if page["next_after"] is None:

@@ -13,6 +13,7 @@ import typer
 
 from assayd.errors import RequestError
 from assayd_client import Document, NotFound, PlainClient
+from assayd_client.cli.exits import FAILED, VALIDATED
 
 NO_ROUTE = "there is nothing here"
 """What a daemon says of a path that it does not know."""
@@ -49,7 +50,9 @@ def create(
     ] = None,
     scopes: Annotated[
         list[str] | None,
-        typer.Option("--scope", metavar="S", help="Grant read, submit (default, includes read) or operate."),
+        typer.Option(
+            "--scope", metavar="S", help="Grant metrics, read, submit (default, includes read) or operate."
+        ),
     ] = None,
     node: Annotated[
         str | None,
@@ -63,11 +66,18 @@ def create(
     """Create a token and print it once."""
     scopes = scopes or (["node"] if node else ["submit"])
     tenant = tenant or ("nodes" if node else "default")
-    with _opened(out) as file, gateway_client(context) as client:
+    url_file = Path(f"{out}.broker-url") if node and out else None
+    with _opened(out) as file, _opened(url_file) as second, gateway_client(context) as client:
         made = client.create_token(name, tenant=tenant, scopes=scopes, node=node)
         print(made["token"], file=file)
+        if made.get("broker_url"):
+            print(made["broker_url"], file=second)
+        elif url_file is not None:
+            url_file.unlink()
     whose = f"node {node}" if node else f"tenant {made['tenant']} (uid {made['tenant_id']})"
     where = "it won't be shown again" if out is None else f"in {out}"
+    if made.get("broker_url"):
+        where += f"; its broker account: {'the second line' if url_file is None else url_file}"
     print(f"Token {made['id']} {name!r} of {whose}: {', '.join(made['scopes'])}; {where}", file=sys.stderr)
 
 
@@ -141,7 +151,9 @@ def _opened(path: Path | None) -> Iterator[TextIO]:
         raise
 
 
-node_app = typer.Typer(help="Drain or resume a node of a cluster; for operators.", no_args_is_help=True)
+node_app = typer.Typer(
+    help="Drain, resume, forget or distrust a node of a cluster; for operators.", no_args_is_help=True
+)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Node name, as in `assay nodes`.")]
 NODE_HEADS = ("", "node", "in hand", "version", "engine", "beaten", "why")
@@ -177,6 +189,65 @@ def resume(context: typer.Context, name: Name) -> None:
     with gateway_client(context) as client:
         node = client.resume_node(name)
     print(f"{node['name']}: {node['state'].replace('_', ' ')}{': ' if node['why'] else ''}{node['why']}")
+
+
+@node_app.command("forget")
+def forget(context: typer.Context, name: Name) -> None:
+    """Forget a node that has stopped, and revoke its tokens."""
+    with gateway_client(context) as client:
+        gone = client.forget_node(name)
+    print(f"{gone['name']}: forgotten; revoked tokens: {len(gone['revoked'])}")
+
+
+@node_app.command("distrust")
+def distrust(
+    context: typer.Context,
+    name: Name,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Only verdicts of runs since this time or age (24h). Default: all."
+        ),
+    ] = None,
+    run: Annotated[
+        bool, typer.Option("--run/--no-run", help="Run the marked attempts again on other nodes.")
+    ] = True,
+) -> None:
+    """Drain a node, mark its verdicts, run them again elsewhere; 1 if a result differs."""
+    from assayd_client.cli.ages import moment_before
+    from assayd_client.cli.attempts import render_diff
+    from assayd_client.cli.terminal import out
+
+    with gateway_client(context) as client:
+        marked = client.distrust_node(name, since=moment_before(since))
+        print(
+            f"{name}: drained; marked verdicts: {marked['marked']}; runs taken back: {marked['taken_back']}"
+        )
+        if not run:
+            print(f"The marked attempts: assay list --node {name} --distrusted")
+            return
+        differ = 0
+        for again in _run_marked(client, name):
+            out().lines(render_diff(again))
+            differ += again["replay_diff"] is None or not again["replay_diff"]["same"]
+    raise typer.Exit(FAILED if differ else VALIDATED)
+
+
+def _run_marked(client: PlainClient, node: str) -> Iterator[Document]:
+    """Replay each attempt whose verdict of this node is marked, once, a few at a time, newest first."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from assayd_client.cli.attempts import run_again
+
+    def again(attempt: Document) -> Document:
+        return run_again(client, attempt["id"], key=f"distrust-{attempt['distrusted_at']}-{attempt['id']}")
+
+    with ThreadPoolExecutor(8) as pool:
+        cursor: str | None = ""
+        while cursor is not None:
+            page = client.attempts(node=node, distrusted=True, cursor=cursor or None, limit=100)
+            yield from pool.map(again, page["attempts"])
+            cursor = page["next_cursor"]
 
 
 def _node_row(node: Document) -> list[str]:

@@ -73,6 +73,8 @@ def _labels(attempt: Document) -> str:
 
 
 def _reasons(attempt: Document) -> list[str]:
+    if attempt.get("distrusted_at") is not None:
+        return [f"distrusted: node {attempt['node']}"]
     return [attempt["error"]["code"]] if attempt["error"] is not None else list(attempt["rules"])
 
 

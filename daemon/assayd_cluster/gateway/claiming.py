@@ -40,6 +40,7 @@ def first_claim(claimed: Select[Any]) -> StatementText:
         found.c.ticket_sha256 == bindparam("ticket"),
         found.c.cancelled_at.is_(None),
         found.c.runs.is_(None),
+        found.c.takes_work,
         found.c.in_hand < 2 * func.coalesce(func.nullif(found.c.capacity, 0), 1),
     )
     added = (
@@ -61,6 +62,10 @@ class Refusal(StrEnum):
 
     HELD = "held"
     """Another node that lives has the run: ask again later."""
+    SILENT = "silent"
+    """The node has not beaten lately: it asks again after its next beat."""
+    IDLE = "idle"
+    """The node takes no work (drained, other profiles, not ready): another node can have the run."""
     ELSEWHERE = "elsewhere"
     """This node has lost the run before, and its daemon would answer the same; another node can have it."""
     OVER = "over"
@@ -79,7 +84,24 @@ class LastRun:
     alive: bool
 
 
-def decide_claim(node: str, last: LastRun | None, *, cancelled: bool, others: bool) -> int | Refusal:
+class Standing(StrEnum):
+    """What a node may claim, by its last beat and the operators' word."""
+
+    TAKES_WORK = "takes_work"
+    SILENT = "silent"
+    """It has not beaten for `LIVE_S`, or never."""
+    IDLE = "idle"
+    """It is drained, or the gateway has told it to take no work."""
+
+
+def decide_claim(
+    node: str,
+    last: LastRun | None,
+    *,
+    cancelled: bool,
+    others: bool,
+    standing: Standing = Standing.TAKES_WORK,
+) -> int | Refusal:
     """Return the number of the run that a node gets, or why it gets none.
 
     Args:
@@ -87,13 +109,16 @@ def decide_claim(node: str, last: LastRun | None, *, cancelled: bool, others: bo
         last: the latest run, None where there was none.
         cancelled: whether the attempt is to end.
         others: whether another node takes work.
+        standing: whether this one does; a run that it holds stays its own in any case.
     """
     if cancelled:
         return Refusal.OVER
+    if last is not None and not last.over and last.node == node:  # its worker was killed, its daemon goes on
+        return last.number
+    if standing is not Standing.TAKES_WORK:
+        return Refusal(standing.value)
     if last is None:
         return 1
-    if not last.over and last.node == node:  # its worker was killed, and its daemon goes on
-        return last.number
     if last.alive:
         return Refusal.HELD
     return _decide_next(node, last, others=others)

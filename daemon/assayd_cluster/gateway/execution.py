@@ -88,6 +88,8 @@ class RemoteExecution:
         self._flights: dict[str, _Flight] = {}
         self.on_cancelled: Callable[[], None] = lambda: None
         """Called when an attempt that a node may have in hand was cancelled here."""
+        self.on_republished: Callable[[], None] = lambda: None
+        """Called when an attempt is published again that no node has claimed, or whose node is gone."""
         self._tasks: asyncio.TaskGroup
 
     @asynccontextmanager
@@ -247,4 +249,5 @@ class RemoteExecution:
             for attempt_id in stray:
                 if attempt_id in self._flights:
                     log.warning("attempt.published_again", attempt_id=attempt_id)
+                    self.on_republished()
                     self.publish_again(attempt_id)

@@ -21,7 +21,7 @@ from assayd_cluster.gateway.elsewhere import OtherGateways
 from assayd_cluster.gateway.execution import RemoteExecution
 from assayd_cluster.gateway.held_runs import HeldRun
 from assayd_cluster.gateway.notices import Notices
-from assayd_cluster.gateway.runs import Exhausted, Held, Runs
+from assayd_cluster.gateway.runs import Exhausted, Held, Idle, Runs
 from assayd_cluster.gateway.verdicts import RunVerdicts, read_events
 
 log = structlog.get_logger()
@@ -66,6 +66,12 @@ class LiveRuns:
             return await self._runs.claim(node, claim)
         except Exhausted:
             await self._exhaust(claim.attempt)
+            raise
+        except Idle:
+            log.warning("claim.refused", node=node, attempt_id=claim.attempt, why="the node takes no work")
+            await asyncio.sleep(ELSEWHERE_S)
+            self.publish_again(claim.attempt)
+            await self._runs.pass_on(claim.attempt)
             raise
         except Held as held:
             if not held.elsewhere:
@@ -148,6 +154,17 @@ class LiveRuns:
             await self._exhaust(attempt_id)
         else:
             self.publish_again(attempt_id)
+
+    async def distrust(self, node: str, since: int) -> tuple[int, int]:
+        """Mark a node's verdicts of runs since a time (microseconds), and have others run what it holds.
+
+        Returns how many verdicts were not marked before, and how many runs were taken from it.
+        """
+        marked, taken = await self._runs.distrust(node, since)
+        for attempt_id in taken:
+            self.publish_again(attempt_id)
+        log.warning("node.distrusted", node=node, marked=marked, taken_back=len(taken))
+        return marked, len(taken)
 
     def forget(self, attempt_id: str | None = None) -> None:
         """Have the run of an attempt, or of all, read anew: another gateway knows more."""

@@ -28,6 +28,8 @@ class ClusterMetrics:
         self.messages = counter(
             "messages", "Attempts to publish a message to the broker, by outcome.", "outcome"
         )
+        self.republished = counter("republished", "Attempts published again because no node claimed them.")
+        self._taken = gauge("taken_unclaimed", "Messages taken from the queue that no node has claimed.")
         self.claims = counter("claims", "Claims by nodes, by outcome.", "outcome")
         self.verdicts = counter("verdicts", "Ended runs, by result.", "outcome")
         self.inherited = counter("inherited", "Attempts taken over from dead gateways.")
@@ -42,7 +44,7 @@ class ClusterMetrics:
             "outbox_age_seconds", "Seconds that the oldest unpublished attempt has waited for the broker."
         )
 
-    def show(self, nodes: Sequence[Node], outbox: Outbox) -> None:
+    def show(self, nodes: Sequence[Node], outbox: Outbox, taken: int = 0) -> None:
         """Set the gauges to what there is now; nodes that are gone from the table go from here."""
         states = [node.state for node in nodes]
         for state in get_args(NodeState):
@@ -57,3 +59,4 @@ class ClusterMetrics:
         self._outbox.labels("unpublished").set(outbox.unpublished)
         self._outbox.labels("published").set(outbox.published)
         self._outbox_age.set(outbox.oldest_s)
+        self._taken.set(taken)

@@ -13,7 +13,7 @@ from assayd import __version__
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.clock import LIVE_SINCE, NOW
 from assayd_cluster.documents import BeatAnswer, NodeBeat
-from assayd_cluster.nodes import DRAINED
+from assayd_cluster.nodes import DRAINED, STOPPED
 from assayd_cluster.tables import gateways, nodes
 
 _LIVE = select(nodes, NOW.label("now")).where(nodes.c.beat_at > LIVE_SINCE).order_by(nodes.c.name)
@@ -56,6 +56,8 @@ class Census:
 
 def objection(beat: NodeBeat, profiles: Mapping[str, str]) -> str:
     """Return what keeps a node from taking work; empty when nothing does."""
+    if beat.leaving:
+        return STOPPED
     if not versions_agree(beat.version, __version__):
         return f"version {beat.version} is more than one minor away from the gateway's {__version__}"
     different = sorted(name for name, digest in beat.profiles.items() if profiles.get(name, digest) != digest)
@@ -84,9 +86,10 @@ def _parts(version: str) -> tuple[int, int]:
 class Nodes:
     """The table of nodes."""
 
-    def __init__(self, access: DatabaseAccess, profiles: Profiles) -> None:
+    def __init__(self, access: DatabaseAccess, profiles: Profiles, *, most_capacity: int) -> None:
         self._access = access
         self._profiles = profiles
+        self._most_capacity = most_capacity
 
     async def beat(self, name: str, beat: NodeBeat) -> BeatAnswer:
         """Note how a node is; tell it whether to take work."""
@@ -94,7 +97,7 @@ class Nodes:
         values = {
             "name": name,
             "beat_at": NOW,
-            "capacity": beat.capacity,
+            "capacity": min(beat.capacity, self._most_capacity),
             "consumes": int(not why),
             "why": why,
             "version": beat.version,

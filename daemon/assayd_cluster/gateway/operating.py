@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import AwareDatetime
 from starlette.responses import Response
 
 from assayd.api import answers
 from assayd.api.call import CallDep, json_response, read_model
 from assayd.documents.cluster import (
+    DistrustDocument,
+    ForgottenNodeDocument,
     NewTokenDocument,
     NodeDocument,
     NodeListDocument,
@@ -18,6 +21,9 @@ from assayd.documents.cluster import (
     TokenListDocument,
 )
 from assayd.errors import RequestError
+from assayd.store.rows import to_micros
+from assayd_cluster.gateway.broker_accounts import BrokerAccounts
+from assayd_cluster.gateway.routes import NodeDoor
 from assayd_cluster.nodes import DatabaseNodes
 from assayd_cluster.tokens import DatabaseTokens, TokenRecord, TokenTerms, read_scopes
 from assayd_cluster.verifying import TokenVerifier
@@ -41,14 +47,21 @@ def _json(model: type[Any], description: str) -> dict[str, Any]:
     },
 )
 async def create_token(request: Request, call: CallDep) -> Response:
-    """Make a token; for operators."""
+    """Make a token, and for a node also its account of the broker; for operators."""
     call.require_operator()
     wanted = await read_model(request, call, TokenBody)
     terms = TokenTerms(
         name=wanted.name, tenant=wanted.tenant, scopes=read_scopes(wanted.scopes), node=wanted.node
     )
     record, secret = await _tokens(request).create(terms)
-    document = NewTokenDocument.from_value(record, scopes=_scopes(record), token=secret)
+    try:
+        broker_url = await _accounts(request).create(record.node, record.id) if record.node else None
+    except RequestError:
+        await _tokens(request).revoke(record.id)
+        raise
+    document = NewTokenDocument.from_value(
+        record, scopes=_scopes(record), token=secret, broker_url=broker_url
+    )
     return json_response(document, status=201, headers={"Cache-Control": "no-store"})
 
 
@@ -62,13 +75,18 @@ async def list_tokens(request: Request, call: CallDep) -> Response:
 
 @router.delete("/tokens/{id}", responses={200: _json(TokenDocument, "The token, revoked.")})
 async def revoke_token(request: Request, call: CallDep, token_id: TokenId) -> Response:
-    """End a token, within seconds at every gateway; once more changes nothing; for operators."""
+    """End a token, within seconds at every gateway, and a node's account of the broker; for operators.
+
+    Once more changes nothing, but for an account that could not be removed before.
+    """
     call.require_operator()
     record = await _tokens(request).revoke(token_id)
     if record is None:
         raise RequestError("not_found", f"token {token_id} doesn't exist")
     verifier: TokenVerifier = request.app.state.verifier
     verifier.forget()
+    if record.node is not None:
+        await _accounts(request).remove(record.node, record.id)
     return json_response(_token(record))
 
 
@@ -92,11 +110,53 @@ async def resume_node(request: Request, call: CallDep, name: Name) -> Response:
     return await _set_drained(request, call, name, drained=False)
 
 
+@router.post(
+    "/nodes/{name}/distrust", responses={200: _json(DistrustDocument, "The number of marked verdicts.")}
+)
+async def distrust_node(
+    request: Request,
+    call: CallDep,
+    name: Name,
+    since: Annotated[
+        AwareDatetime | None, Query(description="Only verdicts of runs that began then or later.")
+    ] = None,
+) -> Response:
+    """Mark a node's verdicts, drain it, and take its runs back; for operators."""
+    call.require_operator()
+    node = await _nodes(request).set_drained(name, drained=True)
+    if node is None:
+        raise _no_node(name)
+    door: NodeDoor = request.app.state.node_door
+    marked, taken_back = await door.runs.distrust(name, to_micros(since) if since else 0)
+    document = NodeDocument.from_value(node)
+    return json_response(DistrustDocument(node=document, marked=marked, taken_back=taken_back))
+
+
+@router.post(
+    "/nodes/{name}/forget", responses={200: _json(ForgottenNodeDocument, "The node is not listed any more.")}
+)
+async def forget_node(request: Request, call: CallDep, name: Name) -> Response:
+    """Forget a node that has stopped or is lost, and revoke its tokens; for operators."""
+    call.require_operator()
+    revoked = await _nodes(request).forget(name)
+    if revoked is None:
+        raise _no_node(name)
+    verifier: TokenVerifier = request.app.state.verifier
+    verifier.forget()
+    for token_id in revoked:
+        await _accounts(request).remove(name, token_id)
+    return json_response(ForgottenNodeDocument(name=name, revoked=list(revoked)))
+
+
+def _no_node(name: str) -> RequestError:
+    return RequestError("not_found", f"node {name!r} doesn't exist; `assay nodes` lists all nodes")
+
+
 async def _set_drained(request: Request, call: CallDep, name: str, *, drained: bool) -> Response:
     call.require_operator()
     node = await _nodes(request).set_drained(name, drained=drained)
     if node is None:
-        raise RequestError("not_found", f"node {name!r} doesn't exist; `assay nodes` lists all nodes")
+        raise _no_node(name)
     return json_response(NodeDocument.from_value(node))
 
 
@@ -106,6 +166,11 @@ def _token(record: TokenRecord) -> TokenDocument:
 
 def _scopes(record: TokenRecord) -> list[str]:
     return sorted(scope.value for scope in record.scopes)
+
+
+def _accounts(request: Request) -> BrokerAccounts:
+    accounts: BrokerAccounts = request.app.state.broker_accounts
+    return accounts
 
 
 def _tokens(request: Request) -> DatabaseTokens:

@@ -88,10 +88,14 @@ def configure_gateway(settings: GatewaySettings, gateway: Gateway) -> Callable[[
     tokens = DatabaseTokens(basics.access, basics.clock, basics.ids)
     verifier = TokenVerifier(tokens, basics.clock)
     app = application(gateway.parts, access, (operating.router, routes.router))
+    # Routes are tried in turn, and nodes send most requests: theirs first.
+    first, others = routes.router.routes, app.router.routes
+    app.router.routes[:] = [*first, *(route for route in others if route not in first)]
     app.state.cluster_tokens = tokens
     app.state.verifier = verifier
     app.state.cluster_nodes = DatabaseNodes(basics.access)
     app.state.node_door = gateway.cluster.door
+    app.state.broker_accounts = gateway.cluster.accounts
     refusals = gateway.cluster.metrics.refusals
     gate = TokenGate(
         app,

@@ -7,35 +7,53 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NoReturn
 
 import structlog
-from sqlalchemy import text
+from sqlalchemy import select, text
 
-from assayd.errors import EngineError, StoreError
+from assayd.errors import EngineError, RequestError, StoreError
 from assayd.metrics import Metrics
 from assayd.model.health import Health, HealthRow
 from assayd.ports.artifacts import ArtifactStore
 from assayd.store.access import DatabaseAccess
+from assayd_cluster.gateway.broker_accounts import BrokerAccounts, Readers
 from assayd_cluster.gateway.metrics import ClusterMetrics
 from assayd_cluster.gateway.nodes import Census, Nodes
 from assayd_cluster.gateway.publisher import Publishing
+from assayd_cluster.gateway.queue_watch import RECENT_S, QueueWatch
 from assayd_cluster.nodes import DatabaseNodes, Node, Outbox
+from assayd_cluster.tables import tokens
 
 SLOW_S = 0.25
 """From here on a query counts as slow."""
 WAITS_S = 30.0
 """How long an attempt may wait for the broker before doctor shows it."""
-HEALTH = {"ready": Health.OK, "draining": Health.WARN, "not_ready": Health.FAIL, "lost": Health.FAIL}
+HEALTH = {
+    "ready": Health.OK,
+    "draining": Health.WARN,
+    "not_ready": Health.FAIL,
+    "lost": Health.FAIL,
+    "stopped": Health.OK,
+}
 
 
 class ClusterDoctor:
     """Examines what a gateway stands on."""
 
     def __init__(
-        self, access: DatabaseAccess, nodes: DatabaseNodes, publisher: Publishing, artifacts: ArtifactStore
+        self,
+        *,
+        access: DatabaseAccess,
+        nodes: DatabaseNodes,
+        publisher: Publishing,
+        artifacts: ArtifactStore,
+        accounts: BrokerAccounts,
+        queue: QueueWatch,
     ) -> None:
+        self._accounts = accounts
+        self._queue = queue
         self._artifacts = artifacts
         self._access = access
         self._nodes = nodes
@@ -50,7 +68,19 @@ class ClusterDoctor:
             remedy = "check that PostgreSQL runs, and read the gateway's log"
             return [HealthRow(check="database", status=Health.FAIL, detail=trouble.code, remedy=remedy)]
         broker, bundles = broker_row(self._publisher.problem, outbox), await self._bundles()
-        return [database, broker, bundles, *node_rows(nodes)]
+        accounts, messages = await self._account_row(), message_row(self._queue)
+        return [database, broker, accounts, messages, bundles, *node_rows(nodes)]
+
+    async def _account_row(self) -> HealthRow:
+        try:
+            readers = await self._accounts.readers()
+            live = await self._access.read(lambda connection: set(connection.execute(_LIVE_TOKENS).scalars()))
+        except RequestError as trouble:
+            remedy = "see that the management API runs, and that its account is an administrator's"
+            return HealthRow(
+                check="broker accounts", status=Health.WARN, detail=trouble.message, remedy=remedy
+            )
+        return account_row(readers, live)
 
     async def _bundles(self) -> HealthRow:
         try:
@@ -75,6 +105,7 @@ class ClusterDoctor:
         )
 
 
+_LIVE_TOKENS = select(tokens.c.id).where(tokens.c.node.is_not(None), tokens.c.revoked_at.is_(None))
 _VERSION = text("SELECT current_setting('server_version')")
 
 
@@ -90,6 +121,36 @@ def broker_row(problem: str, outbox: Outbox) -> HealthRow:
     return HealthRow(check="broker", status=Health.OK, detail=detail)
 
 
+def account_row(readers: Readers | None, live: Collection[str]) -> HealthRow:
+    """Say who can read the queue; `live` are the ids of nodes' tokens that are valid."""
+
+    def row(status: Health, detail: str, remedy: str = "") -> HealthRow:
+        return HealthRow(check="broker accounts", status=status, detail=detail, remedy=remedy)
+
+    if readers is None:
+        remedy = "set cluster.broker_management_url_file, and create the nodes' tokens again"
+        return row(Health.WARN, "all nodes share one account, which outlives a revoked token", remedy)
+    if old := sorted(set(readers.tokens) - set(live)):
+        detail = f"{len(old)} accounts of nodes outlive their tokens"
+        return row(Health.FAIL, detail, f"`assay token revoke {old[0]}` again")
+    if readers.others:
+        detail = f"account {readers.others[0]!r} can read the queue, and comes with no token"
+        return row(Health.WARN, detail, f"if no node uses it: rabbitmqctl delete_user {readers.others[0]}")
+    return row(Health.OK, f"{len(readers.tokens)} nodes' accounts, each with its token")
+
+
+def message_row(queue: QueueWatch) -> HealthRow:
+    """Say whether someone takes messages without claiming their attempts."""
+    again = f"{queue.published_again} attempts published again in the last {RECENT_S / 60:.0f} minutes"
+    remedy = "docs/operating/cluster.md#find-a-stolen-broker-account says how to find who takes them"
+    if queue.taken:
+        detail = f"{queue.taken} were taken from the queue and claimed by no node; {again}"
+        return HealthRow(check="messages", status=Health.FAIL, detail=detail, remedy=remedy)
+    if queue.published_again:
+        return HealthRow(check="messages", status=Health.WARN, detail=again, remedy=remedy)
+    return HealthRow(check="messages", status=Health.OK, detail="nodes claim those that they take")
+
+
 def node_rows(nodes: Sequence[Node]) -> list[HealthRow]:
     """Say how every node is; none that takes work is a failure of the cluster."""
     if not nodes:
@@ -97,7 +158,12 @@ def node_rows(nodes: Sequence[Node]) -> list[HealthRow]:
         return [
             HealthRow(check="nodes", status=Health.FAIL, detail="no node has registered yet", remedy=remedy)
         ]
-    return [_node_row(node) for node in nodes]
+    rows = [_node_row(node) for node in nodes]
+    if all(node.state == "stopped" for node in nodes):
+        detail = f"all {len(nodes)} were stopped in order"
+        remedy = "start assayd-node on a host"
+        rows.append(HealthRow(check="nodes", status=Health.FAIL, detail=detail, remedy=remedy))
+    return rows
 
 
 def _node_row(node: Node) -> HealthRow:
@@ -107,7 +173,8 @@ def _node_row(node: Node) -> HealthRow:
     remedies = {
         "draining": f"`assay node resume {node.name}` lets it take attempts again",
         "not_ready": "run `assay doctor` on that host",
-        "lost": "start it, or ignore this row if the node was removed",
+        "lost": f"start assayd-node on its host; if the host is gone: `assay node forget {node.name}`",
+        "stopped": "",
     }
     return HealthRow(
         check=f"node {node.name}",
@@ -128,8 +195,14 @@ class ClusterReadiness:
     """Implements `attempts.execution.Readiness` by what nodes say of themselves."""
 
     def __init__(
-        self, nodes: Nodes, seen: DatabaseNodes, metrics: ClusterMetrics, doctor: ClusterDoctor
+        self,
+        nodes: Nodes,
+        seen: DatabaseNodes,
+        metrics: ClusterMetrics,
+        doctor: ClusterDoctor,
+        queue: QueueWatch,
     ) -> None:
+        self._queue = queue
         self._nodes = nodes
         self._seen = seen
         self._metrics = metrics
@@ -159,7 +232,7 @@ class ClusterReadiness:
         """See which nodes live, and how many attempts may be under way."""
         try:
             self.census = await self._nodes.census()
-            self._metrics.show(await self._seen.list(), await self._seen.outbox())
+            self._metrics.show(await self._seen.list(), await self._seen.outbox(), self._queue.taken)
         except StoreError as trouble:
             self.problem = "the database fails; see the gateway's log"
             log.error("nodes.not_read", code=trouble.code)

@@ -129,7 +129,8 @@ async def claim_run(request: Request, call: CallDep, name: Name) -> Response:
         refused["error"]["elsewhere"] = held.elsewhere
         return Response(compact(refused), status_code=409, media_type="application/json")
     except RequestError as refusal:
-        door.metrics.claims.labels("over" if refusal.code == "run.over" else "refused").inc()
+        outcome = {"run.over": "over", "node.idle": "idle"}.get(refusal.code, "refused")
+        door.metrics.claims.labels(outcome).inc()
         raise
 
 

@@ -18,6 +18,7 @@ from sqlalchemy import (
     insert,
     literal,
     select,
+    tuple_,
     union,
     update,
 )
@@ -34,7 +35,7 @@ from assayd.store.one_statement import OneStatement, Row
 from assayd.store.rows import read_attempt
 from assayd_cluster.clock import LIVE_SINCE, NOW
 from assayd_cluster.documents import LIVE_S, Claim, Claimed
-from assayd_cluster.gateway.claiming import LastRun, Refusal, decide_claim, first_claim
+from assayd_cluster.gateway.claiming import LastRun, Refusal, Standing, decide_claim, first_claim
 from assayd_cluster.gateway.dispatches import ticket_digest
 from assayd_cluster.gateway.held_runs import HeldRun, HeldRuns
 from assayd_cluster.gateway.notices import Notices
@@ -80,6 +81,7 @@ _UNFINISHED_OF_BEGUN = (
 _IN_HAND = select(func.count(_UNFINISHED_OF_BEGUN)).select_from(_BEGUN).scalar_subquery()
 """How many runs a node has begun that are neither over nor forgotten: those of the last seconds, and all
 that it lists."""
+_TAKES_WORK = and_(nodes.c.beat_at > LIVE_SINCE, nodes.c.consumes == 1, nodes.c.drained == 0)
 _CLAIMED = (
     select(
         tables.attempts,
@@ -93,6 +95,8 @@ _CLAIMED = (
         _RUN.expires_at,
         literal(None).label("verdict"),
         nodes.c.capacity,
+        (nodes.c.beat_at > LIVE_SINCE).label("lives"),
+        _TAKES_WORK.label("takes_work"),
         _IN_HAND.label("in_hand"),
         NOW.label("now"),
     )
@@ -102,9 +106,7 @@ _CLAIMED = (
 )
 _CLAIM_FIRST = first_claim(_CLAIMED)
 _NODE = select(nodes.c.runs).where(nodes.c.name == bindparam("node"), nodes.c.beat_at > LIVE_SINCE)
-_OTHERS = select(func.count()).where(
-    nodes.c.name != bindparam("node"), nodes.c.beat_at > LIVE_SINCE, nodes.c.consumes == 1
-)
+_OTHERS = select(func.count()).where(nodes.c.name != bindparam("node"), _TAKES_WORK)
 _RETURN = (
     update(dispatches)
     .where(_DISPATCH.attempt_id == bindparam("attempt"))
@@ -143,6 +145,23 @@ _HELD = (
 _MINE = select(_RUN.expires_at).where(_THIS)
 _END = update(tables.runs).where(_THIS).values(expires_at=OVER)
 _FORGET = delete(tables.runs).where(_THIS)
+_OF_NODE = and_(_RUN.daemon_id == bindparam("node"), _RUN.generation == "")
+_DISTRUST = (
+    update(tables.verdicts)
+    .where(
+        tables.verdicts.c.distrusted_at.is_(None),
+        tuple_(tables.verdicts.c.attempt_id, tables.verdicts.c.run_number).in_(
+            select(_RUN.attempt_id, _RUN.run_number).where(_OF_NODE, _RUN.leased_at >= bindparam("since"))
+        ),
+    )
+    .values(distrusted_at=NOW)
+)
+_TAKE_BACK = (
+    update(tables.runs)
+    .where(_OF_NODE, _RUN.expires_at > NOW, _RUN.attempt_id.in_(select(_DISPATCH.attempt_id)))
+    .values(expires_at=OVER)
+    .returning(_RUN.attempt_id)
+)
 _CANCELLED = (
     select(_DISPATCH.attempt_id)
     .join(tables.runs, _RUN.attempt_id == _DISPATCH.attempt_id)
@@ -158,11 +177,21 @@ _UPLOADED = select(uploads.c.sha256, uploads.c.content).where(
 
 
 class Held(RequestError):
-    """Another node holds the run. `elsewhere`: the message belongs to another node."""
+    """The node gets no run now. `elsewhere`: the message belongs to another node."""
 
-    def __init__(self, *, elsewhere: bool) -> None:
-        super().__init__("run.held", "another node has the run; ask again later", retryable=True)
+    def __init__(
+        self, message: str = "another node has the run; ask again later", *, elsewhere: bool = False
+    ) -> None:
+        super().__init__("run.held", message, retryable=True)
         self.elsewhere = elsewhere
+
+
+class Idle(RequestError):
+    """The node takes no work, by the operators' word or the gateway's."""
+
+    def __init__(self, node: str) -> None:
+        message = f"node {node} takes no work; another message has another node run it, drop this one"
+        super().__init__("node.idle", message)
 
 
 class Exhausted(RequestError):
@@ -184,7 +213,7 @@ class Runs:
     async def claim(self, node: str, claim: Claim) -> Claimed:
         """Assign a node the run that its message is of.
 
-        Raises: Held; RequestError ``run.over``, ``ticket.wrong``; Exhausted.
+        Raises: Held; Idle; RequestError ``run.over``, ``ticket.wrong``; Exhausted.
         """
 
         def apply(connection: Connection) -> HeldRun:
@@ -198,14 +227,15 @@ class Runs:
             last = _last_run(connection, claim.attempt, row)
             others = last is not None and row.returned < MOST_RETURNED
             others = others and connection.execute(_OTHERS, {"node": node}).scalar_one() > 0
-            decided = decide_claim(node, last, cancelled=row.cancelled_at is not None, others=others)
+            cancelled = row.cancelled_at is not None
+            decided = decide_claim(node, last, cancelled=cancelled, others=others, standing=_standing(row))
             if isinstance(decided, Refusal):
-                raise _refused(decided, claim.attempt)
+                raise _refused(decided, node, claim.attempt)
             if last is not None and decided == last.number:
                 return _held(row._mapping, node, decided, row.leased_at)
             # Twice of what it said: a worker that was killed has left runs that its next one lists again.
             if row.in_hand >= 2 * (row.capacity or 1):
-                raise Held(elsewhere=False)
+                raise Held(f"node {node} has {row.in_hand} runs in hand; ask again later")
             added = {"attempt": claim.attempt, "run": decided, "node": node}
             connection.execute(_ADD, {**added, "at": row.now, "until": row.now + self._lasts})
             return _held(row._mapping, node, decided, row.now)
@@ -302,11 +332,33 @@ class Runs:
 
         await self._access.write(apply, durable=False)
 
+    async def pass_on(self, attempt_id: str) -> None:
+        """Have the attempt's gateway publish it once more: it came to a node that takes no work."""
+        await self._access.write(
+            lambda connection: self._notices.tell(connection, "again", attempt=attempt_id), durable=False
+        )
+
     async def exhaust(self, attempt_id: str) -> None:
         """Tell the attempt's gateway that both runs are lost."""
         await self._access.write(
             lambda connection: self._notices.tell(connection, "exhausted", attempt=attempt_id), durable=False
         )
+
+    async def distrust(self, node: str, since: int) -> tuple[int, Sequence[str]]:
+        """Mark a node's verdicts, and take its runs back.
+
+        Args: `since` in microseconds: only verdicts of runs that began then or later. Returns how many
+        verdicts were not marked before, and the attempts that it had in hand.
+        """
+
+        def apply(connection: Connection) -> tuple[int, Sequence[str]]:
+            taken = list(connection.execute(_TAKE_BACK, {"node": node}).scalars())
+            marked = connection.execute(_DISTRUST, {"node": node, "since": since}).rowcount
+            for attempt_id in taken:
+                self._notices.tell(connection, "again", attempt=attempt_id)
+            return marked, taken
+
+        return await self._access.write(apply)
 
     async def cancelled(self, node: str) -> Sequence[str]:
         """Return the attempts in a node's hands that are to end."""
@@ -356,11 +408,22 @@ def _returned(connection: Connection, attempt_id: str) -> int:
     return connection.execute(_RETURN, {"attempt": attempt_id}).scalar() or 0
 
 
-def _refused(refusal: Refusal, attempt_id: str) -> RequestError:
-    if refusal is Refusal.EXHAUSTED:
-        return Exhausted()
-    if refusal is Refusal.OVER:
-        return _over(attempt_id)
+def _standing(row: Any) -> Standing:
+    if not row.lives:  # None where the node has never beaten
+        return Standing.SILENT
+    return Standing.TAKES_WORK if row.takes_work else Standing.IDLE
+
+
+def _refused(refusal: Refusal, node: str, attempt_id: str) -> RequestError:
+    match refusal:
+        case Refusal.EXHAUSTED:
+            return Exhausted()
+        case Refusal.OVER:
+            return _over(attempt_id)
+        case Refusal.IDLE:
+            return Idle(node)
+        case Refusal.SILENT:
+            return Held(f"node {node} has not beaten for {LIVE_S:g} s; beat, then ask again")
     return Held(elsewhere=refusal is Refusal.ELSEWHERE)
 
 

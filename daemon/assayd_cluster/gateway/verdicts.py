@@ -34,6 +34,7 @@ from assayd.model.report import Case, Verdict
 from assayd.ports.artifacts import ArtifactStore, BundleAttachments
 from assayd.ports.attesting import ATTESTATION
 from assayd.ports.clock import Clock
+from assayd.store import folders
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.rows import from_micros
 from assayd_cluster.documents import (
@@ -228,7 +229,10 @@ def _checked(
     theirs, ours = stamp(brought.attempt.created_at.astimezone(UTC)), stamp(attempt.created_at)
     # The node signed its own bundle, whose files have other names: here its signature would not match.
     kept = [file for file in brought.files if file.name != ATTESTATION]
-    files = {_renamed(file.name, theirs, ours): _content(file, uploaded) for file in kept}
+    names = [_renamed(file.name, theirs, ours) for file in kept]
+    if len(set(names)) < len(names):
+        raise _invalid("files: two of them have the same name")
+    files = {name: _content(file, uploaded) for name, file in zip(names, kept, strict=True)}
     for name in ("execution", "validation"):
         if f"{name}_{ours}.json" not in files:
             raise _invalid(f"files: {name}_{theirs}.json is missing; send all files of the bundle")
@@ -243,9 +247,10 @@ def _checked(
 def _renamed(name: str, theirs: str, ours: str) -> str:
     """Return the name of a file with the time of the attempt here in the place of the one there."""
     kind, _, rest = name.partition("_")
-    if kind in STAMPED and rest.startswith(theirs + "."):
-        return f"{kind}_{ours}{rest.removeprefix(theirs)}"
-    if name == MANIFEST or name.startswith("files/"):
+    known = kind in STAMPED and rest.startswith(theirs + ".") and "/" not in rest
+    if known:
+        name = f"{kind}_{ours}{rest.removeprefix(theirs)}"
+    if (known or name == MANIFEST or name.startswith("files/")) and folders.parts(name) is not None:
         return name
     raise _invalid(f"files: {name[:100]!r} isn't a bundle file")
 
@@ -317,6 +322,7 @@ def _with_verdict(attempt: Attempt, held: HeldRun, brought: RunVerdict, clock: C
         error=failure,
         run_number=held.number,
         started_at=started_at,
+        node=held.node,
     )
     return ended(judged, clock.now(), times)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import structlog
+from celery import Celery
 
 from assayd.aio import task_group
 from assayd.attempts.execution import Execution
@@ -22,7 +23,12 @@ from assayd.wiring import OWN, Assembly, Basics, PartOverrides, build
 from assayd_cluster.broker import make_celery
 from assayd_cluster.bundles import open_bundles
 from assayd_cluster.bundles.verified import sweeping
-from assayd_cluster.encryption import require_encrypted_broker, require_encrypted_database
+from assayd_cluster.encryption import (
+    require_encrypted_broker,
+    require_encrypted_database,
+    require_encrypted_management,
+)
+from assayd_cluster.gateway.broker_accounts import BrokerAccounts, ManagedAccounts, SharedAccount
 from assayd_cluster.gateway.dispatches import Dispatches
 from assayd_cluster.gateway.driving import GatewayDriving
 from assayd_cluster.gateway.elsewhere import OtherGateways
@@ -33,6 +39,7 @@ from assayd_cluster.gateway.metrics import ClusterMetrics
 from assayd_cluster.gateway.nodes import Nodes
 from assayd_cluster.gateway.notices import Notice, Notices
 from assayd_cluster.gateway.publisher import Publisher, Publishing
+from assayd_cluster.gateway.queue_watch import QueueWatch, WaitingMessages, count_unclaimed
 from assayd_cluster.gateway.readiness import ClusterDoctor, ClusterReadiness
 from assayd_cluster.gateway.recording import GatewayJobRows
 from assayd_cluster.gateway.routes import NodeDoor
@@ -63,6 +70,7 @@ class Cluster:
     door: NodeDoor
     driving: GatewayDriving
     metrics: ClusterMetrics
+    accounts: BrokerAccounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +125,8 @@ async def build_gateway(
     gateway_id = Ulids().new()
     notices = Notices(database_url, gateway_id)
     job_rows = GatewayJobRows(gateway_id, notices)
-    publisher = publish or _open_broker(settings)
-    building = _Building(gateway_id, notices, job_rows, publisher, chosen)
+    broker = _Broker(publisher=publish) if publish is not None else _open_broker(settings)
+    building = _Building(gateway_id, notices, job_rows, broker, chosen)
     bundles = open_bundles(chosen.bundles, settings.state_dir / BUNDLES)
     overrides = replace(
         overrides,
@@ -141,11 +149,35 @@ async def build_gateway(
     return gateway
 
 
-def _open_broker(settings: GatewaySettings) -> Publishing:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Broker:
+    """What there is of the broker; `celery` is None where tests have another way to the nodes."""
+
+    publisher: Publishing
+    celery: Celery | None = None
+    accounts: BrokerAccounts = field(default_factory=SharedAccount)
+
+
+def _open_broker(settings: GatewaySettings) -> _Broker:
     chosen = settings.cluster
     url = read_secret(chosen.broker_url_file, "cluster.broker_url_file")
     require_encrypted_broker(url, "cluster.broker_url_file")
-    return Publisher(make_celery(url, queue=chosen.queue, ca_file=chosen.broker_ca_file))
+    celery = make_celery(url, queue=chosen.queue, ca_file=chosen.broker_ca_file)
+    return _Broker(publisher=Publisher(celery), celery=celery, accounts=_accounts(chosen, url))
+
+
+def _accounts(chosen: ClusterSettings, broker_url: str) -> BrokerAccounts:
+    if chosen.broker_management_url_file is None:
+        return SharedAccount()
+    setting = "cluster.broker_management_url_file"
+    url = read_secret(chosen.broker_management_url_file, setting)
+    require_encrypted_management(url, setting)
+    return ManagedAccounts(url, broker_url, queue=chosen.queue, ca_file=chosen.broker_ca_file)
+
+
+def _note_republished(queue: QueueWatch, metrics: ClusterMetrics) -> None:
+    queue.note_published_again()
+    metrics.republished.inc()
 
 
 class _Building:
@@ -156,13 +188,14 @@ class _Building:
         gateway_id: str,
         notices: Notices,
         job_rows: GatewayJobRows,
-        publisher: Publishing,
+        broker: _Broker,
         chosen: ClusterSettings,
     ) -> None:
         self._gateway_id = gateway_id
         self._notices = notices
         self._job_rows = job_rows
-        self._publisher = publisher
+        self._broker = broker
+        self._publisher = broker.publisher
         self._chosen = chosen
         self._built: Cluster
 
@@ -193,12 +226,27 @@ class _Building:
         self._notices.on("message", lambda _: access.messages_added.set())
         await stack.enter_async_context(self._notices.running())
         driving = GatewayDriving(access, self._gateway_id, self._notices)
-        nodes = Nodes(access, partial(_digests, basics.policies))
+        profiles = partial(_digests, basics.policies)
+        nodes = Nodes(access, profiles, most_capacity=self._chosen.node_capacity)
         seen = DatabaseNodes(access)
         metrics = ClusterMetrics(basics.metrics.registry)
         self._publisher.count = lambda outcome: metrics.messages.labels(outcome).inc()
-        doctor = ClusterDoctor(access, seen, self._publisher, basics.artifacts)
-        readiness = ClusterReadiness(nodes, seen, metrics, doctor)
+        queue = QueueWatch()
+        remote.on_republished = partial(_note_republished, queue, metrics)
+        if self._broker.celery is not None:
+            watching = await stack.enter_async_context(task_group())
+            waiting, unclaimed = WaitingMessages(self._broker.celery), partial(access.read, count_unclaimed)
+            keeping = watching.create_task(queue.keep(waiting, unclaimed), name="queue")
+            stack.callback(keeping.cancel)
+        doctor = ClusterDoctor(
+            access=access,
+            nodes=seen,
+            publisher=self._publisher,
+            artifacts=basics.artifacts,
+            accounts=self._broker.accounts,
+            queue=queue,
+        )
+        readiness = ClusterReadiness(nodes, seen, metrics, doctor, queue)
         self._built = Cluster(
             gateway_id=self._gateway_id,
             basics=basics,
@@ -209,6 +257,7 @@ class _Building:
             door=NodeDoor(nodes=nodes, runs=live, metrics=metrics),
             driving=driving,
             metrics=metrics,
+            accounts=self._broker.accounts,
         )
         return Execution(
             execute=remote, readiness=readiness, selftest=None, elsewhere=others, driving=driving

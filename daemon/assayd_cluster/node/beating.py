@@ -22,7 +22,7 @@ from assayd_cluster.node.running import Runner, Stopping
 log = structlog.get_logger()
 
 IDLE_BEAT_S = 1.0
-"""How often a node beats that takes no messages: it is to take some soon after it can."""
+"""How often a node beats that takes no messages, or that the gateway has not answered: its claims wait."""
 
 
 class Heart:
@@ -47,16 +47,27 @@ class Heart:
         self._answered = 0.0
         self._consuming = False
         self._why = ""
+        self.leaving = False
+        """Whether the next beat is the last."""
+        self.left = threading.Event()
+        """Set once the last beat was sent, or the gateway was away."""
         self.sooner = threading.Event()
         """Set, it asks for a beat before its time."""
 
     def beat(self) -> None:
         """Beat once, and wait until the next one is due."""
-        self._beaten()
-        self.sooner.wait(BEAT_S if self._consuming else IDLE_BEAT_S)
+        if self.left.is_set():
+            self.sooner.wait()
+            return
+        leaving = self.leaving
+        heard = self._beaten()
+        if leaving:
+            self.left.set()
+        self.sooner.wait(BEAT_S if self._consuming and heard else IDLE_BEAT_S)
         self.sooner.clear()
 
-    def _beaten(self) -> None:
+    def _beaten(self) -> bool:
+        """Beat; return whether the gateway has answered."""
         try:
             state = self._state()
             answer = self._gateway.beat(state)
@@ -64,11 +75,12 @@ class Heart:
             self._tell(f"{trouble.code}: {trouble.message}")
             if time.monotonic() - self._answered > LIVE_S:
                 self._take(consuming=False)
-            return
+            return False
         self._answered = time.monotonic()
         consuming = answer.consume and state.ready and not state.draining
         self._tell("" if consuming else answer.why or state.reason or "the node is draining")
         self._take(consuming=consuming)
+        return True
 
     def _take(self, *, consuming: bool) -> None:
         self._consuming = consuming
@@ -85,6 +97,7 @@ class Heart:
             ready=not reason,
             reason=reason[:1000],
             draining=self._stopping.draining.is_set(),
+            leaving=self.leaving,
             version=__version__,
             engine=self._runner.engine,
             images=dict(self._runner.images),

@@ -37,12 +37,13 @@ class DaemonLink:
         self._client = PlainClient(socket)
 
     def readiness(self) -> str:
-        """Return why the daemon can run nothing; empty when it can."""
+        """Return why the daemon can't run attempts of a cluster; empty when it can."""
         try:
-            self._client.send(ClientRequest(method="GET", path="/readyz"))
+            found = self._client.send(ClientRequest(method="GET", path="/readyz"))
         except ClientError as problem:
             return problem.message or problem.code
-        return ""
+        # Without it, the daemon would run an attempt twice where the gateway counts one run.
+        return "" if found.get("max_runs") else "its daemon is older than assayd-node; restart assayd"
 
     def profiles(self) -> dict[str, str]:
         """Return the digests of the profiles, by name."""
@@ -55,7 +56,9 @@ class DaemonLink:
         """Submit what a gateway has accepted, under its own id; return it, as it is within `wait_s`."""
         asked = requests.submit(json.loads(document), attempt_id=attempt_id, wait_s=wait_s)
         headers = {} if trace is None else trace.headers
-        answer: Document = self._client.send(replace(asked, headers={**asked.headers, **headers}))
+        once = (*asked.query, ("max_runs", "1"))  # the gateway counts over all nodes
+        sent = replace(asked, query=once, headers={**asked.headers, **headers})
+        answer: Document = self._client.send(sent)
         return answer
 
     def attempt(self, attempt_id: str, *, wait_s: float) -> Document:

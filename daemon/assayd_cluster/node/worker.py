@@ -38,6 +38,8 @@ log = structlog.get_logger()
 CANCELS_S = 20.0
 """How long one question after cancels waits for one."""
 AGAIN_S = 1.0
+LEAVE_S = 5.0
+"""How long a node that stops waits to tell the gateway so."""
 _DELAYED = "celery.worker.consumer.delayed_delivery:DelayedDelivery"
 
 
@@ -148,9 +150,12 @@ class Node:
         threading.Thread(target=self._end_when_idle, name="drain", daemon=True).start()
 
     def _end_when_idle(self) -> None:
-        """Have Celery end once nothing is in hand, and what was done is acknowledged."""
+        """Have Celery end once nothing is in hand or unacknowledged, and the gateway knows."""
         while self._consumption.busy():
             self._stopping.hurried.wait(0.1)
+        self._heart.leaving = True
+        self._heart.sooner.set()
+        self._heart.left.wait(LEAVE_S)
         state.should_stop = os.EX_OK
 
     def _send_events(self) -> None:

@@ -92,6 +92,8 @@ def read_result(client: PlainClient, attempt_id: str) -> Result:
         raise refused(f"{attempt_id} is a {attempt['kind']}, not a pipeline")
     if attempt["verdict"] != "validated":
         raise refused(f"{attempt_id} is {attempt['verdict'] or attempt['state']}, not validated")
+    if attempt.get("distrusted_at") is not None:
+        raise refused(f"{attempt_id}: node {attempt['node']}, which judged it, is distrusted; replay it")
     if not attempt.get("approvable", True):
         raise refused(f"{attempt_id}: {REPORT_ONLY}")
     [document] = [one for one in attempt["artifacts"] if one["name"].startswith("submission_")]

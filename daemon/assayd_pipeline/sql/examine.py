@@ -229,7 +229,7 @@ def _complaints_of_values(statement: SqlStatement, policy: SqlPolicy) -> Iterato
     for token in statement.tokens:
         if token.kind is SqlTokenKind.PARAMETER:
             message = f"{token.text[:40]} is a parameter, but no value is bound."
-            yield "sql.parameter", message, token.start, "Write the value literally."
+            yield "sql.parameter", message, token.start, "Write the value itself instead of the parameter."
 
 
 _MADE_OR_CHANGED = {

@@ -65,7 +65,7 @@ class Cluster:
             script=HERE.parent / "rabbitmq.sh",
             folder=folder / "rabbitmq",
             pid_file=folder / "rabbitmq/pid",
-            settings=broker or {},
+            settings={"MANAGEMENT": "1", **(broker or {})},
         )
         self.database = Server(
             name="PostgreSQL",
@@ -147,6 +147,7 @@ class Cluster:
         settings = {
             "ASSAYD_CLUSTER__DATABASE_URL_FILE": secret(folder / "database.url", own),
             "ASSAYD_CLUSTER__BROKER_URL_FILE": str(self.broker.folder / "gateway.url"),
+            "ASSAYD_CLUSTER__BROKER_MANAGEMENT_URL_FILE": str(self.broker.folder / "management.url"),
             "ASSAYD_CLUSTER__LISTEN": self.address,
             "ASSAYD_CLUSTER__CERTIFICATE_FILE": str(folder / "gateway.pem"),
             "ASSAYD_CLUSTER__KEY_FILE": str(folder / "gateway.key"),
@@ -168,7 +169,7 @@ class Cluster:
     def _start_daemon(self, name: str, engine: Mapping[str, str]) -> None:
         folder = self._folder(name)
         own = {"ASSAYD_SOCKET": f"{folder}/assayd.sock", "ASSAYD_STATE_DIR": f"{folder}/state"}
-        own |= {"ASSAYD_ATTEMPTS__MAX_RUNS": "1", **engine}
+        own |= engine
         in_place = [HERE.parent / "oci.sh", "run"] if self.engine == "oci" else []
         self._begin(f"{name}-daemon", [*in_place, BIN / "assayd"], folder, own)
 
@@ -176,21 +177,22 @@ class Cluster:
         self._begin(f"{name}-worker", [BIN / "assayd-node"], self._folder(name), self.worker_settings(name))
 
     def worker_settings(self, name: str) -> dict[str, str]:
-        """Return the settings of a node's worker, with a token of its own."""
+        """Return the settings of a node's worker, with its own token and account of the broker."""
         folder = self._folder(name)
-        token_file = folder / "token"
+        token_file, broker_file = folder / "token", folder / "broker.url"
         if not token_file.exists():
             wanted = {"name": name, "tenant": "nodes", "scopes": ["node"], "node": name}
             status, said = self.ask("POST", "/v1/tokens", wanted)
             if status != 201:
                 raise Broken(f"the gateway gives no token for {name}: {said}")
             secret(token_file, str(said["token"]))
+            secret(broker_file, str(said["broker_url"]))
         return {
             "ASSAYD_NODE_NAME": name,
             "ASSAYD_NODE_GATEWAY": f"https://{self.address}",
             "ASSAYD_NODE_CA_FILE": str(self.folder / "gateway/ca.pem"),
             "ASSAYD_NODE_TOKEN_FILE": str(token_file),
-            "ASSAYD_NODE_BROKER_URL_FILE": str(self.broker.folder / "node.url"),
+            "ASSAYD_NODE_BROKER_URL_FILE": str(broker_file),
             "ASSAYD_NODE_SOCKET": f"{folder}/assayd.sock",
         }
 

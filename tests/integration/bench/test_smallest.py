@@ -229,6 +229,9 @@ def test_console(place: Path) -> None:
 @needs_postgres
 def test_cluster(place: Path) -> None:
     assert "| 1 |" in run(place, "bench.cluster", "--nodes", 1, "--attempts", 16, "--clients", 2)
+    seen = json.loads(run(place, "bench.cluster_load", "--nodes", 1, "--attempts", 16))
+    assert seen["attempts_per_s"] > 0
+    assert seen["refused"] == 0
 
 
 def test_peers_tests_and_client(place: Path, daemon: DaemonProcess) -> None:

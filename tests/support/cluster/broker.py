@@ -26,13 +26,21 @@ class Broker:
     Args:
         delivery_timeout_s: after it a message that is held goes to another node.
         definitions: what it declares, in the place of the project's own.
+        management: whether it serves the management API.
     """
 
     def __init__(
-        self, folder: Path, *, delivery_timeout_s: int = 1800, definitions: Path | None = None
+        self,
+        folder: Path,
+        *,
+        delivery_timeout_s: int = 1800,
+        definitions: Path | None = None,
+        management: bool = False,
     ) -> None:
         self.folder = folder
         self._environment = {**os.environ, "DELIVERY_TIMEOUT_S": str(delivery_timeout_s)}
+        if management:
+            self._environment["MANAGEMENT"] = "1"
         if definitions is not None:
             self._environment["DEFINITIONS"] = str(definitions)
 

@@ -78,7 +78,7 @@ class GatewayProcess(DaemonProcess):
         super().start()
         if not self.host.alive:
             own = {name: value for name, value in self.settings.items() if name.startswith(_OF_THE_HOST)}
-            self.host.settings |= {**own, "ATTEMPTS__MAX_RUNS": "1"}
+            self.host.settings |= own
             self.host.start()
             self._start_worker()
         until = time.monotonic() + READY_WITHIN_S

@@ -198,7 +198,7 @@ def serving_gateway(folder: Path, database_url: str, how: How | None = None) -> 
     how = how or How()
     host = folder / "host"
     host.mkdir()
-    with serving_small(host, how=How(kinds=how.kinds, settings={"attempts": {"max_runs": 1}})) as daemon:
+    with serving_small(host, how=How(kinds=how.kinds)) as daemon:
         gateway = SmallGateway(folder, database_url, how, daemon)
         logging = structlog.get_config()
         structlog.configure(logger_factory=structlog.ReturnLoggerFactory())

@@ -18,7 +18,9 @@ CONTAINER = {"image": "assayd/python", "image_digest": "sha256:00", "engine": "o
 class StubDaemon:
     def __init__(self) -> None:
         self.ready = True
+        self.readiness: dict[str, object] = {"status": "ready", "max_runs": 2}
         self.submitted: list[str] = []
+        self.most_runs: dict[str, str | None] = {}
         self.traces: dict[str, str | None] = {}
         self.cancelled: list[str] = []
         self._ends: dict[str, float] = {}
@@ -32,13 +34,14 @@ class StubDaemon:
             return refusal(503, "not_ready")
         match asked.path.split("/")[1:]:
             case ["readyz"]:
-                return Answer(200, {"status": "ready"}) if self.ready else refusal(503, "not_ready")
+                return Answer(200, self.readiness) if self.ready else refusal(503, "not_ready")
             case ["v1", "policies"]:
                 return Answer(200, {"policies": [{"name": "script", "digest": "a" * 64}]})
             case ["v1", "attempts", attempt_id] if asked.method == "PUT":
                 with self._lock:
                     if attempt_id not in self._ends:
                         self.submitted.append(attempt_id)
+                        self.most_runs[attempt_id] = asked.query.get("max_runs")
                         self.traces[attempt_id] = asked.trace
                         self._wanted[attempt_id] = wanted = json.loads(asked.body)
                         self._ends[attempt_id] = time.monotonic() + wanted.get("takes_s", 0)

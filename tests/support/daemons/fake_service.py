@@ -127,13 +127,14 @@ class FakeService:
         peer: Peer,
         attempt_id: str | None = None,
         idempotency_key: str | None = None,
+        max_runs: int | None = None,
     ) -> Accepted:
         if self.refusal is not None:
             raise self.refusal
         known = attempt_id or self.keys.get((peer.uid, idempotency_key or ""))
         if known in self.attempts:
             if self.attempts[known].peer.uid != peer.uid:
-                raise RequestError("conflict", "this id is already in use")
+                raise RequestError("not_found", f"attempt {known} doesn't exist")
             if self.submissions[known].document != submission.document:
                 raise RequestError("conflict", "another submission has this id")
             return Accepted(attempt=self.attempts[known], existing=True)

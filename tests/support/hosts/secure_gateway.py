@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx
+from fastapi import FastAPI
 
 from assayd.api import SocketAccess, create_app, server_config
 from assayd.ids import SystemClock, Ulids
@@ -20,6 +21,7 @@ from assayd.store.access import DatabaseAccess, open_access
 from assayd_cluster import tables
 from assayd_cluster.gate import TokenGate
 from assayd_cluster.gateway import operating
+from assayd_cluster.gateway.broker_accounts import SharedAccount
 from assayd_cluster.nodes import DatabaseNodes
 from assayd_cluster.secure_server import CertificateFiles, SecureServer, listen_tcp
 from assayd_cluster.tokens import DatabaseTokens, Scope, TokenTerms
@@ -44,6 +46,7 @@ class SecureGateway:
         self.token = self.operator = ""
         self.started = threading.Event()
         self._loop_factory = loop_factory
+        self.app: FastAPI
         self.server: SecureServer
         self.database: DatabaseAccess
         self.loop: asyncio.AbstractEventLoop
@@ -63,6 +66,8 @@ class SecureGateway:
             verifier = TokenVerifier(tokens, SystemClock())
             app.state.cluster_tokens, app.state.verifier = tokens, verifier
             app.state.cluster_nodes = DatabaseNodes(access)
+            self.app = app
+            app.state.broker_accounts = SharedAccount()
             self.database, self.loop = access, asyncio.get_running_loop()
             gate = TokenGate(app, verifier)
             config = server_config(gate, SocketAccess())

@@ -305,6 +305,6 @@ async def test_foreign_id_is_refused_the_same_whatever_is_put(served) -> None:
         ]
         served.daemon.readiness.problem = "no engine"
         unready = await client.put(f"/v1/attempts/{taken}", json=submission("secret"))
-    assert answers[0].status_code == answers[1].status_code == 409
+    assert answers[0].status_code == answers[1].status_code == 404
     assert answers[0].json() == answers[1].json()
     assert unready.status_code == 503

@@ -101,7 +101,7 @@ async def test_health_and_readiness_differ(connect, service) -> None:
     response = await connect().get("/readyz")
     assert (response.status_code, response.json()["error"]["message"]) == (503, "the canary failed")
     service.unready = ""
-    assert (await connect().get("/readyz")).status_code == 200
+    assert (await connect().get("/readyz")).json() == {"status": "ready", "max_runs": 2}
 
 
 async def test_metrics_are_plain_text(connect) -> None:

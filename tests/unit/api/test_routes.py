@@ -125,10 +125,10 @@ class TestPut:
         assert first.json()["id"] == done.json()["id"] == ULID
         assert len(service.attempts) == 1
 
-    async def test_somebody_elses_id_is_a_conflict(self, connect) -> None:
+    async def test_id_of_another_user_is_not_found(self, connect) -> None:
         await connect(2000).put(f"/v1/attempts/{ULID}", json=GOOD)
         response = await connect().put(f"/v1/attempts/{ULID}", json=GOOD)
-        assert (response.status_code, code(response)) == (409, "conflict")
+        assert (response.status_code, code(response)) == (404, "not_found")
 
     @pytest.mark.parametrize("name", ["abc", ULID.lower(), ULID[:-1], "8" + ULID[1:], "I" * 26])
     async def test_what_is_no_ulid_is_refused(self, connect, name) -> None:

@@ -101,6 +101,22 @@ async def test_interrupted_attempt_is_run_again_while_the_setting_allows_another
     assert (ended.error is not None and ended.error.code == "attempt.interrupted") == (max_runs == 1)
 
 
+@pytest.mark.parametrize(
+    ("asked", "verdict"), [(1, Verdict.ERROR), (2, Verdict.VALIDATED), (None, Verdict.VALIDATED)]
+)
+async def test_interrupted_attempt_is_run_again_while_its_sender_allows_another_run(
+    tmp_path: Path, asked: int | None, verdict: Verdict
+) -> None:
+    async with small_daemon(tmp_path, How(queue=QueueLimits(active=0))) as daemon:
+        attempt = await daemon.accept("run", max_runs=asked)
+        await daemon.jobs.lease(first_run(attempt))
+    async with small_daemon(tmp_path) as daemon:
+        await daemon.admission.recover(await daemon.admission.unfinished())
+        ended = await daemon.finished(attempt)
+    assert ended.verdict is verdict
+    assert (ended.error is not None and ended.error.code == "attempt.interrupted") == (asked == 1)
+
+
 def first_run(attempt: Attempt) -> Run:
     return Run(
         attempt_id=attempt.id,

@@ -15,6 +15,7 @@ from assayd.store.access import DatabaseAccess, open_access
 from assayd_cluster import tables
 from assayd_cluster.gate import TokenGate
 from assayd_cluster.gateway import operating
+from assayd_cluster.gateway.broker_accounts import SharedAccount
 from assayd_cluster.tokens import DatabaseTokens, Scope, TokenTerms
 from assayd_cluster.verifying import TokenVerifier
 from support.daemons.fake_service import FakeService
@@ -89,5 +90,6 @@ def gateway(tokens: DatabaseTokens, clock: SetClock) -> Gateway:
     app = create_app(service, None, access=SocketAccess(), routers=[operating.router])
     app.state.cluster_tokens = tokens
     app.state.verifier = verifier
+    app.state.broker_accounts = SharedAccount()
     gate = TokenGate(app, verifier, most_of_one=8)
     return Gateway(tokens=tokens, verifier=verifier, clock=clock, app=app, gate=gate, service=service)

@@ -6,8 +6,10 @@ from assayd.documents.cluster import NodeState
 from assayd.metrics import Metrics
 from assayd.model.health import Health
 from assayd.store.access import DatabaseAccess
+from assayd_cluster.gateway.broker_accounts import Readers
 from assayd_cluster.gateway.metrics import ClusterMetrics
-from assayd_cluster.gateway.readiness import broker_row, node_rows
+from assayd_cluster.gateway.queue_watch import LOOKS, RECENT_S, QueueWatch
+from assayd_cluster.gateway.readiness import account_row, broker_row, message_row, node_rows
 from assayd_cluster.nodes import DatabaseNodes, Node, Outbox
 
 
@@ -39,6 +41,44 @@ def test_how_the_way_to_the_broker_is(problem: str, outbox: Outbox, status: Heal
     assert (row.status, bool(row.remedy)) == (status, status is not Health.OK)
 
 
+@pytest.mark.parametrize(
+    ("readers", "status", "said"),
+    [
+        (None, Health.WARN, "share one account"),
+        (Readers(tokens={"A"}), Health.OK, "1 nodes' accounts"),
+        (Readers(tokens={"A", "B"}), Health.FAIL, "outlive their tokens"),
+        (Readers(tokens={"A"}, others=["node"]), Health.WARN, "'node' can read the queue"),
+    ],
+)
+def test_who_can_read_the_queue(readers: Readers | None, status: Health, said: str) -> None:
+    row = account_row(readers, {"A"})
+    assert row.status is status
+    assert said in row.detail
+    assert bool(row.remedy) == (status is not Health.OK)
+
+
+def test_messages_that_someone_takes_are_shown() -> None:
+    now = [0.0]
+    queue = QueueWatch(lambda: now[0])
+    for _ in range(LOOKS - 1):
+        queue.note(waiting=0, unclaimed=20)
+    assert message_row(queue).status is Health.OK  # they may be on their way
+    queue.note(waiting=0, unclaimed=20)
+    assert queue.taken == 20
+    assert message_row(queue).status is Health.FAIL
+    queue.note(waiting=20, unclaimed=20)  # they wait: nodes are busy
+    assert message_row(queue).status is Health.OK
+
+
+def test_attempts_that_were_published_again_are_shown_for_ten_minutes() -> None:
+    now = [0.0]
+    queue = QueueWatch(lambda: now[0])
+    queue.note_published_again()
+    assert message_row(queue).status is Health.WARN
+    now[0] = RECENT_S + 1
+    assert message_row(queue).status is Health.OK
+
+
 def test_every_node_has_a_row_with_its_reason() -> None:
     rows = node_rows(
         [node("ready"), node("draining", "drained"), node("not_ready", "canary failed"), node("lost")]
@@ -47,6 +87,16 @@ def test_every_node_has_a_row_with_its_reason() -> None:
     assert rows[2].detail == "canary failed"
     assert "assay node resume draining" in rows[1].remedy
     assert all(row.remedy for row in rows[1:])
+
+
+def test_node_that_was_stopped_in_order_is_no_failure_unless_all_were() -> None:
+    assert [row.status for row in node_rows([node("ready"), node("stopped")])] == [Health.OK, Health.OK]
+    assert [row.status for row in node_rows([node("stopped")])] == [Health.OK, Health.FAIL]
+
+
+def test_lost_node_can_be_forgotten() -> None:
+    [row] = node_rows([node("lost")])
+    assert "assay node forget lost" in row.remedy
 
 
 def test_cluster_without_a_node_fails() -> None:

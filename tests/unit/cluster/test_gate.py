@@ -6,11 +6,14 @@ from typing import Any
 import pytest
 import structlog
 from fastapi import Request
+from sqlalchemy import update
 from starlette.routing import Route
 
 from assayd.errors import RequestError
 from assayd_cluster import gate as gate_module
+from assayd_cluster import tables
 from assayd_cluster.gate import counted_address, require_node, take_token
+from assayd_cluster.gateway.broker_accounts import account_name
 from assayd_cluster.tokens import FIRST_TENANT, Scope, new_secret
 
 GOOD = {"kind": "extractor", "payload": {"code": "x = 1"}}
@@ -69,6 +72,35 @@ async def test_token_that_reads_writes_nothing(gateway, method: str, path: str) 
     assert (await gateway.ask("GET", "/v1/attempts", token)).status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/metrics", "/v1/doctor", "/readyz", "/healthz"])
+async def test_token_for_metrics_reads_metrics_and_health(gateway, path: str) -> None:
+    token = await gateway.token(Scope.METRICS)
+    assert (await gateway.ask("GET", path, token)).status_code == 200
+    assert code(await gateway.ask("POST", path, token)) == (403, "token.scope")
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/attempts", "/v1/nodes", "/v1/tokens", "/v1/events", "/v1/audit", "/v1/policies"]
+)
+async def test_token_for_metrics_reads_nothing_else(gateway, path: str) -> None:
+    token = await gateway.token(Scope.METRICS)
+    assert code(await gateway.ask("GET", path, token)) == (403, "token.scope")
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/v1/doctor"])
+async def test_token_without_that_scope_reads_no_metrics(gateway, path: str) -> None:
+    token = await gateway.token(Scope.SUBMIT)
+    assert code(await gateway.ask("GET", path, token)) == (403, "peer.not_operator")
+
+
+async def test_scope_of_a_newer_gateway_is_left_out(gateway, database) -> None:
+    token = await gateway.token(Scope.READ)
+    await database.write(
+        lambda connection: connection.execute(update(tables.tokens).values(scopes="juggle,read")).close()
+    )
+    assert (await gateway.ask("GET", "/v1/attempts", token)).status_code == 200
+
+
 async def test_method_in_a_header_is_not_believed(gateway) -> None:
     token = await gateway.token(Scope.READ)
     for name in ("X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"):
@@ -102,6 +134,57 @@ async def test_operator_makes_a_token_that_is_shown_once(gateway) -> None:
     assert gone.json()["revoked_at"]
     assert code(await gateway.ask("GET", "/v1/attempts", secret)) == (401, "token.revoked")
     assert code(await gateway.ask("DELETE", "/v1/tokens/nothing", operator)) == (404, "not_found")
+
+
+class Accounts:
+    """Accounts of a broker whose management API can be away."""
+
+    def __init__(self) -> None:
+        self.away = False
+        self.names: set[str] = set()
+
+    async def create(self, node: str, token_id: str) -> str:
+        self._require()
+        self.names.add(account_name(node, token_id))
+        return f"amqps://{account_name(node, token_id)}:x@broker/assayd"
+
+    async def remove(self, node: str, token_id: str) -> None:
+        self._require()
+        self.names.discard(account_name(node, token_id))
+
+    def _require(self) -> None:
+        if self.away:
+            raise RequestError("broker.accounts", "it is away", retryable=True)
+
+
+NODE_TOKEN = {"name": "n1", "tenant": "nodes", "scopes": ["node"], "node": "n1"}
+
+
+async def test_account_of_the_broker_comes_and_goes_with_a_nodes_token(gateway) -> None:
+    accounts = gateway.app.state.broker_accounts = Accounts()
+    operator = await gateway.token(Scope.OPERATE)
+    made = (await gateway.ask("POST", "/v1/tokens", operator, json=NODE_TOKEN)).json()
+    assert made["broker_url"].startswith(f"amqps://n1-{made['id']}:")
+    await gateway.ask("POST", "/v1/tokens", operator, json={"name": "x"})
+    assert accounts.names == {f"n1-{made['id']}"}
+    accounts.away = True
+    path = f"/v1/tokens/{made['id']}"
+    assert code(await gateway.ask("DELETE", path, operator)) == (503, "broker.accounts")
+    assert code(await gateway.ask("PUT", "/v1/nodes/n1", made["token"])) == (401, "token.revoked")
+    accounts.away = False
+    assert (await gateway.ask("DELETE", path, operator)).status_code == 200
+    assert accounts.names == set()
+
+
+async def test_token_whose_account_cannot_be_made_is_none(gateway, tokens) -> None:
+    accounts = gateway.app.state.broker_accounts = Accounts()
+    accounts.away = True
+    operator = await gateway.token(Scope.OPERATE)
+    assert code(await gateway.ask("POST", "/v1/tokens", operator, json=NODE_TOKEN)) == (
+        503,
+        "broker.accounts",
+    )
+    assert [token.revoked_at is None for token in await tokens.list() if token.node] == [False]
 
 
 @pytest.mark.parametrize(

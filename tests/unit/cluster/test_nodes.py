@@ -5,7 +5,7 @@ import pytest
 from sqlalchemy import insert
 
 from assayd.store.access import DatabaseAccess
-from assayd_cluster.nodes import DRAINED, DatabaseNodes
+from assayd_cluster.nodes import DRAINED, STOPPED, DatabaseNodes
 from assayd_cluster.tables import nodes as table
 from assayd_cluster.tokens import Scope
 
@@ -51,6 +51,34 @@ async def test_drained_node_says_so_until_it_is_resumed(
     assert resumed is not None
     assert resumed.state == "ready"
     assert await nodes.set_drained("nobody", drained=True) is None
+
+
+async def test_node_that_was_stopped_in_order_is_not_lost(
+    nodes: DatabaseNodes, database: DatabaseAccess
+) -> None:
+    await add(database, "a", ago_s=3600, consumes=0, why=STOPPED)
+    [node] = await nodes.list()
+    assert (node.state, node.why) == ("stopped", STOPPED)
+
+
+async def test_node_that_has_gone_is_forgotten_with_its_tokens(
+    gateway, nodes: DatabaseNodes, database: DatabaseAccess
+) -> None:
+    gateway.app.state.cluster_nodes = nodes
+    await add(database, "alive")
+    await add(database, "gone", ago_s=60)
+    operator = await gateway.token(Scope.OPERATE)
+    token, other = [await gateway.token(Scope.NODE, node=node) for node in ("gone", "alive")]
+    refused = await gateway.ask("POST", "/v1/nodes/alive/forget", operator)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "node.alive")
+    answer = await gateway.ask("POST", "/v1/nodes/gone/forget", operator)
+    assert answer.json() == {"name": "gone", "revoked": [gateway.made[token]]}
+    assert [node.name for node in await nodes.list()] == ["alive"]
+    assert (await gateway.ask("PUT", "/v1/nodes/gone", token, json={})).json()["error"][
+        "code"
+    ] == "token.revoked"
+    assert (await gateway.ask("PUT", "/v1/nodes/alive", other, json={})).status_code != 401
+    assert (await gateway.ask("POST", "/v1/nodes/gone/forget", operator)).status_code == 404
 
 
 async def test_operators_list_and_drain_over_the_api(

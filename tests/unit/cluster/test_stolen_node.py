@@ -27,7 +27,7 @@ from assayd_cluster.gateway.routes import _holding
 from assayd_cluster.settings import ClusterSettings, GatewaySettings
 from assayd_cluster.tokens import NODES_TENANT, Scope, TokenTerms
 from support.cluster.gateways import OneGateway, one_gateway
-from support.cluster.stub_node import AT, verdict_of
+from support.cluster.stub_node import AT, STAMP, verdict_of
 from support.stores.postgres import PostgresServer, needs_postgres
 
 pytestmark = needs_postgres
@@ -190,6 +190,30 @@ async def test_verdict_on_something_else_is_refused(target: Attacked) -> None:
         assert (changes, forged.status_code) == (changes, 422)
     assert await target.verdict(message.attempt) is None
     assert (await target.bring("mine", message.attempt, claimed)).json() == {"counted": True}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "files/../../x",
+        "files//x",
+        "files/a\0b",
+        f"files/{'n' * 300}",
+        f"stdout_{STAMP}./../x",
+        f"execution_{STAMP}.json",  # there is one already
+        "/etc/passwd",
+    ],
+)
+async def test_bad_name_of_a_file_is_refused(target: Attacked, name: str) -> None:
+    message = await target.message()
+    claimed = (await target.claim("mine", message)).json()
+    said = verdict_of(message.attempt, claimed)
+    files: Any = said["files"]
+    files[-1]["name"] = name
+    path = f"/v1/nodes/mine/runs/{message.attempt}/{claimed['run']}/verdict"
+    assert code(await target.ask("mine", "PUT", path, said)) == (422, "invalid")
+    files[-1]["name"] = "files/weekly report/ä.csv"
+    assert (await target.ask("mine", "PUT", path, said)).json() == {"counted": True}
 
 
 async def test_altered_file_is_refused(target: Attacked) -> None:

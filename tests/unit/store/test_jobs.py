@@ -51,6 +51,14 @@ async def test_same_id_with_another_submission_is_a_conflict(jobs: DatabaseJobSt
     assert await jobs.document(make.attempt().id) == b"{}"
 
 
+async def test_id_of_another_user_is_not_found(jobs: DatabaseJobStore, make: Make) -> None:
+    await jobs.accept(make.attempt(), b"{}")
+    for document in (b"{}", b"[]"):
+        with pytest.raises(RequestError) as caught:
+            await jobs.accept(make.attempt(peer=Peer(uid=7, gid=7, pid=7)), document)
+        assert caught.value.code == "not_found"
+
+
 async def test_same_key_from_the_same_uid_gives_the_first_attempt(jobs: DatabaseJobStore, make: Make) -> None:
     await jobs.accept(make.attempt(1), b"{}", idempotency_key="k")
     again = await jobs.accept(make.attempt(2), b"{}", idempotency_key="k")

@@ -29,7 +29,7 @@ EXAMPLE = Example(
 
 
 class ModuleContext(BaseModel):
-    """A manifest, where it is fixed, and files that are there, e.g. example answers of an API."""
+    """A manifest, if it is fixed, and existing files, e.g. example answers of an API."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -40,6 +40,7 @@ LINES = [
     "list --state running --verdict failed --kind code --label a=b --label c=d --since 2026-01-01T00:00:00Z",
     "list --limit 5 --json",
     "list --wide",
+    "list --node n --distrusted",
     "list --cause timeout --rule case.failed --uid 0",
     "list --limit=500",
     "show last --steps",

@@ -7,13 +7,23 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from assayd_client import PlainClient
+from assayd_client import ClientError, NotReady, PlainClient
 from assayd_client.cli import main
-from assayd_client.cli.batch import Rate, Summary, exit_code, make_up_name
+from assayd_client.cli.batch import (
+    BatchOutputs,
+    Rate,
+    Summary,
+    exit_code,
+    follow,
+    make_up_name,
+    send_and_follow,
+)
+from assayd_client.cli.patience import results_of
 from support.cluster.either import EITHER, serving_either
 from support.daemons.server import Served
 from support.daemons.small_daemon import submission
@@ -303,3 +313,58 @@ def test_batch_is_found_by_the_beginning_of_its_id_and_as_the_last(
         assert assay("status", said) == 0
         assert capsys.readouterr().out.startswith("findable ")
     assert assay("resume", "last", write("found", "more")) == 0
+
+
+class AwayOnce:
+    """A client whose gateway has lost its database: every question fails once before it is answered."""
+
+    def __init__(self, problem: ClientError) -> None:
+        self._problem = problem
+        self._failed: set[str] = set()
+
+    def _fail_once(self, what: str) -> None:
+        if what not in self._failed:
+            self._failed.add(what)
+            raise self._problem
+
+    def batch_events(self, batch_id: str) -> Iterator[object]:
+        self._fail_once("events")
+        return iter(())
+
+    def batch(self, batch_id: str) -> dict[str, object]:
+        self._fail_once("batch")
+        return {**BATCH, "state": "finished"}
+
+    def batch_results(self, batch_id: str) -> Iterator[dict[str, object]]:
+        yield {"line": 1}
+        self._fail_once("results")
+        yield {"line": 2}
+
+
+BATCH: dict[str, Any] = {"id": "b", "name": "b", "state": "running"}
+BATCH["counts"] = {"total": 2, "waiting": 0, "running": 0, "failed": 0, "error": 0, "cancelled": 0}
+UNREACHABLE = NotReady("store.unreachable", "the database does not answer", status=503, retryable=True)
+
+
+def test_following_waits_while_the_gateway_has_no_database() -> None:
+    client: Any = AwayOnce(UNREACHABLE)
+    assert follow(client, BATCH)["state"] == "finished"
+    assert [result["line"] for result in results_of(client, "b")] == [1, 2]
+
+
+def test_following_ends_at_once_with_what_does_not_pass() -> None:
+    client: Any = AwayOnce(ClientError("internal", "it failed", status=500))
+    with pytest.raises(ClientError, match="it failed"):
+        follow(client, BATCH)
+
+
+def test_batch_whose_gateway_stays_away_says_how_to_go_on(write, capsys) -> None:
+    class Away(AwayOnce):
+        def send_batch(self, pieces: object, **wanted: object) -> dict[str, object]:
+            raise UNREACHABLE
+
+    client: Any = Away(UNREACHABLE)
+    file = write("a")
+    with pytest.raises(NotReady):
+        send_and_follow(client, "nightly", file, BatchOutputs())
+    assert f"assay batch resume nightly {file}" in capsys.readouterr().err

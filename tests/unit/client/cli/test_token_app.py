@@ -65,6 +65,36 @@ def test_token_in_a_file_is_its_owners_and_works(assay, tmp_path: Path, capsys) 
     assert "is read-only" in capsys.readouterr().err
 
 
+class Accounts:
+    """Accounts of a broker, each with the same URL."""
+
+    async def create(self, node: str, token_id: str) -> str:
+        return f"amqps://{node}:secret@broker/assayd"
+
+
+def test_broker_account_of_a_node_is_written_beside_its_token(
+    assay, gateway: SecureGateway, tmp_path: Path, capsys
+) -> None:
+    file, url = tmp_path / "token", tmp_path / "token.broker-url"
+    shared, gateway.app.state.broker_accounts = gateway.app.state.broker_accounts, Accounts()
+    try:
+        assert assay("token", "create", "--name", "n9", "--node", "n9", "--out", str(file)) == 0
+        assert assay("token", "create", "--name", "n9", "--node", "n9") == 0
+    finally:
+        gateway.app.state.broker_accounts = shared
+    assert url.read_text() == "amqps://n9:secret@broker/assayd\n"
+    assert stat.S_IMODE(url.stat().st_mode) == 0o600
+    shown = capsys.readouterr()
+    assert [line[:6] for line in shown.out.splitlines()] == ["assay_", "amqps:"]
+    assert str(url) in shown.err
+
+
+def test_node_that_shares_the_brokers_account_gets_a_token_alone(assay, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    assert assay("token", "create", "--name", "n8", "--node", "n8", "--out", str(file)) == 0
+    assert [each.name for each in tmp_path.glob("token*")] == ["token"]
+
+
 def test_file_that_is_there_is_not_overwritten_and_no_token_made(assay, tmp_path: Path, capsys) -> None:
     file = tmp_path / "token"
     file.write_text("mine")

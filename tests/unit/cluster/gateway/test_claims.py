@@ -13,7 +13,9 @@ from assayd.errors import RequestError
 from assayd.model.report import Verdict
 from assayd_cluster.documents import MOST_CAPACITY, NodeBeat, RunLost
 from assayd_cluster.gateway.runs import MOST_RETURNED, Held
-from support.cluster.gateways import OneGateway, one_gateway
+from assayd_cluster.nodes import DatabaseNodes
+from assayd_cluster.settings import ClusterSettings
+from support.cluster.gateways import OneGateway, one_gateway, silence
 from support.stores.postgres import PostgresServer, needs_postgres
 
 pytestmark = needs_postgres
@@ -55,6 +57,61 @@ async def test_node_gets_no_more_than_it_has_room_for(gateway: OneGateway) -> No
     await gateway.claim("greedy", messages[1])  # what it has, it may ask for again
     await gateway.bring("greedy", messages[0].attempt, claimed)
     assert (await gateway.claim("greedy", messages[2])).run == 1
+
+
+async def test_drained_node_gets_no_new_run_and_keeps_those_that_it_has(gateway: OneGateway) -> None:
+    await gateway.beat("stolen")
+    await gateway.beat("works")
+    held, wanted = [await gateway.submit(f"# {number}\n") for number in range(2)]
+    first, second = [await gateway.messages.next() for _ in range(2)]
+    claimed = await gateway.claim("stolen", first)
+    await drain(gateway, "stolen")
+    with pytest.raises(RequestError) as refused:
+        await gateway.claim("stolen", second)
+    assert refused.value.code == "node.idle"
+    again = await gateway.messages.next()  # the old ticket is worthless, the attempt waits for nobody
+    with pytest.raises(RequestError, match="ticket"):
+        await gateway.claim("works", second)
+    assert await gateway.bring("works", wanted.id, await gateway.claim("works", again))
+    assert (await gateway.claim("stolen", first)).run == claimed.run
+    assert await gateway.bring("stolen", held.id, claimed)
+
+
+@pytest.mark.parametrize("changes", [{"profiles": {}}, {"ready": False}, {"version": "9.0.0"}])
+async def test_node_that_was_told_to_take_no_work_gets_none(
+    gateway: OneGateway, changes: dict[str, object]
+) -> None:
+    await gateway.beat("stolen", **changes)
+    attempt = await gateway.submit()
+    with pytest.raises(RequestError) as refused:
+        await gateway.claim("stolen", await gateway.messages.next())
+    assert refused.value.code == "node.idle"
+    await gateway.beat("works")
+    claimed = await gateway.claim("works", await gateway.messages.next())
+    assert await gateway.bring("works", attempt.id, claimed)
+
+
+async def test_silent_node_gets_a_run_after_its_next_beat(gateway: OneGateway) -> None:
+    await gateway.beat("away")
+    await gateway.submit()
+    message = await gateway.messages.next()
+    await silence(gateway, "nodes", "name", "away")
+    for node in ("away", "never-seen"):
+        with pytest.raises(Held, match="beat"):
+            await gateway.claim(node, message)
+    await gateway.beat("away")
+    assert (await gateway.claim("away", message)).run == 1
+
+
+async def test_node_counts_with_no_more_capacity_than_the_operator_allows(gateway: OneGateway) -> None:
+    await gateway.beat("greedy", capacity=MOST_CAPACITY)
+    nodes = {node.name: node.capacity for node in gateway.cluster.readiness.census.nodes}
+    assert nodes["greedy"] == ClusterSettings().node_capacity == 64
+
+
+async def drain(gateway: OneGateway, node: str) -> None:
+    found = await DatabaseNodes(gateway.access).set_drained(node, drained=True)
+    assert found is not None
 
 
 async def test_attempt_that_is_given_back_without_end_ends(gateway: OneGateway) -> None:

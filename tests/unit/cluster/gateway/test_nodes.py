@@ -29,6 +29,7 @@ def test_node_that_is_as_the_gateway_takes_work() -> None:
         ({"draining": True}, "the node is draining"),
         ({"ready": False, "reason": "isolation check failed"}, "isolation check failed"),
         ({"ready": False}, "its daemon isn't ready"),
+        ({"leaving": True, "draining": True}, "stopped in order"),
     ],
 )
 def test_node_that_differs_is_told_why_it_takes_no_work(changes: dict[str, object], why: str) -> None:

@@ -1,8 +1,11 @@
 import threading
+from pathlib import Path
 
 import pytest
 
 from assayd.model.trace_context import from_text
+from assayd_cluster.node.beating import Heart
+from assayd_cluster.node.daemon_link import DaemonLink
 from assayd_cluster.node.running import PutBack, Untrue
 from support.cluster.stub_gateway import TICKET
 from support.cluster.unix_http import refusal
@@ -41,6 +44,40 @@ def test_engine_and_images_are_known_once_something_has_run(parts: NodeParts) ->
 
     assert parts.runner.engine == "oci 1.8.1"
     assert parts.runner.images == {"python": "sha256:00"}
+
+
+def test_daemon_is_asked_to_run_an_attempt_once(parts: NodeParts) -> None:
+    attempt_id, _ = parts.attempt()
+
+    parts.runner.run(attempt_id, TICKET)
+
+    assert parts.daemon.most_runs == {attempt_id: "1"}
+
+
+def test_daemon_that_would_run_an_attempt_twice_is_not_ready(parts: NodeParts, tmp_path: Path) -> None:
+    daemon = DaemonLink(tmp_path / "daemon.sock")
+    assert daemon.readiness() == ""
+    parts.daemon.readiness = {"status": "ready"}
+    assert "older than assayd-node" in daemon.readiness()
+
+
+def test_last_beat_of_a_node_says_that_it_leaves(parts: NodeParts, tmp_path: Path) -> None:
+    heart = Heart(
+        gateway=parts.link,
+        daemon=DaemonLink(tmp_path / "daemon.sock"),
+        runner=parts.runner,
+        stopping=parts.stopping,
+        capacity=1,
+        want=lambda _: None,
+    )
+    heart.sooner.set()
+    heart.beat()
+    assert parts.gateway.beats["node-1"]["leaving"] is False
+    heart.leaving = True
+    heart.sooner.set()
+    heart.beat()
+    assert parts.gateway.beats["node-1"]["leaving"] is True
+    assert heart.left.is_set()
 
 
 def test_a_large_file_is_sent_ahead_of_the_verdict(parts: NodeParts) -> None:

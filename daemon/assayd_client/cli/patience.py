@@ -1,0 +1,46 @@
+"""Waits for a daemon that is away, or a gateway without its database, while something is read from it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from assayd_client import ClientError, Document, PlainClient
+
+AWAY_S = 60.0
+"""How long a daemon may be away, or not ready, before following ends; the batch goes on when it is back."""
+LOOK_AGAIN_S = 0.5
+
+
+class Patience:
+    """Waits while a daemon is away or not ready, up to `AWAY_S` from the first failure of a row."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def answered(self) -> None:
+        """Note an answer: the next failure is the first of its row."""
+        self._since = None
+
+    def wait(self, problem: ClientError) -> None:
+        """Pause before the next try. Raises: the problem, if it lasts or trying again doesn't help."""
+        self._since = self._since or time.monotonic()
+        if not problem.retryable or time.monotonic() - self._since > AWAY_S:
+            raise problem
+        time.sleep(LOOK_AGAIN_S)
+
+
+def results_of(client: PlainClient, batch_id: str) -> Iterator[Document]:
+    """Return every item of a batch once, in line order, while the daemon may come and go."""
+    patience, done = Patience(), 0
+    while True:
+        try:
+            for number, result in enumerate(client.batch_results(batch_id)):
+                if number >= done:
+                    yield result
+                    patience.answered()
+                    done += 1
+        except ClientError as problem:
+            patience.wait(problem)
+        else:
+            return

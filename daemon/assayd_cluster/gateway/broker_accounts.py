@@ -1,0 +1,152 @@
+"""An account of the broker for each node, which comes and goes with the node's token.
+
+By RabbitMQ's management API: removing an account closes its connections, so that a stolen URL ends with the
+token. Without that API, all nodes share an account of the operator's, which this leaves alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import secrets
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from ssl import create_default_context
+from typing import Any, Protocol
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+import httpx
+
+from assayd.errors import RequestError
+
+ANSWERS_S = 10.0
+_OURS = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}-([0-7][0-9A-HJKMNP-TV-Z]{25})")
+"""A node's name and the id of the token that the account came with."""
+
+
+class BrokerAccounts(Protocol):
+    """Makes and removes accounts of nodes."""
+
+    async def create(self, node: str, token_id: str) -> str | None:
+        """Return the URL of a new account; None if nodes share one.
+
+        Raises: RequestError ``broker.accounts``, as the others do.
+        """
+        ...
+
+    async def remove(self, node: str, token_id: str) -> None:
+        """End an account and its connections; one that is gone is fine."""
+        ...
+
+    async def readers(self) -> Readers | None:
+        """Return who can read the queue; None if that isn't known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readers:
+    """Accounts that can read the queue: token ids of nodes' own, and names of others."""
+
+    tokens: Collection[str] = ()
+    others: Sequence[str] = ()
+
+
+class SharedAccount:
+    """All nodes use the account that the operator has made."""
+
+    async def create(self, node: str, token_id: str) -> str | None:
+        """Make none."""
+        return None
+
+    async def remove(self, node: str, token_id: str) -> None:
+        """Leave the shared account alone."""
+
+    async def readers(self) -> Readers | None:
+        """Return that it isn't known."""
+        return None
+
+
+class ManagedAccounts:
+    """Accounts made by RabbitMQ's management API.
+
+    Args:
+        management_url: ``https://USER:PASSWORD@HOST:PORT`` of an account with the tag `administrator`.
+        broker_url: the gateway's own AMQP URL; those of nodes differ in user and password.
+        queue: all that a node may read.
+        ca_file: certificates that the API is checked against; None: the system's.
+    """
+
+    def __init__(self, management_url: str, broker_url: str, *, queue: str, ca_file: Path | None) -> None:
+        parts = urlsplit(management_url)
+        self._address = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], path=""))
+        self._login = httpx.BasicAuth(unquote(parts.username or ""), unquote(parts.password or ""))
+        self._brokers = [urlsplit(url) for url in broker_url.split(";")]
+        self._vhost = unquote(self._brokers[0].path.removeprefix("/")) or "/"
+        self._queue = queue
+        self._verify = create_default_context(cafile=ca_file) if parts.scheme == "https" else False
+
+    async def create(self, node: str, token_id: str) -> str | None:
+        """Return the URL of a new account. Raises: RequestError ``broker.accounts``."""
+        name, password = account_name(node, token_id), secrets.token_urlsafe(32)
+        rights = {"configure": "^$", "write": "^$", "read": f"^{re.escape(self._queue)}$"}
+        await self._ask("PUT", "users", name, json={**_hashed(password), "tags": ""})
+        await self._ask("PUT", "permissions", self._vhost, name, json=rights)
+        login = f"{quote(name)}:{password}"
+        urls = [(broker, broker.netloc.rpartition("@")[2]) for broker in self._brokers]
+        return ";".join(urlunsplit(broker._replace(netloc=f"{login}@{where}")) for broker, where in urls)
+
+    async def remove(self, node: str, token_id: str) -> None:
+        """End an account; the broker closes its connections. Raises: RequestError ``broker.accounts``."""
+        await self._ask("DELETE", "users", account_name(node, token_id))
+
+    async def readers(self) -> Readers | None:
+        """Return who can read the queue, but for administrators. Raises: RequestError ``broker.accounts``."""
+        rights = await self._ask("GET", "vhosts", self._vhost, "permissions")
+        users = await self._ask("GET", "users")
+        strong = {user["name"] for user in users if "administrator" in user["tags"]}
+        able = [right["user"] for right in rights if _matches(right["read"], self._queue)]
+        ours = {name: found[1] for name in able if (found := _OURS.fullmatch(name))}
+        others = sorted(set(able) - set(ours) - strong)
+        return Readers(tokens=frozenset(ours.values()), others=others)
+
+    async def _ask(self, method: str, *parts: str, **content: Any) -> Any:
+        path = "/api/" + "/".join(quote(part, safe="") for part in parts)
+        try:
+            async with httpx.AsyncClient(
+                base_url=self._address,
+                auth=self._login,
+                verify=self._verify,
+                timeout=ANSWERS_S,
+                trust_env=False,
+            ) as client:
+                answer = await client.request(method, path, **content)
+                if answer.status_code == httpx.codes.NOT_FOUND and method == "DELETE":
+                    return None
+                answer.raise_for_status()
+                return answer.json() if method == "GET" else None
+        except (httpx.HTTPError, ValueError) as problem:
+            status = getattr(getattr(problem, "response", None), "status_code", type(problem).__name__)
+            message = f"the broker's management API failed: {status}; see that it runs, then try again"
+            raise RequestError("broker.accounts", message, retryable=True) from problem
+
+
+def account_name(node: str, token_id: str) -> str:
+    """Return the broker's name for a node's account."""
+    return f"{node}-{token_id}"
+
+
+def _hashed(password: str) -> dict[str, str]:
+    """Return a password as RabbitMQ stores it, so that it isn't sent."""
+    salt = secrets.token_bytes(4)
+    hashed = base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()
+    return {"password_hash": hashed, "hashing_algorithm": "rabbit_password_hashing_sha256"}
+
+
+def _matches(pattern: str, queue: str) -> bool:
+    """Return whether a right covers the queue; of a pattern that Python can't read, True."""
+    try:
+        return re.search(pattern, queue) is not None
+    except re.error:
+        return True

@@ -1,0 +1,146 @@
+"""Verdicts of a node that an operator distrusts: marked, listed, and what it held run elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from assayd.errors import RequestError
+from assayd.ids import Ulids
+from assayd.model.attempt import Attempt
+from assayd.model.records import Query
+from assayd_cluster.gateway.program import configure_gateway
+from assayd_cluster.settings import ClusterSettings, GatewaySettings
+from assayd_cluster.tokens import Scope, TokenTerms
+from support.cluster.gateways import OneGateway, one_gateway
+from support.stores.postgres import PostgresServer, needs_postgres
+
+pytestmark = needs_postgres
+
+
+class Operator:
+    """An operator of a gateway with two nodes."""
+
+    def __init__(self, gateway: OneGateway, app: Any, token: str) -> None:
+        self.gateway = gateway
+        self._app = app
+        self._token = token
+        number = Ulids().new().lower()
+        self.stolen, self.honest = f"stolen-{number}", f"honest-{number}"
+
+    async def ask(self, method: str, path: str, **content: Any) -> httpx.Response:
+        transport = httpx.ASGITransport(self._with_state)
+        headers = {"Authorization": f"Bearer {self._token}"}
+        async with httpx.AsyncClient(transport=transport, base_url="https://g", headers=headers) as client:
+            return await client.request(method, path, **content)
+
+    async def _with_state(self, scope: Any, receive: Any, send: Any) -> None:
+        scope["state"] = {"caller": None}
+        await self._app(scope, receive, send)
+
+    async def judged_by(self, node: str, code: str) -> Attempt:
+        """Have a node judge an attempt."""
+        attempt = await self.gateway.submit(code)
+        message = await self.gateway.messages.next()
+        await self.gateway.bring(node, attempt.id, await self.gateway.claim(node, message))
+        return await self.gateway.service.wait(attempt.id, 30)
+
+    async def listed(self, **filters: object) -> list[str]:
+        found = await self.ask("GET", "/v1/attempts", params=filters)
+        return [attempt["id"] for attempt in found.json()["attempts"]]
+
+
+@pytest.fixture
+async def operator(tmp_path: Path, postgres: PostgresServer) -> AsyncIterator[Operator]:
+    with postgres.database() as url:
+        async with one_gateway(tmp_path, url) as gateway:
+            cluster = ClusterSettings(database_url_file=tmp_path / "url")
+            settings = GatewaySettings(state_dir=tmp_path / "gateway", policy_folders=(), cluster=cluster)
+            app: Any = configure_gateway(settings, gateway.gateway)().app
+            terms = TokenTerms(name="o", tenant="o", scopes=frozenset({Scope.OPERATE}))
+            token = (await app._app.state.cluster_tokens.create(terms))[1]
+            found = Operator(gateway, app, token)
+            for node in (found.stolen, found.honest):
+                await gateway.beat(node)
+            yield found
+
+
+async def test_attempt_names_the_node_that_judged_it(operator: Operator) -> None:
+    attempt = await operator.judged_by(operator.stolen, "# 1\n")
+    assert attempt.node == operator.stolen
+    shown = (await operator.ask("GET", f"/v1/attempts/{attempt.id}")).json()
+    assert (shown["node"], shown["distrusted_at"]) == (operator.stolen, None)
+    other = await operator.judged_by(operator.honest, "# 2\n")
+    assert attempt.id in await operator.listed(node=operator.stolen)
+    assert other.id not in await operator.listed(node=operator.stolen)
+
+
+async def test_verdicts_of_a_distrusted_node_are_marked_and_listed(operator: Operator) -> None:
+    before = await operator.judged_by(operator.stolen, "# before\n")
+    await asyncio.sleep(0.01)
+    bad = await operator.judged_by(operator.stolen, "# bad\n")
+    good = await operator.judged_by(operator.honest, "# good\n")
+    assert bad.started_at is not None
+    since = {"since": bad.started_at.isoformat()}
+    answer = (await operator.ask("POST", f"/v1/nodes/{operator.stolen}/distrust", params=since)).json()
+    assert (answer["marked"], answer["taken_back"], answer["node"]["state"]) == (1, 0, "draining")
+    assert await operator.listed(distrusted=True, node=operator.stolen) == [bad.id]
+    assert before.id in await operator.listed(distrusted=False)
+    assert good.id in await operator.listed(distrusted=False)
+    shown = (await operator.ask("GET", f"/v1/attempts/{bad.id}")).json()
+    assert shown["distrusted_at"] is not None
+    assert shown["approvable"] is False
+    refused = await operator.ask("POST", f"/v1/attempts/{bad.id}/approve", json={"name": "x"})
+    assert refused.json()["error"]["code"] == "library.distrusted"
+    again = (await operator.ask("POST", f"/v1/nodes/{operator.stolen}/distrust")).json()
+    assert again["marked"] >= 1  # what was before; what is marked keeps its time
+    assert (await operator.ask("GET", f"/v1/attempts/{bad.id}")).json()["distrusted_at"] == shown[
+        "distrusted_at"
+    ]
+
+
+async def test_run_in_the_hands_of_a_distrusted_node_is_another_nodes(operator: Operator) -> None:
+    gateway = operator.gateway
+    attempt = await gateway.submit()
+    claimed = await gateway.claim(operator.stolen, await gateway.messages.next())
+    answer = (await operator.ask("POST", f"/v1/nodes/{operator.stolen}/distrust")).json()
+    assert answer["taken_back"] == 1
+    with pytest.raises(RequestError):
+        await gateway.bring(operator.stolen, attempt.id, claimed)
+    again = await gateway.claim(operator.honest, await gateway.messages.next())
+    assert again.run == 2
+    assert await gateway.bring(operator.honest, attempt.id, again)
+    assert (await gateway.service.wait(attempt.id, 30)).node == operator.honest
+
+
+async def test_marked_attempt_is_replayed_once_for_a_key(operator: Operator) -> None:
+    gateway = operator.gateway
+    attempt = await operator.judged_by(operator.stolen, "# 1\n")
+    await operator.ask("POST", f"/v1/nodes/{operator.stolen}/distrust")
+    path, headers = f"/v1/attempts/{attempt.id}/replay", {"Idempotency-Key": "distrust-1"}
+    operator_ask = [await operator.ask("POST", path, headers=headers) for _ in range(2)]
+    first, second = [answer.json()["id"] for answer in operator_ask]
+    assert first == second
+    message = await gateway.messages.next()
+    with pytest.raises(RequestError) as refused:  # it is drained
+        await gateway.claim(operator.stolen, message)
+    assert refused.value.code == "node.idle"
+    message = await gateway.messages.next()
+    await gateway.bring(operator.honest, first, await gateway.claim(operator.honest, message))
+    shown = (await operator.ask("GET", f"/v1/attempts/{first}?wait_s=20")).json()
+    assert (shown["node"], shown["replay_of"]) == (operator.honest, attempt.id)
+    assert shown["replay_diff"]["same"] is True
+
+
+async def test_only_operators_distrust_and_forget(operator: Operator) -> None:
+    terms = TokenTerms(name="t", tenant="t", scopes=frozenset({Scope.SUBMIT}))
+    operator._token = (await operator._app._app.state.cluster_tokens.create(terms))[1]
+    for verb in ("distrust", "forget"):
+        answer = await operator.ask("POST", f"/v1/nodes/{operator.stolen}/{verb}")
+        assert answer.status_code == 403
+    assert (await operator.gateway.jobs.list(Query(distrusted=True, node=operator.stolen))).attempts == ()
