@@ -39,6 +39,7 @@ class BoundedExport(SpanProcessor):
         self._closed = False
         self._flushing = False
         self._failing = False
+        self._delivering = 0
         # A thread of the interpreter's own end: it never keeps the program alive.
         self._thread = threading.Thread(target=self._work, name="traces", daemon=True)
         self._thread.start()
@@ -66,7 +67,7 @@ class BoundedExport(SpanProcessor):
             self._changed.notify_all()
         self._thread.join(CLOSING_S)
         with self._changed:
-            left = len(self._queue)
+            left, self._delivering = len(self._queue) + self._delivering, 0
             self._queue.clear()
         if left:
             self._count("dropped", left)
@@ -93,7 +94,8 @@ class BoundedExport(SpanProcessor):
                 self._changed.wait()
             if not self._is_due():
                 self._changed.wait_for(self._is_due, EVERY_S)
-            return [self._queue.popleft() for _ in range(min(BATCH, len(self._queue)))]
+            self._delivering = min(BATCH, len(self._queue))
+            return [self._queue.popleft() for _ in range(self._delivering)]
 
     def _is_due(self) -> bool:
         return len(self._queue) >= BATCH or self._closed or self._flushing
@@ -104,6 +106,10 @@ class BoundedExport(SpanProcessor):
         except Exception as problem:  # noqa: BLE001 - of a library: the next delivery may succeed
             log.error("traces.broken", problem=type(problem).__name__)
             delivered = False
+        with self._changed:
+            given_up, self._delivering = not self._delivering, 0
+        if given_up:  # the program ends, and they are counted as dropped
+            return
         self._count("exported" if delivered else "failed", len(batch))
         if delivered == self._failing:
             self._failing = not delivered

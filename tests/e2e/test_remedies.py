@@ -104,7 +104,7 @@ def test_image_that_is_harmed_below_a_daemon_is_repaired_by_its_remedy(
         shutil.rmtree(folder)
     found = row(daemon, "image python")
     assert found["status"] == "fail"
-    assert ("there is no image" if harm == "deleted" else "is damaged") in found["detail"]
+    assert ("image assayd/python doesn't exist" if harm == "deleted" else "is damaged") in found["detail"]
 
     do(f"{found['remedy']} --cache {CACHE}")
 
@@ -210,7 +210,7 @@ def test_full_disk_is_well_once_there_is_room(make_daemon: MakeDaemon, tmp_path:
         assert row(daemon, "disk")["status"] == "ok"
         filler = state / "filler"
         filler.write_bytes(bytes(80 * 2**20))
-        assert "make room on that disk" in until_ok(daemon, "disk", "fail")["remedy"]
+        assert "free space on the artifacts' disk" in until_ok(daemon, "disk", "fail")["remedy"]
 
         filler.unlink()
 

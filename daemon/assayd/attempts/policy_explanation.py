@@ -16,12 +16,8 @@ from assayd.model.policy import ExecutionPolicy, ImportMode
 PYTHON = "python"
 ENFORCED, OBSERVED = "module", "code"
 """The kinds of Python if no kind has the profile as its default: does the profile enforce imports?"""
-SHELL = "pipeline"
-"""The kind of bash and SQL."""
-
-
 _LABEL = "Step 1 (snippet): "
-"""How messages about the only step of a pipeline begin."""
+"""How messages about the only step begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +62,10 @@ async def explain(
 
 def _usual(snippet: Snippet, policy: ExecutionPolicy, kinds: Mapping[str, Kind]) -> str:
     if snippet.language != PYTHON:
-        return SHELL
+        of_steps = next((name for name, kind in kinds.items() if "steps" in kind.forms), None)
+        if of_steps is None:
+            raise RequestError("invalid", f"no kind takes {snippet.language} code", field="language")
+        return of_steps
     of_profile = (
         name for name, kind in kinds.items() if kind.default_policy == policy.name and kind.language == PYTHON
     )

@@ -91,7 +91,12 @@ class ImageStore:
 
     def find(self, name: str) -> ImageFacts:
         """Return the image of this name or digest, verified if it was not yet."""
-        image = self.get(self._digest_of(name))
+        try:
+            image = self.get(self._digest_of(name))
+        except EngineError as problem:
+            if problem.code != "image.missing":
+                raise
+            raise _missing(name) from problem  # its message names a digest, which cannot be built
         return ImageFacts(name=name, digest=image.digest, size_bytes=image.size_bytes, labels=image.labels)
 
     def listed(self) -> list[ListedImage]:
