@@ -74,10 +74,13 @@ class Request:
     def is_right(self, client: PlainClient, attempt_id: str) -> bool:
         """Return whether validated code does the same as the right answer with the hidden inputs."""
         payload = _payload(client, attempt_id)
+        verdict, printed = self._seen(client, payload)
+        if verdict != "validated" or self.kind not in PRINTING:
+            return verdict == "validated"
         right = {name: value for name, value in self.intent.right.items() if name != "reason"}
-        return self._seen(client, payload) == self._seen(client, merged(payload, right))
+        return printed == self._seen(client, merged(payload, right))[1]
 
-    def _seen(self, client: PlainClient, payload: Document) -> object:
+    def _seen(self, client: PlainClient, payload: Document) -> tuple[str, str | None]:
         hidden = merged(payload, self.intent.held_out)
         if self.intent.look is not None:
             hidden["steps"] = [*hidden["steps"], self.intent.look]

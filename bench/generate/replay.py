@@ -85,8 +85,7 @@ def counter() -> Callable[[str], int] | None:
         encoding = importlib.import_module("bpe_openai").get_encoding("o200k_base")
     except ImportError:
         return None
-    count: Callable[[str], int] = encoding.count
-    return count
+    return lambda text: len(encoding.encode_ordinary(text))
 
 
 def figures(played: Sequence[Played], tokens: Callable[[str], int] | None) -> Document:
