@@ -170,7 +170,7 @@ class SecureServer(uvicorn.Server):
         make = cast("Callable[..., _Counted]", self._counted)
         made = make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
         made.count = count
-        made.user = hash(address)  # input is parsed in turn by address, as nobody has shown a token yet
+        made.user = hash(address)  # input is parsed in turn by address, before a token is shown
         return made
 
 

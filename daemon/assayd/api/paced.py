@@ -37,7 +37,7 @@ class Paced:
         await _timed(self._app(scope, receive, send), partial(self._pace.used, user))
 
     async def _enter(self, user: int) -> None:
-        if user != NOBODY:  # whoever shows no token must not slow users down
+        if user != NOBODY:  # a caller without a token must not slow users down
             self._pace.note(user)
         rest_s = self._pace.rest_s(user)
         if user not in self._waiting and not rest_s:
