@@ -260,6 +260,7 @@ def test_egress(place: Path, docker_host: str) -> None:
     assert "down" in run(place, "bench.egress", DOCKER_HOST=docker_host)
 
 
+@pytest.mark.system  # it takes three minutes
 def test_whole_benchmark(place: Path, docker_host: str) -> None:
     run(place, "bench.run", "--smallest", DOCKER_HOST=docker_host)
 

@@ -78,6 +78,7 @@ def test_help_names_every_target_that_has_one(checkout: Path) -> None:
     assert set(described) == set(re.findall(r"^  make (\S+)", said, re.MULTILINE))
 
 
+@pytest.mark.system  # it takes two minutes, and tests of the examples do the same
 def test_run_validates_the_examples(checkout: Path) -> None:
     assert "examples got the expected verdict" in make(checkout, "run", "ENGINE=oci")
 
@@ -125,6 +126,7 @@ def test_lock_can_be_written_again(checkout: Path) -> None:
     assert "hatchling==" in (checkout / "requirements/build.txt").read_text()
 
 
+@pytest.mark.system  # it takes a minute
 def test_soak(checkout: Path, docker_host: str) -> None:
     assert "lost or left: 0" in make(
         checkout, "soak", "MINUTES=0.1", "--old-file=images", DOCKER_HOST=docker_host
