@@ -84,7 +84,7 @@ def _wrong_result(
 def _at(finding: Finding, place: tuple[str, int], texts: Texts, what: str) -> Finding:
     file, number = place
     shown = shorten((texts.snippet(texts[file], number) or "").strip(), _SHOWN_CHARS)
-    hint = f"Change the line that computes {what}, so that the expected value results: `{shown}`."
+    hint = f"Correct `{shown}`, which computes {what}, to give the expected value."
     return moved(replace(finding, edit=None), file, number, texts[file], hint, None)
 
 
