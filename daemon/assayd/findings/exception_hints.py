@@ -181,7 +181,7 @@ _NONE_COMES_FROM = (
 _PATTERN_USED = re.compile(r"\b([A-Za-z_]\w*)\.(?:search|match|fullmatch)\(")
 _MOST_LINES = 5000
 _LINE_CHARS = 300
-"""What is read of a line that assigned a name."""
+"""The part of a line that is read."""
 _STARTS_PROGRAM = re.compile(r"\bsubprocess\b|\bPopen\(|\bcheck_output\(|\bcreate_subprocess")
 _FIRST_PYDANTIC: Mapping[str, str] = {
     "ConfigDict": "an inner class Config",

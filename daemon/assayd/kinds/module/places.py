@@ -21,7 +21,7 @@ MOST_EXPLAINED = 20
 MOST_ADVISED = 100
 """Failures of one run whose plain hint is made from the source; the others have the hint of their type."""
 MOST_MESSAGE_CHARS = 600
-"""What is compared with the patterns of messages."""
+"""The part of a message that is compared with the patterns."""
 MOST_CHARS = 100_000
 MOST_PARSED_CHARS = 400_000
 """Of all files of a module."""
