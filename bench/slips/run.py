@@ -179,6 +179,8 @@ def summary(seen: Sequence[Seen]) -> Document:
 
 
 def _counts(seen: Sequence[Seen]) -> Document:
+    if not seen:
+        return {"total": 0}
     share = {name: round(sum(getattr(one, name) for one in seen) / len(seen), 3) for name in GOALS}
     return {"total": len(seen), **share}
 

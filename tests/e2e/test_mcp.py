@@ -249,7 +249,7 @@ def test_garbage_and_giant_messages_leave_the_server_working(daemon) -> None:
     peer.say({"id": 9, "method": "tools/call", "params": {"name": "kinds", "arguments": {}}})
     answer = peer.hear()
 
-    assert (refusal["id"], "larger than" in refusal["error"]["message"]) == (None, True)
+    assert (refusal["id"], "exceeds" in refusal["error"]["message"]) == (None, True)
     assert (not_json["id"], not_json["result"]["isError"]) == (8, True)
     assert (answer["id"], answer["result"]["isError"]) == (9, False)
     assert peer.leave() == 0

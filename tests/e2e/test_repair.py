@@ -210,7 +210,7 @@ def test_provider_that_cannot_be_run_ends_it_with_the_reason(client: PlainClient
     repair = repaired(client, {**script("x", FAILURES[0]), "repair": {"provider": "gone"}})
 
     assert (repair["outcome"], repair["attempts"]) == ("provider_failed", [])
-    assert "/nonexistent/model cannot be started" in repair["detail"]
+    assert "/nonexistent/model can't be started" in repair["detail"]
 
 
 def test_repair_is_cancelled_while_the_provider_thinks(stage: Stage, client: PlainClient) -> None:

@@ -74,7 +74,7 @@ WALLS: Mapping[str, Wall] = {
     "capabilities": Wall(
         change=("    _drop_capabilities()\n", ""), said="CapEff is", probe="capabilities", holds=0
     ),
-    "seccomp": Wall(change=("_filter(self._filter)", "pass"), said="it has 1 filters of system calls"),
+    "seccomp": Wall(change=("_filter(self._filter)", "pass"), said="it has 1 seccomp filters"),
     "masked files": Wall(
         change=('in plan["masked"]:', "in ():"),
         said="/proc/interrupts isn't mounted",
@@ -211,5 +211,5 @@ async def test_child_without_a_user_namespace_of_its_own_cannot_give_up_its_righ
     None
 ):
     change = ('_check(_libc.unshare(_NEW_USER), "unshare user")', "return")
-    with pytest.raises(AssertionError, match="cannot be confined: PermissionError"):
+    with pytest.raises(AssertionError, match="can't be confined: PermissionError"):
         await cloned(change, {}, "user")

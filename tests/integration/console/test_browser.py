@@ -57,7 +57,7 @@ def test_link_logs_in_once_and_leaves_no_token_in_the_address(
         one.goto(link)
         expect(one.get_by_role("heading", name="Now")).to_be_visible()
         other.goto(link)
-        expect(other.get_by_role("status")).to_contain_text("was used")
+        expect(other.get_by_role("status")).to_contain_text("already used")
 
 
 def test_attempt_is_followed_from_the_form_to_its_verdict(
