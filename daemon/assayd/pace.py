@@ -13,6 +13,10 @@ ALONE_S = 1.0
 """A user is alone if no other has asked for anything for so long; it then needs no rest."""
 SHARE = 0.2
 """Of the time, for each user who isn't alone: enough for 70 submissions per second."""
+MOST_REST_S = 1.0
+"""The longest rest, however much was used."""
+LOOK_S = 0.1
+"""How often a user who rests is looked at again: the others may have gone."""
 MOST_SEEN = 64
 
 
@@ -31,23 +35,28 @@ class Pace:
         self._clock = clock
 
     def note(self, user: int) -> None:
-        """Note that a user asks for something."""
+        """Note that a user asks for something, so that other users aren't alone."""
         self._seen.pop(user, None)
         if len(self._seen) >= MOST_SEEN:
-            self._rests_until.pop(oldest := next(iter(self._seen)), None)
-            del self._seen[oldest]
+            del self._seen[next(iter(self._seen))]
         self._seen[user] = self._clock()
 
+    def is_alone(self, user: int) -> bool:
+        """Return whether no other user has asked for anything for `ALONE_S`."""
+        now = self._clock()
+        return all(each == user or now - at > ALONE_S for each, at in self._seen.items())
+
     def used(self, user: int, seconds: float) -> None:
-        """Have a user rest for the time that it used."""
-        if user in self._seen:
-            rests_until = max(self._rests_until.get(user, 0), self._clock())
-            self._rests_until[user] = rests_until + seconds * self._rest_per_s
+        """Have a user rest for the time that it used, unless it is alone."""
+        if self.is_alone(user):
+            return
+        now = self._clock()
+        rests_until = max(self._rests_until.pop(user, 0), now) + seconds * self._rest_per_s
+        if len(self._rests_until) >= MOST_SEEN:
+            del self._rests_until[next(iter(self._rests_until))]
+        self._rests_until[user] = min(rests_until, now + MOST_REST_S)
 
     def rest_s(self, user: int) -> float:
-        """Return how long a user still has to rest, in seconds; 0 for one who is alone."""
-        now = self._clock()
-        left_s = self._rests_until.get(user, 0) - now
-        if left_s <= 0 or all(each == user or now - at > ALONE_S for each, at in self._seen.items()):
-            return 0
-        return left_s
+        """Return for how long a user rests before it is looked at again, in seconds; 0 if it need not."""
+        left_s = self._rests_until.get(user, 0) - self._clock()
+        return 0 if left_s <= 0 or self.is_alone(user) else min(left_s, LOOK_S)

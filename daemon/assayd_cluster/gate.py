@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from assayd.api.errors import error_response
-from assayd.api.peer import Caller
+from assayd.api.peer import NOBODY, Caller
 from assayd.errors import AssaydError, RequestError
 from assayd.model.submission import Peer
 from assayd_cluster.tokens import Scope as TokenScope
@@ -31,8 +31,6 @@ OPEN = frozenset({"/healthz"})
 """Answered without a token, so that a load balancer can ask."""
 MONITORED = frozenset({"/metrics", "/v1/doctor", "/readyz", "/healthz"})
 """What the scope `metrics` is for."""
-NOBODY = 2**32 - 1
-"""Whose such a request is: neither a user's number nor a tenant's."""
 READING = frozenset({"GET", "HEAD"})
 POLICY_VIOLATION = 1008
 """Of RFC 6455."""

@@ -148,7 +148,7 @@ class SecureServer(uvicorn.Server):
         count = _Count(self._places, address, self._remember)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: self._protocol(count),
+                lambda: self._protocol(count, address),
                 connected,
                 ssl=self._files.context,
                 ssl_handshake_timeout=HANDSHAKE_S,
@@ -166,10 +166,11 @@ class SecureServer(uvicorn.Server):
         if len(self._operators) > MOST_REMEMBERED:
             self._operators.popitem(last=False)
 
-    def _protocol(self, count: _Count) -> asyncio.Protocol:
+    def _protocol(self, count: _Count, address: str) -> asyncio.Protocol:
         make = cast("Callable[..., _Counted]", self._counted)
         made = make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
         made.count = count
+        made.user = hash(address)  # input is parsed in turn by address, before a token is shown
         return made
 
 

@@ -53,6 +53,10 @@ def _request(name: str, text: str) -> dict[str, object]:
         where = getattr(problem, "problem_mark", None)
         line = f", line {where.line + 1}" if where is not None else ""
         raise RequestError("request.files", f"{name}{line}: this isn't valid YAML", field=name) from problem
+    except (ValueError, LookupError, AttributeError, OverflowError) as problem:
+        # PyYAML's own conversion of a date like 2024-13-45, or of `!!bool maybe`
+        message = f"{name}: a date or number in this YAML isn't valid; put text in quotes"
+        raise RequestError("request.files", message, field=name) from problem
     request = document.get(REQUEST) if isinstance(document, dict) else None
     if not isinstance(request, dict) or not isinstance(request.get("code"), str):
         message = f"{name}: expected `{REQUEST}:` with a field `code`"

@@ -227,6 +227,8 @@ def _message(one: Explained) -> str:
     written = shorten(" ".join(one.written.split()), 60)
     if one.of.startswith("no database"):
         return f"SQLite doesn't read this: {written}."
+    if one.of == "other databases":
+        return f"SQLite lacks this form of other databases: {written}."
     return f"This is {one.of}, not SQLite: {written}."
 
 

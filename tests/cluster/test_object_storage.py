@@ -110,7 +110,7 @@ async def test_unknown_key_is_an_error_that_says_so(object_storage: ObjectStorag
     written = await object_storage.open().write(BUNDLE)
     for error in await refusals(unlike(object_storage, tmp_path, "access_key_file"), written.location):
         assert (error.code, error.retryable) == ("store.unwritable", False)
-        assert "(InvalidAccessKeyId); check that the keys are right" in error.message
+        assert "(InvalidAccessKeyId); check that the keys are correct" in error.message
         assert ONE_LINE.fullmatch(error.message)
     assert await object_storage.open().read(written.location, "report.json") == b'{"a": 1}'
 
@@ -120,7 +120,7 @@ async def test_wrong_secret_is_an_error_that_says_so(moto: ObjectStorage, tmp_pa
     written = await moto.open().write(BUNDLE)
     for error in await refusals(unlike(moto, tmp_path, "secret_key_file"), written.location):
         assert error.code == "store.unwritable"
-        assert "(SignatureDoesNotMatch); check that the keys are right" in error.message
+        assert "(SignatureDoesNotMatch); check that the keys are correct" in error.message
 
 
 async def test_bucket_that_is_not_there_is_no_missing_bundle(object_storage: ObjectStorage) -> None:

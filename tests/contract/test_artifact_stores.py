@@ -205,11 +205,11 @@ async def test_changed_object_is_an_error_that_says_so(place: Place, name: str, 
     written = await place.store.write(BUNDLE)
     place.change(written.location, name, content)
     reader = place.open()
-    with pytest.raises(StoreError, match="is not what was written") as caught:
+    with pytest.raises(StoreError, match="was changed: its SHA-256 differs") as caught:
         await reader.read(written.location, "report.json")
     assert caught.value.code == "artifact.damaged"
     for taking in (reader.pieces(written.location, "report.json"), reader.tar(written.location)):
-        with pytest.raises(StoreError, match="is not what was written"):
+        with pytest.raises(StoreError, match="was changed: its SHA-256 differs"):
             await joined(taking)
 
 

@@ -113,5 +113,5 @@ def test_daemon_without_an_engine_is_up_and_says_what_it_lacks(
     daemon = make_daemon("unix:///nowhere/engine.sock")
     daemon.spawn()
 
-    assert "not serving: the container engine cannot be reached" in manager.hear("READY=1")
+    assert "not serving: can't reach the container engine" in manager.hear("READY=1")
     assert daemon.stop() == 0

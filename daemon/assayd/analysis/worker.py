@@ -17,7 +17,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -57,15 +58,34 @@ from assayd.model.report import StageReport, StageStatus
 
 _READ_BYTES = 1 << 16
 _TOLD_CHARS = 500
+_TRIAL_CPU_S = 5.0
+"""Further processor time to prepare a trial, so that it takes none from the static stages."""
 
 
-def examine(validator: Kind, payload: BaseModel, policy: ExecutionPolicy) -> WorkerAnswer:
+def examine(
+    validator: Kind,
+    payload: BaseModel,
+    policy: ExecutionPolicy,
+    *,
+    before_trial: Callable[[], None] = lambda: None,
+) -> WorkerAnswer:
     """Run the static stages, and prepare the payload when none of them failed."""
     stages = run_stages(validator, payload, policy)
     if any(stage.status is StageStatus.FAILED for stage in stages):
         return WorkerAnswer(stages=stages, prepared=None)
-    prepared = validator.prepare_trial(validator.prepare(payload), policy)
-    return WorkerAnswer(stages=stages, prepared=_changes(payload, prepared))
+    prepared = validator.prepare(payload)
+    before_trial()
+    return WorkerAnswer(stages=stages, prepared=_changes(payload, _with_trial(validator, prepared, policy)))
+
+
+def _with_trial(validator: Kind, ready: BaseModel, policy: ExecutionPolicy) -> BaseModel:
+    """Prepare a trial; without one if that fails, because a trial isn't part of the verdict."""
+    try:
+        prepared: BaseModel = validator.prepare_trial(ready, policy)
+    except Exception:  # noqa: BLE001 - printed to the daemon's standard error
+        traceback.print_exc()
+        return ready
+    return prepared
 
 
 def _changes(payload: BaseModel, prepared: BaseModel) -> dict[str, object] | None:
@@ -187,7 +207,8 @@ def serve(source: BinaryIO, sink: BinaryIO, *, cpu_s: float, kinds: Mapping[str,
             if header["type"] == "part":
                 continue
             allow_cpu(cpu_s)
-            answer = _answer(header, bytes(body), kinds[str(header["kind"])], policies)
+            more_time = partial(allow_cpu, _TRIAL_CPU_S)
+            answer = _answer(header, bytes(body), kinds[str(header["kind"])], policies, more_time)
             body.clear()
             _reply(sink, answer)
 
@@ -203,7 +224,13 @@ def _settle() -> None:
     gc.set_threshold(10_000, 10, 5)
 
 
-def _answer(header: frames.Header, body: bytes, kind: Kind, policies: Mapping[str, ExecutionPolicy]) -> bytes:
+def _answer(
+    header: frames.Header,
+    body: bytes,
+    kind: Kind,
+    policies: Mapping[str, ExecutionPolicy],
+    more_time: Callable[[], None],
+) -> bytes:
     match header["type"]:
         case "describe":
             failed = FAILED.validate_json(body)
@@ -216,7 +243,8 @@ def _answer(header: frames.Header, body: bytes, kind: Kind, policies: Mapping[st
             return BRIEFED.dump_json(brief(kind, body, policies[str(header["policy"])]))
         case _:
             payload = kind.payload.model_validate_json(body)
-            return ANSWER.dump_json(examine(kind, payload, policies[str(header["policy"])]))
+            policy = policies[str(header["policy"])]
+            return ANSWER.dump_json(examine(kind, payload, policy, before_trial=more_time))
 
 
 def _reply(sink: BinaryIO, answer: bytes) -> None:

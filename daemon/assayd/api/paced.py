@@ -12,7 +12,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from assayd.api.peer import Caller
+from assayd.api.peer import NOBODY, Caller
 from assayd.pace import Pace
 
 
@@ -37,7 +37,8 @@ class Paced:
         await _timed(self._app(scope, receive, send), partial(self._pace.used, user))
 
     async def _enter(self, user: int) -> None:
-        self._pace.note(user)
+        if user != NOBODY:  # a caller without a token must not slow users down
+            self._pace.note(user)
         rest_s = self._pace.rest_s(user)
         if user not in self._waiting and not rest_s:
             return

@@ -23,6 +23,8 @@ from assayd.model.submission import Peer
 
 SO_PEERGROUPS = 59
 """Supplementary groups of the peer; Linux, not named by the socket module."""
+NOBODY = 2**32 - 1
+"""The uid of a caller on another host without a token."""
 TOO_MANY = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
 )

@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
+from typing import TypeVar
 
 import structlog
 from pydantic import BaseModel
@@ -40,6 +42,8 @@ from assayd.sandbox.sandbox import Lease, Sandbox
 from assayd.store.jobs import DatabaseJobStore
 
 log = structlog.get_logger()
+
+T = TypeVar("T")
 
 LEASE_AGAIN_S = 0.5
 """How long to back off from an engine after a lease that could not be had."""
@@ -218,11 +222,13 @@ class LocalExecution:
         if not ran.result.outcome.completed or any(map(has_errors, found.values())):
             return ran
         policy = job.policy.at_run_time()
-        spec = job.validator.plan_trial(payload, policy, job.limits, ran.result)
+        plan = partial(job.validator.plan_trial, payload, policy, job.limits, ran.result)
+        spec = await _decoded(plan, ran.result)
         trial = await self._run_trial(job, spec) if spec is not None else None
         if spec is not None and trial is None:
             return ran
-        further = job.validator.judge_trial(payload, policy, ran.result, trial)
+        judge = partial(job.validator.judge_trial, payload, policy, ran.result, trial)
+        further = await _decoded(judge, ran.result)
         added = {stage: with_levels(findings, policy.quality) for stage, findings in further.items()}
         united = {stage: (*found.get(stage, ()), *added.get(stage, ())) for stage in {**found, **added}}
         return replace(ran, judgement=replace(ran.judgement, stage_findings=united))
@@ -264,17 +270,18 @@ class LocalExecution:
 
     async def _judge(self, job: Job, payload: BaseModel, result: RunResult) -> Ran:
         """Let the validator judge the raw record."""
-        arguments = (payload, job.policy, result)
-        if is_large(result):
-            judgement = await asyncio.to_thread(job.validator.judge, *arguments)
-        else:
-            judgement = job.validator.judge(*arguments)
+        judgement = await _decoded(partial(job.validator.judge, payload, job.policy, result), result)
         found = judgement.stage_findings.items()
         leveled = {stage: with_levels(findings, job.policy.quality) for stage, findings in found}
         judgement = _settled(job, replace(judgement, stage_findings=leveled))
         if job.policy.network.mode is NetworkMode.ALLOWLIST:
             judgement = with_network_words(judgement, result)
         return Ran(result=result, judgement=await self.add_hints(job.validator, judgement))
+
+
+async def _decoded(function: Callable[[], T], result: RunResult) -> T:
+    """Call what decodes a result; in a thread if the result is large."""
+    return await asyncio.to_thread(function) if is_large(result) else function()
 
 
 def _leave_abandoned(job: Job, ran: Ran | None, failure: Failure | None) -> None:

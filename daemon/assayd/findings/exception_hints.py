@@ -179,6 +179,9 @@ _NONE_COMES_FROM = (
     "Fix the pattern, or check for None first."
 )
 _PATTERN_USED = re.compile(r"\b([A-Za-z_]\w*)\.(?:search|match|fullmatch)\(")
+_MOST_LINES = 5000
+_LINE_CHARS = 300
+"""The part of a line that is read."""
 _STARTS_PROGRAM = re.compile(r"\bsubprocess\b|\bPopen\(|\bcheck_output\(|\bcreate_subprocess")
 _FIRST_PYDANTIC: Mapping[str, str] = {
     "ConfigDict": "an inner class Config",
@@ -243,20 +246,19 @@ def _by_place(record: Raised, error_type: str, text: str) -> str | None:
 
 def _why_none(record: Raised, text: str) -> str:
     """Return what gave None: the line that a name got it in, where one can be told."""
-    lines = text.split("\n")[: (record.line or 1) - 1]
-    for name, value in record.values:
+    lines = text.split("\n", _MOST_LINES)[: min((record.line or 1) - 1, _MOST_LINES)]
+    for name in (each for each, value in record.values if value == "None"):
+        assigned = re.compile(rf"\s*+{re.escape(name)}\s*+=[^=]")
         given = [
-            (number, line.strip())
+            (number, line.strip()[:_LINE_CHARS])
             for number, line in enumerate(lines, 1)
-            if value == "None" and re.match(rf"\s*{re.escape(name)}\s*=[^=]", line)
+            if name in line and assigned.match(line)
         ]
         if given:
             number, line = given[-1]
             pattern = _PATTERN_USED.search(line)
-            made = next(
-                (n for n, each in enumerate(lines, 1) if pattern and re.match(rf"\s*{pattern[1]}\s*=", each)),
-                None,
-            )
+            bound = re.compile(rf"\s*+{pattern[1] if pattern else name}\s*+=")
+            made = next((n for n, each in enumerate(lines, 1) if pattern and bound.match(each)), None)
             whose = f" The pattern in line {made} doesn't match this string." if made else ""
             return f"{name} was assigned in line {number} ({shorten(line, 100)}).{whose} {_NONE_COMES_FROM}"
     return _NONE_COMES_FROM

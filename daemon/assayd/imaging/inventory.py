@@ -4,19 +4,22 @@ Reads what a root filesystem says of itself. That of an adopted image is hostile
 list has a cap, and nothing but names and versions of a plain form is passed on.
 """
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from assayd.errors import ConfigError
 from assayd.imaging.paths import resolved
 
 MOST_PACKAGES = 4000
-"""Packages of one image; a complete desktop has about 3,000."""
+"""Packages of one image, with unreadable entries; a complete desktop has about 3,000."""
 _MOST_BYTES = 32 * 2**20
-"""Of one list of packages."""
+"""Of all lists of packages and metadata; links to one file count each time."""
 _HEAD_BYTES = 64 * 1024
 """Read of the metadata of a Python distribution, whose description is in the rest."""
 _MOST_LISTS = 2 * MOST_PACKAGES
@@ -34,6 +37,7 @@ _DEBIAN_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+:~-]{0,127}", re.ASCII)
 _ARCHITECTURE = re.compile(r"[a-z0-9-]{1,32}", re.ASCII)
 _PYTHON_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 _PYTHON_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+!_-]{0,127}", re.ASCII)
+_FIELD = re.compile(r"^(?P<key>Package|Status|Architecture|Source|Name|Version):(?P<value>.*)$", re.MULTILINE)
 _SYSTEM = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}", re.ASCII)
 
 
@@ -69,11 +73,17 @@ def of_root(root: Path, debian: Iterable[Package] | None = None) -> Inventory:
 
     Raises: ConfigError ``image.source_too_large``, when a list or their number exceeds its cap.
     """
-    found = [*(_of_dpkg(root) if debian is None else debian), *_of_python(root)]
-    packages = {package for package in found if package is not None}
-    if len(packages) > MOST_PACKAGES:
-        raise _too_large(f"more than {MOST_PACKAGES} packages")
-    return Inventory(packages=tuple(sorted(packages)), unreadable=sum(each is None for each in found))
+    reader = _Reader()
+    packages: set[Package] = set()
+    unreadable = 0
+    for package in chain(_of_dpkg(root, reader) if debian is None else debian, _of_python(root, reader)):
+        if package is None:
+            unreadable += 1
+        else:
+            packages.add(package)
+        if len(packages) + unreadable > MOST_PACKAGES:
+            raise _too_large(f"more than {MOST_PACKAGES} packages")
+    return Inventory(packages=tuple(sorted(packages)), unreadable=unreadable)
 
 
 def debian_package(fields: dict[str, str], system: str) -> Package | None:
@@ -105,16 +115,16 @@ def system_of(root: Path) -> str:
     path = resolved(root, _RELEASE)
     if not path.is_file():
         return ""
-    lines = _head(path).splitlines()
+    lines = _Reader().head(path).splitlines()
     said = {key: value.strip("\"' ") for key, _, value in (line.partition("=") for line in lines)}
     named = "-".join(filter(None, (said.get("ID", ""), said.get("VERSION_ID", ""))))
     return named if _SYSTEM.fullmatch(named) else ""
 
 
-def _of_dpkg(root: Path) -> Iterator[Package | None]:
+def _of_dpkg(root: Path, reader: _Reader) -> Iterator[Package | None]:
     system = system_of(root)
     for path in _lists(root):
-        for paragraph in _text(path).split("\n\n"):
+        for paragraph in _paragraphs(reader.text(path)):
             fields = _fields(paragraph)
             if fields and fields.get("Status", "installed").endswith("installed"):
                 yield debian_package(fields, system)
@@ -130,7 +140,7 @@ def _lists(root: Path) -> list[Path]:
     return [path for path in paths if path.is_file() and not path.is_symlink()]
 
 
-def _of_python(root: Path) -> Iterator[Package | None]:
+def _of_python(root: Path, reader: _Reader) -> Iterator[Package | None]:
     skipped = root / _OF_DEBIAN
     for folder, folders, files in os.walk(root):
         if not folder.endswith(_LIBRARIES) or Path(folder) == skipped:
@@ -139,27 +149,46 @@ def _of_python(root: Path) -> Iterator[Package | None]:
             metadata = _METADATA.get(Path(name).suffix)
             path = Path(folder, name, metadata) if metadata and name in folders else Path(folder, name)
             if metadata and path.is_file() and not path.is_symlink() and not path.parent.is_symlink():
-                fields = _fields(_head(path).partition("\n\n")[0])
+                fields = _fields(reader.head(path).partition("\n\n")[0])
                 yield python_package(fields.get("Name", ""), fields.get("Version", ""))
 
 
 def _fields(paragraph: str) -> dict[str, str]:
-    """Return the fields of one line; what continues them is passed over."""
-    pairs = (line.partition(":") for line in paragraph.splitlines() if line[:1] not in {"", " ", "\t"})
-    return {key: value.strip() for key, colon, value in pairs if colon}
+    """Return the known fields, each of one line; what continues them is passed over."""
+    return {found["key"]: found["value"].strip() for found in _FIELD.finditer(paragraph)}
 
 
-def _text(path: Path) -> str:
-    with path.open("rb") as stream:
-        content = stream.read(_MOST_BYTES + 1)
-    if len(content) > _MOST_BYTES:
-        raise _too_large(f"a list of packages with more than {_MOST_BYTES >> 20} MiB")
-    return content.decode("utf-8", "replace")
+def _paragraphs(text: str) -> Iterator[str]:
+    """Return what empty lines separate, one at a time: a split list of many could fill memory."""
+    start = 0
+    while start < len(text):
+        end = text.find("\n\n", start)
+        end = len(text) if end < 0 else end
+        yield text[start:end]
+        start = end + 2
 
 
-def _head(path: Path) -> str:
-    with path.open("rb") as stream:
-        return stream.read(_HEAD_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")
+class _Reader:
+    """Reads files up to a number of bytes in all."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_BYTES
+
+    def text(self, path: Path) -> str:
+        """Return a whole file. Raises: ConfigError, when the files have too many bytes."""
+        return self._read(path, self._left + 1)
+
+    def head(self, path: Path) -> str:
+        """Return the beginning of a file. Raises: as `text`."""
+        return self._read(path, _HEAD_BYTES).replace("\r\n", "\n")
+
+    def _read(self, path: Path, most: int) -> str:
+        with path.open("rb") as stream:
+            content = stream.read(most)
+        self._left -= len(content)
+        if self._left < 0:
+            raise _too_large(f"lists of packages with more than {_MOST_BYTES >> 20} MiB in all")
+        return content.decode("utf-8", "replace")
 
 
 def _too_large(what: str) -> ConfigError:

@@ -14,7 +14,7 @@ import logging
 import re
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +22,8 @@ from assayd_pipeline.sql.one_token import changed
 from assayd_pipeline.sql.preparer import Prepared
 
 MOST_CHARS = 10_000
+_MOST_FORMS = 3
+"""How many forms of one statement a hint speaks of."""
 """The longest statement that is explained."""
 _TABLE = Path(__file__).parent / "data" / "slips.toml"
 _DIALECTS = {"postgres": "PostgreSQL", "tsql": "T-SQL", "mysql": "MySQL", "oracle": "Oracle"}
@@ -124,23 +126,31 @@ def _prepared(statement: str, text: str, tables: Prepared | None) -> tuple[str, 
 
 
 def _by_table(statement: str) -> tuple[Explained | None, str]:
-    """Apply all entries that match; return the first match and the text that they make."""
-    first: Explained | None = None
+    """Apply all entries that match; return what the statement has and the text that they make.
+
+    The first form in the statement is named, and what to write for each form.
+    """
+    found: list[Explained] = []
     text = statement
     for slip in slips():
-        for _ in range(20):
-            found = _match(slip, text)
-            if found is None:
+        as_written = _match(slip, statement)
+        for number in range(20):
+            match = _match(slip, text)
+            if match is None:
                 break
-            start, end, written, new, values = found
-            if first is None or (text == statement and start < first.start):
-                hint = _formatted(slip.hint, values)
-                of = _formatted(slip.of, values)
-                first = Explained(start=start, written=written, of=of, hint=hint, certain=slip.certain)
+            if not number and (as_written or not found):
+                start, _, written, _, values = as_written or match
+                hint, of = _formatted(slip.hint, values), _formatted(slip.of, values)
+                found.append(Explained(start=start, written=written, of=of, hint=hint, certain=slip.certain))
+            start, end, _, new, _ = match
             if new is None:
                 break
             text = text[:start] + new + text[end:] if not slip.whole else new
-    return first, text
+    if not found:
+        return None, text
+    found.sort(key=lambda one: one.start)
+    hints = dict.fromkeys(one.hint for one in found[:_MOST_FORMS])
+    return replace(found[0], hint=" ".join(hints), certain=any(one.certain for one in found)), text
 
 
 Match = tuple[int, int, str, str | None, list[str]]

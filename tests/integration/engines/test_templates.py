@@ -213,7 +213,7 @@ async def test_image_that_a_template_cannot_hold_is_started_by_the_runtime(
     derive(NAME, ["/usr/bin/python3.11", "/nowhere"], store)
     ref = await engine.create(await spec(engine, ULIDS.new()))
     assert engine._templates.of(ref.engine_id) is None
-    assert engine.templates.startswith("on: assayd-test/waits: templates hold Python programs")
+    assert engine.templates.startswith("on: assayd-test/waits: templates need a Python program")
     await engine.remove(ref)
 
 

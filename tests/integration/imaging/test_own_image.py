@@ -132,4 +132,4 @@ async def test_wheel_that_was_changed_after_the_lock_builds_nothing(built: Path,
     with pytest.raises(ConfigError) as raised:
         await asyncio.to_thread(cli_images.build_images, ["loud"], index.parent / "cache")
     assert raised.value.code == "image.wheel_differs"
-    assert "whisper==2.5 is not the wheel that is locked" in raised.value.message
+    assert "whisper==2.5 differs from the locked wheel" in raised.value.message

@@ -86,7 +86,7 @@ async def test_templates_are_given_up_where_a_wall_of_theirs_is_missing_and_the_
     async with sandbox_on(engine) as sandbox:
         check = isolation_check_of(engine)
         assert await repeated(check, sandbox) == []
-    assert engine.templates.startswith("off: isolation check failed: the container is not the one")
+    assert engine.templates.startswith("off: isolation check failed: the container differs from the request")
     await engine.close()
 
 

@@ -121,7 +121,7 @@ def test_read_only_state_directory_is_refused(make_daemon: MakeDaemon, tmp_path:
         daemon.spawn()
 
         assert daemon.wait() == 2
-        assert f"cannot use {state}: Read-only file system" in daemon.log.tail()
+        assert f"can't use {state}: Read-only file system" in daemon.log.tail()
         assert not daemon.socket.exists()
 
 

@@ -9,7 +9,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from assayd.api.paced import Paced
-from assayd.api.peer import Caller
+from assayd.api.peer import NOBODY, Caller
 from assayd.model.submission import Peer
 from assayd.pace import Pace
 
@@ -170,3 +170,12 @@ async def test_node_of_a_cluster_never_rests(monkeypatch) -> None:
     async with asyncio.TaskGroup() as tasks:
         ask(app, 1, tasks, is_node=True)
     assert work.ended == [1]
+
+
+async def test_caller_without_a_token_does_not_end_the_being_alone_of_a_user(monkeypatch) -> None:
+    work = Work(step_s=0.1)
+    work.go_on.set()
+    app, pace = paced(work, monkeypatch)
+    async with asyncio.TaskGroup() as tasks:
+        ask(app, NOBODY, tasks)
+    assert pace.is_alone(1)

@@ -369,6 +369,8 @@ def test_request_in_yaml_has_the_fields_of_a_payload() -> None:
     ("text", "said"),
     [
         (b"validation_request: [", "line 1: this isn't valid YAML"),
+        (b"validation_request:\n  strict_mode: 2024-13-45\n", "request.yml: a date or number in this YAML"),
+        (b"validation_request:\n  strict_mode: !!bool maybe\n", "a date or number in this YAML isn't valid"),
         (b"code: x", "expected `validation_request:` with a field `code`"),
         (b"validation_request:\n  code: [1]", "expected `validation_request:`"),
         (b"validation_request:\n  code: x\n  speed: 1", "unknown field 'speed'; known fields: code, "),

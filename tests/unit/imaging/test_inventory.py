@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,6 +102,34 @@ def test_more_packages_than_the_cap_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         of_root(tmp_path)
 
+    assert caught.value.code == "image.source_too_large"
+
+
+def test_unreadable_entries_count_and_nothing_is_read_beyond_the_cap(tmp_path: Path) -> None:
+    def endless() -> Iterator[Package | None]:
+        for number in range(inventory.MOST_PACKAGES):
+            yield None if number % 2 else replace(FOUND, name=f"p{number}")
+        yield None
+        pytest.fail("read on beyond the cap")
+
+    with pytest.raises(ConfigError, match=f"more than {inventory.MOST_PACKAGES} packages"):
+        of_root(tmp_path, endless())
+
+
+@pytest.mark.parametrize("name", ["var/lib/dpkg/status.d/p{}", "site-packages/p{}.egg-info"])
+def test_links_to_one_list_count_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    write(tmp_path, name.format(0), f"Name: six\n{LIBC}")
+    monkeypatch.setattr(inventory, "_MOST_BYTES", 5 * len(LIBC))
+    for number in range(1, 4):
+        (tmp_path / name.format(number)).hardlink_to(tmp_path / name.format(0))
+    assert len(of_root(tmp_path).packages) == 1
+
+    for number in range(4, 9):
+        (tmp_path / name.format(number)).hardlink_to(tmp_path / name.format(0))
+    with pytest.raises(ConfigError) as caught:
+        of_root(tmp_path)
     assert caught.value.code == "image.source_too_large"
 
 

@@ -13,30 +13,28 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from assayd.did_you_mean import close_names
-from assayd.findings.source_text import line_at
 from assayd.guest_results.record import Raised
-from assayd.kinds.module.explained_calls import CALLS, PROGRAMMING_ERRORS
+from assayd.kinds.module.explained_calls import CALLS, PROGRAMMING_ERRORS, with_data_keys
 from assayd.kinds.module.explained_results import RESULTS
 from assayd.kinds.module.mistakes import word_edit
 from assayd.kinds.module.places import (
-    MOST_CHARS,
-    fields_around,
-    function_at,
-    functions,
-    is_fixture,
+    MOST_EXPLAINED,
+    MOST_MESSAGE_CHARS,
+    ModuleFiles,
+    indexed,
     moved,
-    parameters,
+    near_names,
 )
 from assayd.model.finding import Edit, Finding
 
-Texts = Mapping[str, str]
+Texts = ModuleFiles
 
 
-def explained(finding: Finding, raised: Raised, texts: Texts, test: str = "") -> Finding:
+def explained(finding: Finding, raised: Raised, texts: Mapping[str, str], test: str = "") -> Finding:
     """Return a finding with what the module's files tell about an exception.
 
     Args:
@@ -45,12 +43,23 @@ def explained(finding: Finding, raised: Raised, texts: Texts, test: str = "") ->
         texts: the Python files by name.
         test: the id of the test, empty for an import.
     """
+    files, message = indexed(texts), raised.message[:MOST_MESSAGE_CHARS]
     for pattern, explain in (*CALLS, *_EXPLANATIONS, *RESULTS):
-        found = pattern.search(raised.message)
-        made = explain(finding, raised, found, texts, test) if found is not None else None
+        found = pattern.search(message)
+        try:
+            made = explain(finding, raised, found, files, test) if found is not None else None
+        except RecursionError:  # of a deep expression
+            made = None
         if made is not None:
             return made
     return finding
+
+
+def with_files(found: Sequence[Finding], files: Mapping[str, str]) -> list[Finding]:
+    """Return the findings of a run, the first of them with the files and keys that were meant."""
+    read = indexed(files)
+    first = [with_data_keys(with_near_file(one, read), read) for one in found[:MOST_EXPLAINED]]
+    return [*first, *found[MOST_EXPLAINED:]]
 
 
 def with_near_file(finding: Finding, texts: Mapping[str, str]) -> Finding:
@@ -78,11 +87,15 @@ def _not_awaited(
 ) -> Finding | None:
     """``response = client.get(…)`` without await, which fails where it is used."""
     file, text = raised.file or "", texts.get(raised.file or "", "")
-    lines = text.split("\n")
-    names = [name for name, value in raised.values if value.startswith(("a coroutine", "<coroutine"))]
+    lines = texts.lines(text)
+    patterns = [
+        (name, re.compile(rf"(\s*+{re.escape(name)}\s*+=\s*+)(?!await\b)(\S.*\()"))
+        for name, value in raised.values
+        if value.startswith(("a coroutine", "<coroutine"))
+    ]
     for number in range(min(raised.line or 1, len(lines)), 0, -1):
-        for name in names:
-            assigned = re.match(rf"(\s*{re.escape(name)}\s*=\s*)(?!await\b)(\S.*\()", lines[number - 1])
+        for name, pattern in patterns:
+            assigned = pattern.match(lines[number - 1]) if name in lines[number - 1] else None
             if assigned is not None:
                 new = f"{assigned[1]}await {lines[number - 1][assigned.end(1) :]}"
                 edit = Edit(start_line=number, end_line=number, replacement=new)
@@ -97,13 +110,13 @@ def _coroutine_compared(
     """``assert adapter.fetch_raw("Oslo") == X``: the call isn't awaited."""
     file, text, name = raised.file or "", texts.get(raised.file or "", ""), found[1].rpartition(".")[2]
     number = raised.line or 0
-    line = line_at(text, number) or ""
-    call = re.search(rf"(?<!await )\b[\w.]*\b{re.escape(name)}\(", line)
+    line = texts.line(text, number)
+    call = re.search(rf"(?<!await )(?<![\w.)\]])[\w.]++(?<=\b{re.escape(name)})\(", line)
     if call is None:
         return None
     new = f"{line[: call.start()]}await {line[call.start() :]}"
     edit: Edit | None = Edit(start_line=number, end_line=number, replacement=new)
-    around = function_at(text, number)
+    around = texts.function_at(text, number)
     if not isinstance(around, ast.AsyncFunctionDef):
         edit = None
     hint = f"`{name}` is async. Write `await` before the call, in an `async def` function."
@@ -115,11 +128,11 @@ def _not_called(
 ) -> Finding | None:
     """``return response.json``: the test compares the method."""
     name = found[1].rpartition(".")[2]
-    pattern = re.compile(rf"\.{re.escape(name)}\b(?!\s*\(|[\"'])")
+    pattern = re.compile(rf"\.{re.escape(name)}\b(?!\s*+\(|[\"'])")
     places = [
         (file, number, line)
         for file, text in texts.items()
-        for number, line in enumerate(text[:MOST_CHARS].split("\n"), 1)
+        for number, line in enumerate(texts.lines(text), 1)
         if pattern.search(line) and not line.lstrip().startswith("#")
     ]
     if len(places) != 1:
@@ -136,18 +149,20 @@ def _no_fixture(
     """``def test_x(adaptor)``: the fixture is `adapter`, or it has no decorator."""
     file, _, name = test.partition("::")
     text, wanted = texts.get(file, ""), found[1]
-    known = {each.name: each for each in functions(text)}
+    known = {each.name: each for each in texts.functions(text)}
     if wanted in known:
         number = known[wanted].lineno
-        line = line_at(text, number) or ""
+        line = texts.line(text, number)
         indent = line[: len(line) - len(line.lstrip())]
-        edit = Edit(start_line=number, end_line=number, replacement=f"{indent}@pytest.fixture\n{line}")
+        new = f"{indent}@pytest.fixture\n{line}"
+        edit = Edit(start_line=number, end_line=number, replacement=new) if line else None
         hint = f"`{wanted}` is a plain function. Write `@pytest.fixture` above it."
         return moved(finding, file, number, text, hint, edit)
-    fixtures = [each for each, node in known.items() if is_fixture(node)]
+    decorated = texts.decorated(text, "fixture")
+    fixtures = [each for each in known if each in decorated]
     node = known.get(name.partition("[")[0].rpartition("::")[2])
     number = node.lineno if node is not None else 0
-    near = close_names(wanted, [*fixtures, *_FIXTURES])
+    near = near_names(wanted, [*_FIXTURES, *fixtures])
     if not near or not number:
         return moved(finding, file, number, text, finding.suggestion or "", None) if number else None
     edit_or_none = word_edit(text, number, wanted, near[0])
@@ -162,8 +177,7 @@ def _unknown_argument(
 ) -> Finding | None:
     """``Reading(particle=…)``: the field is `particles`."""
     owner, wanted = found[1].removesuffix(".__init__").rpartition(".")[2], found[2]
-    known = [name for text in texts.values() for name in parameters(text, owner)]
-    near = close_names(wanted, dict.fromkeys(known))
+    near = near_names(wanted, (name for text in texts.values() for name in texts.parameters(text, owner)))
     if not near:
         return None
     text = texts.get(raised.file or "", "")
@@ -177,10 +191,10 @@ def _unused_argument(
     """``@pytest.mark.parametrize("particle", …)`` above ``def test_grade(particles)``."""
     owner, wanted = found[1], found[2]
     for file, text in texts.items():
-        node = next((each for each in functions(text) if each.name == owner), None)
+        node = next((each for each in texts.functions(text) if each.name == owner), None)
         if node is None:
             continue
-        near = close_names(wanted, [each.arg for each in node.args.args])
+        near = near_names(wanted, [each.arg for each in node.args.args])
         first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
         hint = f"Did you mean `{near[0]}`?" if near else f"Add `{wanted}` to the parameters of {owner}."
         edit = word_edit(text, first, wanted, near[0]) if near else None
@@ -201,9 +215,9 @@ def _without_self(
 ) -> Finding | None:
     """``round(particles / LIMIT)`` in a method of a class with the field `particles`."""
     name, text = found[1], texts.get(raised.file or "", "")
-    function = function_at(text, raised.line or 0)
+    function = texts.function_at(text, raised.line or 0)
     first = function.args.args[0].arg if function is not None and function.args.args else ""
-    if first != "self" or name not in fields_around(text, raised.line or 0):
+    if first != "self" or name not in texts.fields_around(text, raised.line or 0):
         return None
     edit = word_edit(text, raised.line or 0, name, f"self.{name}")
     return replace(finding, suggestion=f"`{name}` is an attribute. Write `self.{name}`.", edit=edit)
@@ -214,9 +228,8 @@ def _default_first(
 ) -> Finding | None:
     """A field without a default after one that has a default."""
     text = texts.get(raised.file or "", "")
-    lines = [
-        n for n, line in enumerate(text.split("\n"), 1) if re.match(rf"\s+{re.escape(found[1])}\s*:", line)
-    ]
+    pattern = re.compile(rf"\s++{re.escape(found[1])}\s*+:")
+    lines = [n for n, line in enumerate(texts.lines(text), 1) if pattern.match(line)]
     hint = f"Move `{found[1]}` before the fields with a default, or give it one."
     return moved(finding, raised.file or "", lines[0], text, hint, None) if len(lines) == 1 else None
 
@@ -226,7 +239,7 @@ def _other_context(
 ) -> Finding | None:
     """``with httpx.AsyncClient()`` and ``async with httpx.Client()``."""
     text, number = texts.get(raised.file or "", ""), raised.line or 0
-    line = line_at(text, number) or ""
+    line = texts.line(text, number)
     if found[2]:
         other = re.sub(rf"\b{re.escape(found[1])}\(", f"Async{found[1]}(", line)
         known = found[1] == "Client" and other != line
@@ -246,12 +259,12 @@ def _text_read(
 ) -> Finding | None:
     """``json.load("answer.json")``: load takes an open file."""
     text, number = texts.get(raised.file or "", ""), raised.line or 0
-    line = line_at(text, number) or ""
-    loaded = re.search(r"json\.load\(\s*([\"'][^\"']+[\"'])\s*\)", line)
+    line = texts.line(text, number)
+    loaded = re.search(r"json\.load\(\s*+([\"'][^\"']++[\"'])\s*+\)", line)
     if "json.load(" not in line:
         return None
     new = f"{line[: loaded.start()]}json.load(open({loaded[1]})){line[loaded.end() :]}" if loaded else line
-    path = re.search(r"json\.load\(\s*(Path\([^()]*\))\s*\)", line)
+    path = re.search(r"json\.load\(\s*+(Path\([^()]*+\))\s*+\)", line)
     if path is not None:
         new = f"{line[: path.start()]}json.loads({path[1]}.read_text()){line[path.end() :]}"
         edit_of_path = Edit(start_line=number, end_line=number, replacement=new)
@@ -268,7 +281,7 @@ def _needless_await(
 ) -> Finding | None:
     """``await response.json()``, if json() isn't async."""
     text, number = texts.get(raised.file or "", ""), raised.line or 0
-    line = line_at(text, number) or ""
+    line = texts.line(text, number)
     edit = None
     if line.count("await ") == 1:
         edit = Edit(start_line=number, end_line=number, replacement=line.replace("await ", "", 1))
@@ -283,8 +296,8 @@ def _method_used(
 ) -> Finding | None:
     """``response.json["x"]``: the method isn't called."""
     text, number = texts.get(raised.file or "", ""), raised.line or 0
-    line = line_at(text, number) or ""
-    uses = list(re.finditer(r"\.(\w+)(?=\[|\s*[:)]|\s*$)", line))
+    line = texts.line(text, number)
+    uses = list(re.finditer(r"\.(\w++)(?=\[|\s*+[:)]|\s*+$)", line))
     if len(uses) != 1:
         return replace(finding, suggestion="A method isn't called here. Write parentheses after its name.")
     new = f"{line[: uses[0].end()]}(){line[uses[0].end() :]}"
@@ -298,19 +311,14 @@ def _value_called(
 ) -> Finding | None:
     """``reading.share()`` of a property, or ``adapter()`` of a fixture's value."""
     text, number = texts.get(raised.file or "", ""), raised.line or 0
-    line = line_at(text, number) or ""
-    function = function_at(text, number)
+    line = texts.line(text, number)
+    function = texts.function_at(text, number)
     parameters = {each.arg for each in function.args.args} if function is not None else set()
-    properties = {
-        node.name
-        for each in texts.values()
-        for node in functions(each)
-        if any("property" in ast.unparse(one) for one in node.decorator_list)
-    }
+    properties = {name for each in texts.values() for name in texts.decorated(each, "property")}
     calls = [
         one
-        for one in re.finditer(r"(?<![\w])(?:[\w.]+\.)?(\w+)\(\)", line)
-        if one[1] in properties or (one[0] == f"{one[1]}()" and one[1] in parameters)
+        for one in re.finditer(r"\b(\w++)\(\)", line)
+        if one[1] in properties or (one[1] in parameters and not line[: one.start()].endswith("."))
     ]
     if len(calls) != 1:
         return None
@@ -327,8 +335,8 @@ def _dict_attribute(
     if finding.suggestion is not None and finding.suggestion.startswith("Did you mean"):
         return None
     text, number = texts.get(raised.file or "", ""), raised.line or 0
-    line = line_at(text, number) or ""
-    places = list(re.finditer(rf"\.{re.escape(found[1])}\b(?!\s*\()", line))
+    line = texts.line(text, number)
+    places = list(re.finditer(rf"\.{re.escape(found[1])}\b(?!\s*+\()", line))
     edit = None
     if len(places) == 1:
         new = f'{line[: places[0].start()]}["{found[1]}"]{line[places[0].end() :]}'
@@ -352,7 +360,7 @@ def _names_and_values(
     """``parametrize(("a", "b"), [(1,)])``."""
     hint = f"Each case needs {found[1]} values, one per name, but one case has {found[2]}."
     for file, text in texts.items():
-        lines = [n for n, line in enumerate(text.split("\n"), 1) if "parametrize(" in line]
+        lines = [n for n, line in enumerate(texts.lines(text), 1) if "parametrize(" in line]
         if len(lines) == 1 and file.rpartition("/")[2].startswith("test"):
             return moved(finding, file, lines[0], text, hint, None)
     return replace(finding, suggestion=hint)
@@ -365,18 +373,18 @@ def _partly_imported(
     return replace(finding, suggestion=hint)
 
 
-def expected_other(finding: Finding, raised: Raised, texts: Texts, test: str) -> Finding:
+def expected_other(finding: Finding, raised: Raised, texts: Mapping[str, str], test: str) -> Finding:
     """Return the finding of a test that expects another exception than the one that was raised."""
     file, _, name = test.partition("::")
-    text, kind = texts.get(file, ""), raised.error_type.rpartition(".")[2]
-    node = next(
-        (one for one in functions(text) if one.name == name.partition("[")[0].rpartition("::")[2]), None
-    )
+    files = indexed(texts)
+    text, kind = files.get(file, ""), raised.error_type.rpartition(".")[2]
+    wanted = name.partition("[")[0].rpartition("::")[2]
+    node = next((one for one in files.functions(text) if one.name == wanted), None)
     if node is None or kind in PROGRAMMING_ERRORS:
         return finding
-    lines = text.split("\n")[node.lineno - 1 : node.end_lineno]
+    lines = files.lines(text)[node.lineno - 1 : node.end_lineno]
     for number, line in enumerate(lines, node.lineno):
-        expected = re.search(r"pytest\.raises\(\s*([\w.]+)", line)
+        expected = re.search(r"pytest\.raises\(\s*+([\w.]++)", line)
         if expected is not None and expected[1].rpartition(".")[2] != kind and kind.isidentifier():
             new = f"{line[: expected.start(1)]}{kind}{line[expected.end(1) :]}"
             edit = Edit(start_line=number, end_line=number, replacement=new)

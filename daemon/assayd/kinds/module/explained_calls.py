@@ -18,14 +18,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from assayd.did_you_mean import close_names
-from assayd.findings.source_text import line_at
 from assayd.guest_results.record import Raised
 from assayd.kinds.module.files import is_test
-from assayd.kinds.module.places import function_at, functions, is_fixture, moved, parameters, tree
+from assayd.kinds.module.places import MOST_PARSED_CHARS, ModuleFiles, indexed, moved, near_names
 from assayd.model.finding import Edit, Finding
 
-Texts = Mapping[str, str]
+Texts = ModuleFiles
 PROGRAMMING_ERRORS = frozenset(
     {
         "AssertionError", "AttributeError", "Failed", "FrozenInstanceError", "ImportError",
@@ -38,7 +36,7 @@ PROGRAMMING_ERRORS = frozenset(
 
 def _line(raised: Raised, texts: Texts) -> tuple[int, str]:
     number = raised.line or 0
-    return number, line_at(texts.get(raised.file or "", ""), number) or ""
+    return number, texts.line(texts.get(raised.file or "", ""), number)
 
 
 def _replaced(number: int, line: str, new: str) -> Edit | None:
@@ -50,11 +48,14 @@ def _set_for_dict(
 ) -> Finding | None:
     """``params={"city", city}``: a set, where a dict was meant."""
     number, line = _line(raised, texts)
-    new = re.sub(r"\{\s*([\"'][^\"']+[\"'])\s*,\s*([^{}:,]+?)\s*\}", r"{\1: \2}", line)
+    new = _SET.sub(r"{\1: \2}", line)
     if new == line:
         return None
     hint = f"`{{a, b}}` is a set. A dict has a colon after each key: `{new.strip()}`."
     return replace(finding, suggestion=hint, edit=_replaced(number, line, new))
+
+
+_SET = re.compile(r"\{\s*+([\"'][^\"']++[\"'])\s*+,\s*+([^{}:,\s]++(?:\s++[^{}:,\s]++)*+)\s*+\}")
 
 
 def _parsed_twice(
@@ -62,7 +63,7 @@ def _parsed_twice(
 ) -> Finding | None:
     """``json.loads(raw)`` of a dict."""
     number, line = _line(raised, texts)
-    call = re.search(r"\bjson\.loads\(\s*([\w.\[\]\"']+)\s*\)", line)
+    call = re.search(r"\bjson\.loads\(\s*+([\w.\[\]\"']++)\s*+\)", line)
     if call is None:
         return None
     new = f"{line[: call.start()]}{call[1]}{line[call.end() :]}"
@@ -91,10 +92,9 @@ def _name_of_the_module(
     text = texts.get(raised.file or "", "")
     number, line = _line(raised, texts)
     name = found[2]
-    read = tree(text)
     bound = {
         each.id
-        for node in (read.body if read is not None else ())
+        for node in texts.body(text)
         if isinstance(node, ast.Assign)
         for each in node.targets
         if isinstance(each, ast.Name)
@@ -104,13 +104,13 @@ def _name_of_the_module(
         hint = f"`{name}` is a name of the module, not an attribute. Write `{name}` without `self.`"
         return replace(finding, suggestion=hint, edit=_replaced(number, line, new))
     if name == "config":
-        init = next((each for each in functions(text) if each.name == "__init__"), None)
+        init = next((each for each in texts.functions(text) if each.name == "__init__"), None)
         if init is not None and "super().__init__" not in "\n".join(
-            text.split("\n")[init.lineno - 1 : init.end_lineno]
+            texts.lines(text)[init.lineno - 1 : init.end_lineno]
         ):
             given = init.args.kwarg.arg if init.args.kwarg is not None else None
             call = f"super().__init__(**{given})" if given else "super().__init__()"
-            first = text.split("\n")[init.lineno - 1]
+            first = texts.line(text, init.lineno)
             indent = first[: len(first) - len(first.lstrip())] + "    "
             edit = None
             if first.rstrip().endswith(":"):
@@ -127,20 +127,21 @@ def _fixture_as_function(
     """``def test_x(): adapter.transform(…)``: the test has no parameter for the fixture `adapter`."""
     file, _, name = test.partition("::")
     text = texts.get(file, "")
-    node = next(
-        (each for each in functions(text) if each.name == name.partition("[")[0].rpartition("::")[2]), None
-    )
-    fixtures = {each.name for each in functions(text) if is_fixture(each)}
+    own = name.partition("[")[0].rpartition("::")[2]
+    node = next((each for each in texts.functions(text) if each.name == own), None)
+    fixtures = set(texts.decorated(text, "fixture"))
     if node is None:
         return None
     given = {each.arg for each in node.args.args}
     used = [each.id for each in ast.walk(node) if isinstance(each, ast.Name) and each.id in fixtures - given]
     if not used:
         return None
-    line = line_at(text, node.lineno) or ""
-    new = re.sub(r"\(\s*(?=\))", f"({used[0]}", line, count=1)
+    line = texts.line(text, node.lineno)
+    new = re.sub(r"\(\s*+(?=\))", f"({used[0]}", line, count=1)
     if new == line:
         new = re.sub(r"\((?=\w)", f"({used[0]}, ", line, count=1)
+    if not line:
+        return None
     hint = f"`{used[0]}` is a fixture: name it as a parameter. Write `{new.strip()}`."
     return moved(finding, file, node.lineno, text, hint, _replaced(node.lineno, line, new))
 
@@ -154,16 +155,15 @@ def _did_not_raise(
     methods = {
         node.name
         for each in texts.values()
-        for node in functions(each)
+        for node in texts.functions(each)
         if isinstance(node, ast.AsyncFunctionDef)
     }
-    around = function_at(text, raised.line or 0)
+    around = texts.function_at(text, raised.line or 0)
     if around is None:
         return None
-    lines = text.split("\n")
     for number in range(around.lineno + 1, (around.end_lineno or around.lineno) + 1):
-        line = lines[number - 1]
-        call = re.search(r"(?<!await )(?<![\w.])(?:[\w.]+\.)?(\w+)\(", line)
+        line = texts.line(text, number)
+        call = _CALL.search(line)
         if call is not None and call[1] in methods and "await " not in line:
             new = f"{line[: call.start()]}await {line[call.start() :]}"
             hint = f"`{call[1]}` is async: without `await` it doesn't run. Write `{new.strip()}`."
@@ -173,13 +173,16 @@ def _did_not_raise(
     return replace(finding, suggestion=hint)
 
 
+_CALL = re.compile(r"(?<!await )(?<![\w.])(?:\w++\.)*+(\w++)\(")
+
+
 def _response_for_handler(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """``MockTransport(httpx.Response(…))``: it takes a function of the request."""
     for file, text in texts.items():
-        for number, line in enumerate(text.split("\n"), 1):
-            call = re.search(r"MockTransport\((?=\s*(?:\w+\.)?Response\()", line)
+        for number, line in enumerate(texts.lines(text), 1):
+            call = re.search(r"MockTransport\((?=\s*+(?:\w++\.)?Response\()", line)
             if call is not None:
                 new = f"{line[: call.end()]}lambda request: {line[call.end() :]}"
                 hint = "MockTransport takes a function. Write `lambda request:` before the response."
@@ -192,9 +195,9 @@ def _handler_without_request(
 ) -> Finding | None:
     """``MockTransport(lambda: …)``: the handler has no parameter."""
     for file, text in texts.items():
-        for number, line in enumerate(text.split("\n"), 1):
-            if re.search(r"\blambda\s*:", line) and "Transport" in line:
-                new = re.sub(r"\blambda\s*:", "lambda request:", line, count=1)
+        for number, line in enumerate(texts.lines(text), 1):
+            if "Transport" in line and re.search(r"\blambda\s*+:", line):
+                new = re.sub(r"\blambda\s*+:", "lambda request:", line, count=1)
                 hint = f"The handler is called with the request. Write `{new.strip()}`."
                 return moved(finding, file, number, text, hint, _replaced(number, line, new))
     return None
@@ -205,10 +208,10 @@ def _missing_argument(
 ) -> Finding | None:
     """``Reading(raw["city"])``, if Reading has another field."""
     owner, name = found[1].removesuffix(".__init__").rpartition(".")[2], found[2]
-    known = list(dict.fromkeys(one for text in texts.values() for one in parameters(text, owner)))
-    shown = ", ".join(each for each in known if each not in {"self", "cls"})
-    if owner == "Response" and name == "status_code":
-        number, line = _line(raised, texts)
+    known = list(dict.fromkeys(one for text in texts.values() for one in texts.parameters(text, owner)))
+    shown = ", ".join(each for each in known[:_MOST_SHOWN] if each not in {"self", "cls"})
+    number, line = _line(raised, texts)
+    if owner == "Response" and name == "status_code" and line:
         new = re.sub(r"\bResponse\((?!\d)", "Response(200, ", line, count=1)
         hint = f"A response has its status first. Write `{new.strip()}`."
         return replace(finding, suggestion=hint, edit=_replaced(number, line, new))
@@ -221,21 +224,29 @@ def _missing_key(
 ) -> Finding | None:
     """``response.json()["results"]``: name the key that was meant, or the keys that the data has."""
     wanted = found[1]
-    if raised.meant is not None:
+    if raised.meant is not None or not is_test(raised.file or ""):
         return None
+    left = _MOST_KEYS
     for file, text in texts.items():
         if file == raised.file or is_test(file) or f'"{wanted}"' in text or f"'{wanted}'" in text:
             continue
-        for number, line in enumerate(text.split("\n"), 1):
-            near = close_names(wanted, re.findall(r"[\"'](\w{3,60})[\"']\s*:", line))
-            if near and is_test(raised.file or ""):
+        for number, line in enumerate(texts.lines(text), 1):
+            keys = _KEY.findall(line)[:left]
+            left -= len(keys)
+            near = near_names(wanted, keys) if keys else []
+            if near:
                 new = re.sub(rf"([\"']){re.escape(near[0])}\1", rf"\g<1>{wanted}\g<1>", line, count=1)
                 hint = f"The key '{near[0]}' was probably meant to be '{wanted}'. Write `{new.strip()}`."
                 return moved(finding, file, number, text, hint, _replaced(number, line, new))
     return None
 
 
-def with_data_keys(finding: Finding, files: Texts) -> Finding:
+_KEY = re.compile(r"[\"'](\w{3,60})[\"']\s*+:")
+_MOST_KEYS = 300
+_MOST_SHOWN = 20
+
+
+def with_data_keys(finding: Finding, files: Mapping[str, str]) -> Finding:
     """Return the finding of a key that doesn't exist with the keys that the module's data has.
 
     Args:
@@ -247,17 +258,19 @@ def with_data_keys(finding: Finding, files: Texts) -> Finding:
     if found is None or not keys or not (finding.suggestion or "").startswith("Use a key that exists"):
         return finding
     shown = ", ".join(keys[:10])
-    number, line = finding.line or 0, line_at(files.get(finding.file or "", ""), finding.line) or ""
+    number, line = finding.line or 0, indexed(files).line(files.get(finding.file or "", ""), finding.line)
     plain = re.sub(rf"(?<=\))\[([\"']){found[1]}\1\]", "", line, count=1)
     edit = _replaced(number, line, plain)
     what = f'Remove `["{found[1]}"]`, or use' if edit is not None else "Use"
     return replace(finding, suggestion=f"{what} a key that the data has: {shown}.", edit=edit)
 
 
-def _keys_of_data(texts: Texts) -> Iterator[str]:
+def _keys_of_data(texts: Mapping[str, str]) -> Iterator[str]:
     """Return the keys of the JSON files that the module has, and of dicts that its tests write."""
+    left = MOST_PARSED_CHARS
     for file, text in texts.items():
-        if file.endswith(".json"):
+        if file.endswith(".json") and len(text) <= left:
+            left -= len(text)
             try:
                 read = json.loads(text)
             except (ValueError, RecursionError):
@@ -271,7 +284,7 @@ def _raised_text(
 ) -> Finding | None:
     """``raise "no name"``: a string can't be raised."""
     number, line = _line(raised, texts)
-    said = re.search(r"\braise\s+(f?[\"'].*[\"'])\s*$", line)
+    said = re.search(r"\braise\s++(f?[\"'].*[\"'])$", line.rstrip())
     if said is None:
         return None
     new = f"{line[: said.start(1)]}ValueError({said[1]}){line[said.end(1) :]}"
@@ -284,7 +297,7 @@ def _passed_value(
 ) -> Finding | None:
     """``grade(raw.get("pm"))``: the function got None, or a string, from the line that calls it."""
     text, line = texts.get(raised.file or "", ""), raised.line or 0
-    function = function_at(text, line)
+    function = texts.function_at(text, line)
     given = {each.arg for each in function.args.args} - {"self"} if function is not None else set()
     wrong = {"NoneType": r"None$", "str": r"['\"]"}.get(found[1], "")
     name = next((one for one, value in raised.values if one in given and re.match(wrong, value)), None)
@@ -294,7 +307,7 @@ def _passed_value(
     file, number = frames[-2]
     if is_test(file):
         return None
-    shown = (line_at(texts[file], number) or "").strip()
+    shown = (texts.snippet(texts[file], number) or "").strip()
     what = "None" if found[1] == "NoneType" else "a string"
     hint = f"`{name}` is {what}, and this line passes it: `{shown[:100]}`. Correct the value or its key here."
     return moved(finding, file, number, texts[file], hint, None)
@@ -319,17 +332,18 @@ def _other_keys(
 ) -> Finding | None:
     """``assert {"grades": …} == {"grade": …}``: the line that writes the other key."""
     written, wanted = found[1], found[2]
+    pattern = re.compile(rf"[\"']{re.escape(written)}[\"']\s*+:")
     places = [
         (file, number, line)
         for file, text in texts.items()
         if not is_test(file)
-        for number, line in enumerate(text.split("\n"), 1)
-        if re.search(rf"[\"']{re.escape(written)}[\"']\s*:", line)
+        for number, line in enumerate(texts.lines(text), 1)
+        if pattern.search(line)
     ]
     if len(places) != 1:
         return None
     [(file, number, line)] = places
-    new = re.sub(rf"([\"']){re.escape(written)}\1(?=\s*:)", rf"\g<1>{wanted}\g<1>", line, count=1)
+    new = re.sub(rf"([\"']){re.escape(written)}\1(?=\s*+:)", rf"\g<1>{wanted}\g<1>", line, count=1)
     hint = f"The test expects the key '{wanted}', and the code writes '{written}'. Write `{new.strip()}`."
     return moved(finding, file, number, texts[file], hint, _replaced(number, line, new))
 
@@ -342,8 +356,8 @@ def _text_returned(
         (file, number, line)
         for file, text in texts.items()
         if not is_test(file)
-        for number, line in enumerate(text.split("\n"), 1)
-        if re.search(r"\breturn\s+\w+\.(?:text|content)\b", line)
+        for number, line in enumerate(texts.lines(text), 1)
+        if re.search(r"\breturn\s++\w++\.(?:text|content)\b", line)
     ]
     if len(places) != 1:
         return None
@@ -353,18 +367,24 @@ def _text_returned(
     return moved(finding, file, number, texts[file], hint, _replaced(number, line, new))
 
 
+def _has(node: ast.AST, *kinds: type[ast.AST]) -> bool:
+    return any(isinstance(one, kinds) for one in ast.walk(node))
+
+
 def _needlessly_async(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """``async def transform(…)`` without an `await` in it, which tests call as a plain method."""
     name = found[1].rpartition(".")[2]
-    if isinstance(function_at(texts.get(raised.file or "", ""), raised.line or 0), ast.AsyncFunctionDef):
+    if isinstance(
+        texts.function_at(texts.get(raised.file or "", ""), raised.line or 0), ast.AsyncFunctionDef
+    ):
         return None
     for file, text in texts.items():
-        for node in functions(text) if not is_test(file) else ():
-            waits = any(isinstance(one, ast.Await | ast.AsyncWith | ast.AsyncFor) for one in ast.walk(node))
-            if node.name == name and isinstance(node, ast.AsyncFunctionDef) and not waits:
-                line = line_at(text, node.lineno) or ""
+        for node in texts.functions(text) if not is_test(file) else ():
+            line = texts.line(text, node.lineno)
+            named = line and node.name == name and isinstance(node, ast.AsyncFunctionDef)
+            if named and not _has(node, ast.Await, ast.AsyncWith, ast.AsyncFor):
                 new = line.replace("async def", "def", 1)
                 hint = (
                     f"`{name}` awaits nothing, and the test calls it without `await`. Write `{new.strip()}`."
@@ -380,11 +400,12 @@ def _fixture_without_value(
     file = test.partition("::")[0]
     text = texts.get(file, "")
     wrong = {name for name, value in raised.values if value == "None"}
-    for node in functions(text):
-        gives = any(isinstance(one, ast.Return | ast.Yield) for one in ast.walk(node))
+    wrong &= set(texts.decorated(text, "fixture"))
+    for node in texts.functions(text):
         last = node.body[-1]
-        if node.name in wrong and is_fixture(node) and not gives and isinstance(last, ast.Expr):
-            line = line_at(text, last.lineno) or ""
+        line = texts.line(text, last.lineno)
+        silent = node.name in wrong and isinstance(last, ast.Expr)
+        if silent and line and not _has(node, ast.Return, ast.Yield):
             new = f"{line[: len(line) - len(line.lstrip())]}return {line.lstrip()}"
             hint = f"The fixture `{node.name}` returns nothing. Write `{new.strip()}`."
             return moved(finding, file, last.lineno, text, hint, _replaced(last.lineno, line, new))
@@ -408,7 +429,7 @@ def _match_of_raises(
 ) -> Finding | None:
     """``pytest.raises(ValueError, "no name")``."""
     number, line = _line(raised, texts)
-    new = re.sub(r"(pytest\.raises\(\s*[\w.]+,\s*)(?=[rf]?[\"'])", r"\1match=", line, count=1)
+    new = re.sub(r"(pytest\.raises\(\s*+[\w.]++,\s*+)(?=[rf]?[\"'])", r"\1match=", line, count=1)
     if new == line:
         return None
     hint = f"The text of the exception is compared by `match=`. Write `{new.strip()}`."
@@ -421,10 +442,10 @@ def _self_in_test(
     """``def test_x(self, adapter)`` outside of a class."""
     file, _, name = test.partition("::")
     text = texts.get(file, "")
-    for node in functions(text):
-        if node.name == name.partition("[")[0]:
-            line = line_at(text, node.lineno) or ""
-            new = re.sub(r"\(\s*self\s*,?\s*", "(", line, count=1)
+    for node in texts.functions(text):
+        line = texts.line(text, node.lineno)
+        if line and node.name == name.partition("[")[0]:
+            new = re.sub(r"\(\s*+self\s*+,?\s*+", "(", line, count=1)
             hint = f"The test isn't in a class, so it has no `self`. Write `{new.strip()}`."
             return moved(finding, file, node.lineno, text, hint, _replaced(node.lineno, line, new))
     return None
@@ -432,11 +453,14 @@ def _self_in_test(
 
 def _class_of(name: str, texts: Texts) -> tuple[str, ast.ClassDef] | None:
     for file, text in texts.items():
-        read = tree(text)
-        for node in ast.walk(read) if read is not None else ():
-            if isinstance(node, ast.ClassDef) and node.name == name:
+        for node in texts.classes(text):
+            if node.name == name:
                 return file, node
     return None
+
+
+def _imports_dataclass(line: str) -> bool:
+    return re.search(r"\bdataclass\b", line.partition("import ")[2]) is not None
 
 
 def _no_dataclass(
@@ -447,9 +471,9 @@ def _no_dataclass(
     if place is None or not any(isinstance(one, ast.AnnAssign) for one in place[1].body):
         return None
     file, node = place
-    line = line_at(texts[file], node.lineno) or ""
+    line = texts.line(texts[file], node.lineno)
     edit = None
-    if re.search(r"import\b.*\bdataclass\b", texts[file]):
+    if line and any(_imports_dataclass(one) for one in texts.lines(texts[file])):
         edit = Edit(start_line=node.lineno, end_line=node.lineno, replacement=f"@dataclass\n{line}")
     hint = f"`{node.name}` has fields and no `__init__`. Write `@dataclass` above the class."
     return moved(finding, file, node.lineno, texts[file], hint, edit)
@@ -471,7 +495,9 @@ def _no_annotation(
             else []
         )
         if place is not None and found[2] in names and isinstance(one, ast.Assign):
-            file, line = place[0], line_at(texts[place[0]], one.lineno) or ""
+            file, line = place[0], texts.line(texts[place[0]], one.lineno)
+            if not line:
+                return None
             kind = one.value.id if isinstance(one.value, ast.Name) else _type_of(one.value)
             value = "" if isinstance(one.value, ast.Name) else f" = {ast.unparse(one.value)}"
             new = f"{line[: len(line) - len(line.lstrip())]}{found[2]}: {kind}{value}"
@@ -489,7 +515,7 @@ def _other_method(
         return None
     known = [one.name for one in place[1].body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
     wanted = found[2]
-    near = close_names(wanted, known) or [
+    near = near_names(wanted, known) or [
         one for one in known if one.startswith(wanted) or wanted.startswith(one)
     ]
     if not near:
@@ -517,7 +543,7 @@ CALLS: tuple[tuple[re.Pattern[str], Explain], ...] = (
     (re.compile(r"(?:between instances of|unsupported operand|argument of type) .*?'(NoneType|str)'"),
      _passed_value),
     (re.compile(r"^'(NoneType)' object (?:has no|is not)"), _passed_value),
-    (re.compile(r"Left contains 1 more item:\s+\{'(\w{1,100})'[^\n]*\s+Right contains 1 more item:\s+"
+    (re.compile(r"Left contains 1 more item:\s+\{'(\w{1,100})'[^\n]*+\n\s*+Right contains 1 more item:\s+"
                 r"\{'(\w{1,100})'"), _other_keys),
     (re.compile(r"^assert b?['\"].{0,2000}? == [{\[]"), _text_returned),
     (re.compile(r"<coroutine object ([\w.]{1,200}) at"), _needlessly_async),

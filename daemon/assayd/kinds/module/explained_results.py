@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from assayd.findings.source_text import line_at
 from assayd.guest_results.record import Raised
 from assayd.kinds.module.files import is_test
-from assayd.kinds.module.places import functions, moved, tree
+from assayd.kinds.module.places import ModuleFiles, moved
 from assayd.model.finding import Finding
 from assayd.model.text_limits import shorten
 
-Texts = Mapping[str, str]
+Texts = ModuleFiles
 _SHOWN_CHARS = 100
 
 
@@ -28,7 +27,7 @@ def _only_statement(name: str, texts: Texts) -> tuple[str, int] | None:
         (file, node)
         for file, text in texts.items()
         if not is_test(file)
-        for node in functions(text)
+        for node in texts.functions(text)
         if node.name == name
     ]
     if len(found) != 1:
@@ -53,9 +52,8 @@ def _computed_by(node: ast.expr) -> str | None:
 def _values_of(key: str, texts: Texts) -> Iterator[tuple[str, ast.expr]]:
     """Return the expressions that the module writes under a key of a dict."""
     for file, text in texts.items():
-        read = None if is_test(file) else tree(text)
-        for node in ast.walk(read) if read is not None else ():
-            for name, value in zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ():
+        for node in () if is_test(file) else texts.dicts(text):
+            for name, value in zip(node.keys, node.values, strict=True):
                 if isinstance(name, ast.Constant) and name.value == key:
                     yield file, value
 
@@ -77,16 +75,16 @@ def _wrong_result(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """``assert grade(3) == "good"``: the function has one statement."""
-    line = line_at(texts.get(raised.file or "", ""), raised.line or 0) or ""
-    called = re.match(r"\s*assert\s+(?:await\s+)?(?:[\w.]+\.)?(\w+)\(", line)
+    line = texts.line(texts.get(raised.file or "", ""), raised.line)
+    called = re.match(r"\s*+assert\s++(?:await\s++)?(?:\w++\.)*+(\w++)\(", line)
     place = _only_statement(called[1], texts) if called is not None else None
     return None if called is None or place is None else _at(finding, place, texts, f"{called[1]}()")
 
 
 def _at(finding: Finding, place: tuple[str, int], texts: Texts, what: str) -> Finding:
     file, number = place
-    shown = shorten((line_at(texts[file], number) or "").strip(), _SHOWN_CHARS)
-    hint = f"Change the line that computes {what}, so that the expected value results: `{shown}`."
+    shown = shorten((texts.snippet(texts[file], number) or "").strip(), _SHOWN_CHARS)
+    hint = f"Correct `{shown}`, which computes {what}, to give the expected value."
     return moved(replace(finding, edit=None), file, number, texts[file], hint, None)
 
 

@@ -247,7 +247,10 @@ def check_base(
     base = min(imported)
     line = line_at(text, node.lineno) or ""
     new = re.sub(
-        rf"\bclass\s+{re.escape(node.name)}\s*(?:\(\s*\))?\s*:", f"class {node.name}({base}):", line, count=1
+        rf"\bclass\s++{re.escape(node.name)}\s*+(?:\(\s*+\))?\s*+:",
+        f"class {node.name}({base}):",
+        line,
+        count=1,
     )
     found = finding_at(
         node,
@@ -422,8 +425,8 @@ def check_transports(texts: Mapping[str, str], trees: Trees) -> Iterator[Finding
 
 
 _NO_VALUE = re.compile(
-    r"(?:None|NoReturn|Never|Any|object)$|(?:typing\.)?(?:Optional|Iterator|Generator|AsyncIterator)\b"
-    r"|.*\bNone\b"
+    r"^(?:(?:None|NoReturn|Never|Any|object)$|(?:typing\.)?(?:Optional|Iterator|Generator|AsyncIterator)\b"
+    r"|.*\bNone\b)"
 )
 
 

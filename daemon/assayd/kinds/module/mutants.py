@@ -28,6 +28,12 @@ from assayd.static.python.work import is_slow_to_compile
 _MOST_NODES = 50_000
 _MORE_LOOKED_AT = 4
 """So many times the changes that are wanted are compiled at most: some have no effect."""
+_MOST_WORK = 300_000
+"""Nodes in all texts that are compiled, with a node for each 50 bytes: about a second.
+
+It is a count because a clock would give other changes each time.
+"""
+_BYTES_OF_A_NODE = 50
 _COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.Lt: ("<", ">="),
     ast.LtE: ("<=", ">"),
@@ -48,6 +54,8 @@ _ARITHMETIC: dict[type[ast.operator], tuple[str, str]] = {
     ast.FloorDiv: ("//", "*"),
     ast.Mod: ("%", "*"),
 }
+_LARGEST = 1e300
+"""Larger numbers stay as they are: Python refuses to write very long ones in decimal."""
 _LOGS = frozenset({"log", "logger", "logging", "print", "warnings", "super"})
 _INCIDENTAL = frozenset({"description", "encoding", "headers", "indent", "timeout", "title"})
 """Arguments and keys whose values hardly any test should check."""
@@ -82,12 +90,17 @@ def mutants_of(source: str, most: int) -> list[Mutant]:
     if most < 1:
         return []
     read = _compiled(source)
-    if read is None or sum(1 for _ in ast.walk(read[0])) > _MOST_NODES:
+    if read is None:
         return []
     tree, original = read
-    queues = [deque(_in_order(_Finder(source).found(function))) for function in _functions(tree)]
+    nodes = sum(1 for _ in ast.walk(tree))
+    if nodes > _MOST_NODES:
+        return []
+    finder = _Finder(source)
+    queues = [deque(_in_order(finder.found(function))) for function in _functions(tree)]
+    affordable = _MOST_WORK // (nodes + finder.size // _BYTES_OF_A_NODE + 1)
     chosen: list[Mutant] = []
-    for one in islice(_by_turns(queues), _MORE_LOOKED_AT * most):
+    for one in islice(_by_turns(queues), min(_MORE_LOOKED_AT * most, affordable)):
         if len(chosen) < most and _differs(one, source, original):
             chosen.append(one)
     return sorted(chosen, key=lambda one: one.start)
@@ -149,6 +162,7 @@ class _Finder:
 
     def __init__(self, source: str) -> None:
         self._content = source.encode()
+        self.size = len(self._content)
         self._starts = [0, *(match.end() for match in re.finditer(rb"\r\n?|\n", self._content))]
 
     def found(self, function: ast.AST) -> Iterator[tuple[str, Mutant]]:
@@ -213,7 +227,7 @@ class _Finder:
         match node.value:
             case bool():
                 yield "number", *self._place(node), repr(not node.value)
-            case int() | float():
+            case int() | float() if abs(node.value) < _LARGEST:
                 yield "number", *self._place(node), repr(node.value + 1)
             case str() if node.value:
                 yield "string", *self._place(node), '""'

@@ -1,17 +1,206 @@
-"""Places in a module's files that explanations of failures speak of: functions, fixtures, fields."""
+"""The files of a module as explanations of failures read them: short lines, functions, fixtures, fields.
+
+Texts, lines and places are the submitter's, so the work is bounded: each file is split and parsed once for a
+whole run, long lines and long files aren't read at all, and only the first failures are explained.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
-from dataclasses import replace
-from functools import lru_cache
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from assayd.did_you_mean import close_names
 from assayd.findings.source_text import snippet
 from assayd.model.finding import Edit, Finding
+from assayd.model.text_limits import SNIPPET_CHARS, shorten
+from assayd.static.python.work import is_slow_to_parse
 
+MOST_EXPLAINED = 20
+"""Failures of one run that are explained; the others keep their plain texts."""
+MOST_ADVISED = 100
+"""Failures of one run whose plain hint is made from the source; the others have the hint of their type."""
+MOST_MESSAGE_CHARS = 600
+"""The part of a message that is compared with the patterns."""
 MOST_CHARS = 100_000
+MOST_PARSED_CHARS = 400_000
+"""Of all files of a module."""
+_LINE_CHARS = 300
+"""The longest line that is read; an edit of a longer one would be unreadable, too."""
+_MOST_LINES = 5000
+_MOST_NODES = 50_000
+_NAME_CHARS = 60
+_MOST_NAMES = 100
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parsed:
+    """What explanations look for in a tree, in the order of `ast.walk`."""
+
+    body: Sequence[ast.stmt] = ()
+    definitions: Sequence[Function | ast.ClassDef] = ()
+    dicts: Sequence[ast.Dict] = ()
+    decorations: Mapping[str, Collection[str]] = field(default_factory=dict)
+
+
+class ModuleFiles(Mapping[str, str]):
+    """The texts of a module by name, each read once, and how many failures may still be explained."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        """Keep the texts; nothing is read before an explanation needs it."""
+        self._texts = texts
+        self._split: dict[str, list[str]] = {}
+        self._short: dict[str, list[str]] = {}
+        self._parsed: dict[str, _Parsed] = {}
+        self._chars_left = MOST_PARSED_CHARS
+        self._explained_left = MOST_EXPLAINED
+        self._advised_left = MOST_ADVISED
+        self.known: dict[tuple[object, ...], Finding] = {}
+
+    def __getitem__(self, name: str) -> str:
+        """Return the text of a file."""
+        return self._texts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Return the names."""
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        """Return how many files there are."""
+        return len(self._texts)
+
+    def may_explain(self) -> bool:
+        """Count one more failure; False if enough were explained."""
+        self._explained_left -= 1
+        return self._explained_left >= 0
+
+    def may_advise(self) -> bool:
+        """Count one more plain hint that reads the source; False if there were enough."""
+        self._advised_left -= 1
+        return self._advised_left >= 0
+
+    def snippet(self, text: str, number: int | None) -> str | None:
+        """Return a line of any length, cut, or None."""
+        if text not in self._split:
+            self._split[text] = text.split("\n")
+        lines = self._split[text]
+        if number is None or not 1 <= number <= len(lines):
+            return None
+        return shorten(lines[number - 1].rstrip(), SNIPPET_CHARS)
+
+    def lines(self, text: str) -> Sequence[str]:
+        """Return the first lines of a text; one that is too long to read is empty."""
+        if text not in self._short:
+            lines = text[:MOST_CHARS].split("\n", _MOST_LINES)[:_MOST_LINES]
+            self._short[text] = [line if len(line) <= _LINE_CHARS else "" for line in lines]
+        return self._short[text]
+
+    def line(self, text: str, number: int | None) -> str:
+        """Return a 1-based line; an empty one if it doesn't exist or is too long to read."""
+        lines = self.lines(text)
+        return lines[number - 1] if number is not None and 1 <= number <= len(lines) else ""
+
+    def body(self, text: str) -> Sequence[ast.stmt]:
+        """Return the statements of a file; none if it can't be read."""
+        return self._read(text).body
+
+    def functions(self, text: str) -> Iterator[Function]:
+        """Return the functions and methods of a file."""
+        return (each for each in self._read(text).definitions if isinstance(each, FUNCTIONS))
+
+    def classes(self, text: str) -> Iterator[ast.ClassDef]:
+        """Return the classes of a file."""
+        return (each for each in self._read(text).definitions if isinstance(each, ast.ClassDef))
+
+    def dicts(self, text: str) -> Sequence[ast.Dict]:
+        """Return the dicts that a file writes."""
+        return self._read(text).dicts
+
+    def function_at(self, text: str, line: int) -> Function | None:
+        """Return the innermost function that holds a 1-based line."""
+        around = [each for each in self.functions(text) if each.lineno <= line <= (each.end_lineno or 0)]
+        return around[-1] if around else None
+
+    def decorated(self, text: str, word: str) -> Collection[str]:
+        """Return the names of the functions with a word in a decorator, e.g. ``fixture``."""
+        decorations = self._read(text).decorations
+        return {name for name, words in decorations.items() if any(word in one for one in words)}
+
+    def parameters(self, text: str, owner: str) -> Iterator[str]:
+        """Return the parameters of a function, or the fields and parameters of a class."""
+        for node in self._read(text).definitions:
+            if node.name == owner and isinstance(node, ast.ClassDef):
+                yield from fields(node)
+            elif node.name == owner and isinstance(node, FUNCTIONS):
+                yield from (each.arg for each in (*node.args.args, *node.args.kwonlyargs))
+
+    def fields_around(self, text: str, line: int) -> Collection[str]:
+        """Return the attributes of the class that holds a 1-based line."""
+        classes = [one for one in self.classes(text) if one.lineno <= line <= (one.end_lineno or 0)]
+        if not classes:
+            return ()
+        stored = {
+            node.attr
+            for node in ast.walk(classes[-1])
+            if isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "self"
+        }
+        return {*fields(classes[-1]), *stored}
+
+    def _read(self, text: str) -> _Parsed:
+        if text not in self._parsed:
+            self._parsed[text] = self._parse(text)
+        return self._parsed[text]
+
+    def _parse(self, text: str) -> _Parsed:
+        if len(text) > min(MOST_CHARS, self._chars_left) or text.count("\n") >= _MOST_LINES:
+            return _Parsed()
+        self._chars_left -= len(text)
+        if is_slow_to_parse(text):
+            return _Parsed()
+        try:
+            tree = ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return _Parsed()
+        nodes: list[ast.AST] = []
+        for node in ast.walk(tree):
+            nodes.append(node)
+            if len(nodes) > _MOST_NODES:
+                return _Parsed()
+        functions = [one for one in nodes if isinstance(one, FUNCTIONS)]
+        return _Parsed(
+            body=tree.body,
+            definitions=[one for one in nodes if isinstance(one, (*FUNCTIONS, ast.ClassDef))],
+            dicts=[one for one in nodes if isinstance(one, ast.Dict)],
+            decorations={one.name: _words(one.decorator_list) for one in functions},
+        )
+
+
+def indexed(texts: Mapping[str, str]) -> ModuleFiles:
+    """Return the texts as an index, which they may be already."""
+    return texts if isinstance(texts, ModuleFiles) else ModuleFiles(texts)
+
+
+def _words(nodes: Iterable[ast.expr]) -> Collection[str]:
+    """Return the names in expressions."""
+    found: set[str] = set()
+    for node in (one for each in nodes for one in ast.walk(each)):
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            found.add(node.attr)
+    return found
+
+
+def near_names(name: str, known: Iterable[str]) -> list[str]:
+    """Return the known name that is close to a name, if one is; only a bounded number is compared."""
+    if len(name) > _NAME_CHARS:
+        return []
+    compared = [one for one in dict.fromkeys(known) if len(one) <= _NAME_CHARS]
+    return close_names(name, compared[:_MOST_NAMES])
 
 
 def moved(finding: Finding, file: str, line: int, text: str, suggestion: str, edit: Edit | None) -> Finding:
@@ -25,44 +214,6 @@ def moved(finding: Finding, file: str, line: int, text: str, suggestion: str, ed
         suggestion=suggestion,
         edit=edit,
     )
-
-
-@lru_cache(maxsize=8)
-def tree(text: str) -> ast.Module | None:
-    """Return the tree of a file; None if it can't be read."""
-    try:
-        return ast.parse(text) if len(text) <= MOST_CHARS else None
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
-def functions(text: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Return the functions and methods of a file."""
-    read = tree(text)
-    for node in ast.walk(read) if read is not None else ():
-        if isinstance(node, FUNCTIONS):
-            yield node
-
-
-def function_at(text: str, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    """Return the innermost function that holds a 1-based line."""
-    around = [each for each in functions(text) if each.lineno <= line <= (each.end_lineno or 0)]
-    return around[-1] if around else None
-
-
-def is_fixture(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether a function is a fixture of pytest."""
-    return any("fixture" in ast.unparse(each) for each in node.decorator_list)
-
-
-def parameters(text: str, owner: str) -> Iterator[str]:
-    """Return the parameters of a function, or the fields and parameters of a class."""
-    read = tree(text)
-    for node in ast.walk(read) if read is not None else ():
-        if isinstance(node, FUNCTIONS) and node.name == owner:
-            yield from (each.arg for each in (*node.args.args, *node.args.kwonlyargs))
-        elif isinstance(node, ast.ClassDef) and node.name == owner:
-            yield from fields(node)
 
 
 def fields(node: ast.ClassDef) -> Collection[str]:
@@ -80,21 +231,3 @@ def fields(node: ast.ClassDef) -> Collection[str]:
                 else {each.name}
             )
     return names - {"self"}
-
-
-def fields_around(text: str, line: int) -> Collection[str]:
-    """Return the attributes of the class that holds a 1-based line."""
-    read = tree(text)
-    classes = [
-        node
-        for node in (ast.walk(read) if read is not None else ())
-        if isinstance(node, ast.ClassDef) and node.lineno <= line <= (node.end_lineno or 0)
-    ]
-    if not classes:
-        return ()
-    stored = {
-        node.attr
-        for node in ast.walk(classes[-1])
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
-    }
-    return {*fields(classes[-1]), *stored}

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from assayd.findings.exception_hints import exception_hint, misspelling_edit
+from assayd.findings.exception_hints import exception_hint, hint_for, misspelling_edit
 from assayd.findings.network_errors import network_hint
 from assayd.findings.runs import (
     LEAVING,
@@ -21,12 +21,12 @@ from assayd.findings.runs import (
     file_events,
     grouped,
 )
-from assayd.findings.source_text import snippet
 from assayd.findings.timeout import time_hint, time_words
 from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import Raised
 from assayd.kinds.module.expected_tests import ExpectedTests
 from assayd.kinds.module.explained import expected_other, explained
+from assayd.kinds.module.places import ModuleFiles, indexed
 from assayd.kinds.module.pytest_record import Coverage, EndedTest, Told, read_told
 from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.report import Case, CaseStatus
@@ -74,7 +74,7 @@ _NOT_AWAITED = "async def function and no async plugin"
 """How the framework skips a test that gave it a coroutine; those of ``async def`` are awaited."""
 _SHOWN = 5
 
-Texts = Mapping[str, str]
+Texts = ModuleFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +88,21 @@ class TestedFile:
     coverage: Coverage | None = None
 
 
-def judge_tests(file: str, unit: UnitResult | None, texts: Texts, expected: ExpectedTests) -> TestedFile:
-    """Judge the unit that ran a file's tests; None when it was never started."""
+def judge_tests(
+    file: str, unit: UnitResult | None, texts: Mapping[str, str], expected: ExpectedTests
+) -> TestedFile:
+    """Judge the unit that ran a file's tests; None when it was never started.
+
+    Args:
+        file: its name.
+        unit: what it told.
+        texts: the Python files by name; of a run with several files of tests, one index for all.
+        expected: the tests that its text holds.
+    """
+    files = indexed(texts)
     if unit is None:
         return TestedFile(cases=tuple(_never(f"{file}::{name}") for name in expected.certain))
-    events = tuple(_events(file, unit, texts))
+    events = tuple(_events(file, unit, files))
     try:
         told = _read(unit)
     except GuestJsonError as problem:
@@ -101,7 +111,7 @@ def judge_tests(file: str, unit: UnitResult | None, texts: Texts, expected: Expe
             cases=tuple(Case(name=name, status=CaseStatus.ERROR, message=str(problem)) for name in unknown),
             findings=(*events, _contradicted(file, str(problem))),
         )
-    findings = [*events, *_findings(file, told, texts)]
+    findings = [*events, *_findings(file, told, files)]
     if told.final is not None:
         findings += _compared(file, told, expected)
     elif not has_errors(findings) or unit.outcome.cause is Cause.TIMEOUT:
@@ -173,14 +183,14 @@ def _events(file: str, unit: UnitResult, texts: Texts) -> Iterator[Finding]:
 def _strange_module(finding: Finding, module: str, file: str, texts: Texts) -> Finding:
     """Say of a module that is none of the files, most likely named to `patch`, which there are."""
     own = ", ".join(sorted(name.removesuffix(".py") for name in texts))
-    lines = texts.get(file, "").split("\n")
+    lines = texts.lines(texts.get(file, ""))
     named = re.compile(rf"['\"]{re.escape(module)}[.'\"]")
     line = finding.line or next((n for n, each in enumerate(lines, 1) if named.search(each)), None)
     return replace(
         finding,
         message=f"{shorten(module, 100)!r} is neither a file of the module nor allowed by the policy.",
         line=line,
-        snippet=snippet(texts.get(file, ""), line),
+        snippet=texts.snippet(texts.get(file, ""), line),
         suggestion=f'Name one of the files, as in patch("adapter.requests.get"): {shorten(own, 300)}.',
     )
 
@@ -248,7 +258,7 @@ def _not_imported(file: str, raised: Raised, texts: Texts) -> Finding:
     return found
 
 
-_NOT_ALLOWED = re.compile(r"^import of '(\w{1,100})[.\w]*' is not allowed by the policy")
+_NOT_ALLOWED = re.compile(r"^import of '(\w{1,100})[.\w]*+' is not allowed by the policy")
 _FIXTURE = re.compile(r"^\('(\w{1,100})', <FixtureRequest")
 """The text of pytest's FixtureLookupError; the missing fixture comes first."""
 
@@ -262,8 +272,11 @@ def _raised(
     remark: str = "",
 ) -> Finding:
     text = texts.get(raised.file or "", "")
-    place = snippet(text, raised.line)
+    place = texts.snippet(text, raised.line)
     told = f"{raised.error_type}: {raised.message}".removesuffix(": ")
+    plain = _plain_advice(rule, raised)
+    read = (plain is None or raised.meant is not None) and texts.may_advise()
+    hint = _advice(raised, text) if plain is None and read else plain
     return Finding(
         rule=rule,
         category=CATEGORY,
@@ -272,18 +285,25 @@ def _raised(
         file=raised.file if place is not None else file,
         line=raised.line if place is not None else None,
         snippet=place,
-        suggestion=_advice(rule, raised, text),
-        edit=misspelling_edit(raised, text) if rule != "tests.exited" else None,
+        suggestion=hint_for(raised.error_type) if hint is None else hint,
+        edit=misspelling_edit(raised, text) if read and rule != "tests.exited" else None,
     )
 
 
 def _explained(finding: Finding, raised: Raised, texts: Texts, test: str = "") -> Finding:
+    """Return what the files tell of a failure; after the first ones, what they told of one like it."""
     if finding.rule == "tests.exited":
         return finding
-    return expected_other(explained(finding, raised, texts, test), raised, texts, test)
+    key = (finding.rule, finding.file, finding.line, raised.error_type, _plain(test))
+    if not texts.may_explain():
+        return texts.known.get(key, finding)
+    made = expected_other(explained(finding, raised, texts, test), raised, texts, test)
+    texts.known.setdefault(key, made)
+    return made
 
 
-def _advice(rule: str, raised: Raised, text: str) -> str:
+def _plain_advice(rule: str, raised: Raised) -> str | None:
+    """Return the hint that doesn't depend on the text."""
     if rule == "tests.exited":
         return _EXIT_ADVICE
     if raised.error_type.rpartition(".")[2] == "AssertionError":
@@ -298,6 +318,10 @@ def _advice(rule: str, raised: Raised, text: str) -> str:
             f"The fixture {fixture[1]!r} doesn't exist: the image has only pytest and "
             "pytest-asyncio. Define it in the file, or use monkeypatch or unittest.mock.patch."
         )
+    return None
+
+
+def _advice(raised: Raised, text: str) -> str:
     return network_hint(raised.error_type, raised.message, text) or exception_hint(raised, text)
 
 

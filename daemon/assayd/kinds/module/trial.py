@@ -20,7 +20,7 @@ from assayd.kinds.module.expected_tests import ExpectedTests
 from assayd.kinds.module.mutants import Mutant
 from assayd.kinds.module.payload import PreparedModule
 from assayd.model.finding import Finding, Layer, Rule, Severity
-from assayd.model.run import RunResult, RunSpec, UnitEnd, UnitResult
+from assayd.model.run import RunResult, RunSpec, Unit, UnitEnd, UnitResult
 from assayd.model.text_limits import shorten
 
 RULES = (
@@ -36,6 +36,8 @@ _ENOUGH = 0.5
 _MORE_TIME, _LEAST_S = 5, 2.0
 """A change may take so many times the processor time of the tests without it, and at least so much."""
 _SHOWN_CHARS = 40
+_MOST_BYTES = 8 * 2**20
+"""Of all changed texts that are sent to the container; the changes beyond count as not tried."""
 
 
 def plan(
@@ -49,24 +51,30 @@ def plan(
         adapter: the file that is changed.
         tests: the result of each file of tests.
     """
-    units = [
+    originals = [
         replace(
             unit,
             arguments={name: unit.arguments[name] for name in ("modules", "test")} | {"first_failure": True},
             deadline_s=min(unit.deadline_s, _LEAST_S + _MORE_TIME * tests[unit.name].usage.cpu_s),
-            files={adapter: one.text(payload.files[adapter])},
         )
-        for one in _run(payload, tests)
         for unit in spec.units
         if unit.name in tests
     ]
+    units: list[Unit] = []
+    left = _MOST_BYTES
+    for one in _run(payload, tests):
+        changed = one.text(payload.files[adapter])
+        left -= len(changed) * len(originals)
+        if left < 0:
+            break
+        units += (replace(unit, files={adapter: changed}) for unit in originals)
     return replace(spec, units=tuple(units)) if units else None
 
 
 def judge(
     payload: PreparedModule, adapter: str, tests: Mapping[str, UnitResult], trial: RunResult | None
 ) -> list[Finding]:
-    """Count the changes that the tests notice; those that weren't tried in time don't count."""
+    """Count the changes that the tests notice; those that weren't tried don't count."""
     tried = _run(payload, tests)
     units = trial.units if trial is not None else ()
     unnoticed = [one for one in payload.mutants if one not in tried]
@@ -102,7 +110,7 @@ def _finding(
     severity = Severity.INFO if noticed >= _ENOUGH * count else Severity.WARNING
     told = [f"line {one.line}: {_shown(one.now)} for {_shown(one.was)}" for one in unnoticed]
     if left:
-        told.append(f"{left} more changes weren't tried in time")
+        told.append(f"{left} more changes weren't tried")
     return Finding(
         rule="quality.mutants",
         category="quality",

@@ -30,14 +30,14 @@ from assayd.kinds.module import manifest as module_manifest
 from assayd.kinds.module import mistakes as module_mistakes
 from assayd.kinds.module import trial as module_trial
 from assayd.kinds.module.expected_tests import ExpectedTests
-from assayd.kinds.module.explained import with_near_file
-from assayd.kinds.module.explained_calls import with_data_keys
+from assayd.kinds.module.explained import with_files
 from assayd.kinds.module.files import adapter_file, files_of_tests, is_python, module_name, own_modules
 from assayd.kinds.module.generating import ModuleContext
 from assayd.kinds.module.imports import Own, check_module_imports
 from assayd.kinds.module.instructions import MANIFEST, TESTS_STAY, instructions
 from assayd.kinds.module.mutants import mutants_of
 from assayd.kinds.module.payload import ModulePayload, PreparedModule
+from assayd.kinds.module.places import ModuleFiles
 from assayd.kinds.module.samples import SAMPLES
 from assayd.model.finding import Finding, Rule, has_errors, keyed
 from assayd.model.policy import AdapterContract, ExecutionPolicy, NetworkMode, RuleLevel
@@ -193,7 +193,7 @@ class Module(Kind[ModulePayload, PreparedModule]):
 
     def judge(self, payload: PreparedModule, policy: ExecutionPolicy, result: RunResult) -> Judgement:
         """Judge the adapter and every file of tests; at least one test must have run."""
-        texts = {name: text for name, text in payload.files.items() if is_python(name)}
+        texts = ModuleFiles({name: text for name, text in payload.files.items() if is_python(name)})
         contract = adapter_unit.judge_adapter(
             _adapter(payload), _unit_named(result, 0, CONTRACT_UNIT), texts, policy.adapter
         )
@@ -214,7 +214,7 @@ class Module(Kind[ModulePayload, PreparedModule]):
             found += module_coverage.judge_coverage(
                 file, texts.get(file, ""), payload.methods, policy.adapter.methods, covered
             )
-        found = [with_data_keys(with_near_file(one, payload.files), payload.files) for one in found]
+        found = with_files(found, payload.files)
         found = [with_correction(one, payload.files.get(one.file or "", "")) for one in found]
         disagreeing = tuple(f for f in found if f.rule == run_findings.NOT_COMPILED_RULE.id)
         others = tuple(f for f in found if f not in disagreeing)

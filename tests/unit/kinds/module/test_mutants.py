@@ -4,6 +4,7 @@ import ast
 
 import pytest
 
+from assayd.kinds.module import mutants
 from assayd.kinds.module.mutants import Mutant, mutants_of
 
 ADAPTER = '''
@@ -134,6 +135,38 @@ def test_no_change_is_made_of_a_file_without_functions() -> None:
 
 def test_a_very_large_file_has_none() -> None:
     assert changes("def f(a):\n" + "    a += 2\n" * 20_000) == []
+
+
+def test_a_large_adapter_gets_as_many_changes_as_compile_in_about_a_second() -> None:
+    method = (
+        "    def m{0}(self, a):\n        if a < {0}:\n            return a + {0}\n        return [a, a]\n\n"
+    )
+    sizes = (20, 1000)
+    found = [
+        len(mutants_of("class A:\n" + "".join(method.format(n) for n in range(size)), 50)) for size in sizes
+    ]
+    assert found[0] == 50
+    assert 5 < found[1] < 25
+
+
+def test_many_small_functions_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str] = []
+    finder = mutants._Finder
+
+    def counted(source: str) -> mutants._Finder:
+        texts.append(source)
+        return finder(source)
+
+    monkeypatch.setattr(mutants, "_Finder", counted)
+    source = "".join(f"def f{n}(a):\n    a.b()\n" for n in range(100))
+    assert len(mutants_of(source, 50)) == 50
+    assert texts == [source]
+
+
+def test_a_number_too_long_to_write_stays() -> None:
+    assert changes(f"def f(a):\n    return a(0x{'f' * 5000}, 1e308)\n") == [
+        (f"a(0x{'f' * 5000}, 1e308)", "None")
+    ]
 
 
 def test_a_change_is_a_plain_value() -> None:

@@ -9,10 +9,12 @@ from dataclasses import replace
 import pytest
 
 from assayd.analysis.worker import examine
+from assayd.kinds.module import trial as module_trial
+from assayd.kinds.module.mutants import Mutant
 from assayd.kinds.module.validator import ModulePayload, PreparedModule, validator
 from assayd.model.finding import Finding, Severity
 from assayd.model.policy import ExecutionPolicy, NetworkMode, QualityPolicy, RuleLevel
-from assayd.model.run import Cause, Limits, Outcome, RunEnd, RunResult, UnitEnd, UnitResult, Usage
+from assayd.model.run import Cause, Limits, Outcome, RunEnd, RunResult, RunSpec, UnitEnd, UnitResult, Usage
 from assayd.policies import PolicySet
 
 LIMITS = Limits(timeout_s=60, unit_timeout_s=30, memory_bytes=2**28, max_processes=4)
@@ -158,7 +160,67 @@ def test_changes_that_were_not_tried_in_time_do_not_count(policy: ExecutionPolic
     finding = judged(policy, [FAILED, OK, FAILED], end=UnitEnd.INTERRUPTED)
     assert finding.message == "The tests notice 1 of 2 small changes to the adapter."
     assert finding.context is not None
-    assert finding.context.endswith("4 more changes weren't tried in time")
+    assert finding.context.endswith("4 more changes weren't tried")
+
+
+def test_each_changed_text_is_held_once_for_all_files_of_tests(policy: ExecutionPolicy) -> None:
+    spec, payload = _plan_of_two_files(policy)
+    assert len(spec.units) == 2 * len(payload.mutants)
+    assert [one.name for one in spec.units[:2]] == ["test_adapter.py", "test_more.py"]
+    assert spec.units[0].files["adapter.py"] is spec.units[1].files["adapter.py"]
+
+
+def test_changes_beyond_the_bytes_of_a_trial_do_not_count(
+    policy: ExecutionPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module_trial, "_MOST_BYTES", 5 * len(ADAPTER))
+    spec, payload = _plan_of_two_files(policy)
+    assert len(spec.units) == 4
+
+    trial = trial_run([FAILED, OK, OK, OK])
+    (finding,) = validator.judge_trial(payload, policy, _first_run_of_two_files(), trial)["sandbox"]
+    assert finding.message == "The tests notice 1 of 2 small changes to the adapter."
+    assert finding.context is not None
+    assert finding.context.endswith("4 more changes weren't tried")
+
+
+def _plan_of_two_files(policy: ExecutionPolicy) -> tuple[RunSpec, PreparedModule]:
+    payload = prepared(policy)
+    payload = payload.model_copy(update={"files": {**payload.files, "test_more.py": TESTS}})
+    spec = validator.plan_trial(payload, policy, LIMITS, _first_run_of_two_files())
+    assert spec is not None
+    return spec, payload
+
+
+def _first_run_of_two_files() -> RunResult:
+    first = first_run()
+    more = replace(first.units[-1], name="test_more.py")
+    return replace(first, units=(*first.units, more))
+
+
+def test_a_failed_preparation_leaves_the_static_answer_complete(
+    policy: ExecutionPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = prepared(policy).expected
+
+    def fail(source: str, most: int) -> list[Mutant]:
+        raise MemoryError
+
+    monkeypatch.setattr("assayd.kinds.module.validator.mutants_of", fail)
+    without = prepared(policy)
+    assert (without.mutants, without.expected) == ([], expected)
+
+
+def test_a_worker_gets_more_time_before_it_prepares_a_trial(
+    policy: ExecutionPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(
+        "assayd.kinds.module.validator.mutants_of", lambda source, most: told.append("changes") or []
+    )
+    given = ModulePayload(manifest=MANIFEST, files={"adapter.py": ADAPTER, "test_adapter.py": TESTS})
+    examine(validator, given, policy, before_trial=lambda: told.append("more time"))
+    assert told == ["more time", "changes"]
 
 
 @pytest.mark.parametrize(

@@ -107,3 +107,13 @@ def test_every_entry_has_a_hint_that_is_a_sentence() -> None:
     for slip in slips():
         assert slip.hint.endswith((".", "`.")), slip
         assert bool(slip.call) != bool(slip.find), slip
+
+
+def test_several_forms_of_a_statement_are_all_told_and_the_first_is_named() -> None:
+    statement = "CREATE TABLE a (id INT AUTO_INCREMENT PRIMARY KEY, at TEXT DEFAULT NOW()) ENGINE=InnoDB"
+    found = explain(statement, tables())
+    assert found is not None
+    assert (found.written, found.of) == ("INT AUTO_INCREMENT PRIMARY KEY", "MySQL")
+    assert [word in found.hint for word in ("INTEGER PRIMARY KEY", "CURRENT_TIMESTAMP", "ENGINE")] == [
+        True
+    ] * 3
