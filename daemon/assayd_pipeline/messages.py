@@ -92,7 +92,7 @@ def explain(said: str, content: str) -> Explained:
 
 
 def _literal(text: str) -> str:
-    """Quote a text for a replacement, in which a backslash begins a group."""
+    """Quote a string for a replacement, in which a backslash begins a group."""
     return text.replace("\\", r"\\")
 
 
