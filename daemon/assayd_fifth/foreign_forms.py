@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 _MOST_LINES = 2000
-_LINE_CHARS = 1000
+_LINE_CHARS = 300
+"""The longest part of a line that is searched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +60,13 @@ _ROWS: Sequence[_Row] = (
          "Begin a comment with a backslash and a space: `\\ {2}`.", r"\1\\ \2"),
     _row(r"\s(?://|#)\s+([a-z].*)$", "The rest of the line is a comment of another language.",
          "Begin a comment with a backslash and a space: `\\ {1}`.", r" \\ \1"),
-    _row(r"/\*\s*(.*?)\s*\*/", "`/* … */` isn't a comment in Fifth.",
+    _row(r"/\*\s*+((?:(?!\*/)\S)*+(?:\s++(?!\*/)(?:(?!\*/)\S)++)*+)\s*+\*/",
+         "`/* … */` isn't a comment in Fifth.",
          "Write `( {1} )`, or begin the comment with `\\ `.", r"( \1 )"),
     _row(r"^(\s*):(?=([^\s:;=]+)(?:\s|$))", "The `:` and `{2}` have no space between them.",
          "Put a space after the colon: `: {2}`.", r"\1: "),
-    _row(r"^(\s*)(def|define|function|func|fn|proc|sub|fun|word)\s+([^\s(:{]+)\s*(?:\(\s*\))?\s*[:{]?\s*(.*?)"
-         r"\s*\}?\s*$",
+    _row(r"^(\s*+)(def|define|function|func|fn|proc|sub|fun|word)\s++([^\s(:{]++)\s*+(?:\(\s*+\)\s*+)?[:{]?\s*+"
+         r"((?:.*[^\s}])?(?:\s*+\}(?=\s*+\}))*+)\s*+\}?\s*+$",
          "`{2}` doesn't begin a definition in Fifth.", "Write `: {3} ( before -- after ) … ;`.",
          r"\1: \3 \4"),
     _row(rf"^(\s*)(?:const|constant)\s+{_NAME}\s*=\s*(\S+?)\s*;?\s*$",

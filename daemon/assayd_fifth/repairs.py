@@ -23,6 +23,8 @@ MOST_TRIED = 60
 """How many changed programs are read for one that has errors."""
 MOST_CHARS = 20_000
 _MOST_PLACES = 14
+_LINE_CHARS = 300
+"""The longest line that is corrected."""
 _END = re.compile(r"(?<!\S);(?!\S)")
 _WORD = re.compile(r"\S+")
 _STARTS = re.compile(r"^\s*:\s")
@@ -140,7 +142,7 @@ def _rank(finding: Finding) -> tuple[int, int]:
 
 def _candidates(lines: Sequence[str], finding: Finding, words: Mapping[str, str]) -> Iterator[Change]:
     line = finding.line or 1
-    if line > len(lines):
+    if line > len(lines) or len(lines[line - 1]) > _LINE_CHARS:
         return
     making = _MAKING.get(finding.rule)
     if making is None:
@@ -318,6 +320,12 @@ def _reworded(
             yield Change(line, line, f"{inner[0].strip()} {rest.strip()}")
 
 
+_NAME = r"(?:(?!:\})[^{}\s])++"
+_INPUT = rf"(?!--\s){_NAME}"
+_EFFECT = (
+    rf"(?<!\S)\{{:?\s++((?:{_INPUT}(?:\s++{_INPUT})*+)?)\s*+--\s++((?:{_NAME}(?:\s++{_NAME})*+)?)\s*+:?\}}"
+)
+"""Locals with a stack effect. Repeats are possessive: a submitter chooses the text that is searched."""
 _FORMS = tuple(
     (re.compile(find, re.IGNORECASE), put)
     for find, put in (
@@ -328,18 +336,18 @@ _FORMS = tuple(
         (r"(?<!\S)char\s+(\S)(?!\S)", r"[char] \1"),
         (r"(?<!\S)(\d{1,3})[,_](\d{3})(?!\S)", r"\1\2"),
         (r"(?<!\S)([a-z_][\w-]*)\[\s*(\S+?)\s*\]", r"\1 \2 cells +"),
-        (r"(?<!\S)\{:?\s+([^{}]*?)\s+:?\}\s+\1(?!\S)", r""),
-        (r"(?<!\S)\{:?\s+([^{}]*?)\s+--\s+([^{}]*?)\s*:?\}\s+\1(?!\S)", r"( \1 -- \2 )"),
-        (r"(?<!\S)\{:?\s+([^{}]*?)\s+--\s+([^{}]*?)\s*:?\}", r"( \1 -- \2 )"),
-        (r"(?<!\S)\{\s+(.*?)\s+\}(?!\S)", r"\1"),
+        (rf"(?<!\S)\{{:?\s++({_NAME}(?:\s++{_NAME})*+)\s++:?\}}\s++\1(?!\S)", r""),
+        (rf"{_EFFECT}\s++\1(?!\S)", r"( \1 -- \2 )"),
+        (_EFFECT, r"( \1 -- \2 )"),
+        (r"(?<!\S)\{\s++(\S++(?:\s++(?!\}(?!\S))\S++)*+)\s++\}(?!\S)", r"\1"),
         (r"(?<!\S)([a-z_][\w-]*)\(\s*\)(?!\S)", r"\1"),
         (r"(?<!\S)([a-z_][\w-]*)\(\s*([^(),\s]+)\s*\)(?!\S)", r"\2 \1"),
         (r"(?<!\S)([a-z_][\w-]*)\(\s*([^(),\s]+)\s*,\s*([^(),\s]+)\s*\)(?!\S)", r"\2 \3 \1"),
         (r"(?<!\S)([\w.!@+*/<>=?-]+)[,;](?!\S)", r"\1"),
         (r'<(\w+)\s+class="([^"]*)">', r's" \2" <\1.>'),
-        (r'<a\s+href="([^"]*)">\s*([^<>]*?)\s*</a>', r's" \2" s" \1" a.'),
+        (r'<a\s++href="([^"]*+)">\s*+((?:[^<>\s]++(?:\s++[^<>\s]++)*+)?)\s*+</a>', r's" \2" s" \1" a.'),
         (r'<img\s+src="([^"]*)"(?:\s+alt="([^"]*)")?\s*/?>', r's" \2" s" \1" img.'),
-        (r"<(\w+)>\s*([^<>\"]+?)\s*</\1>", r'<\1> s" \2" text </\1>'),
+        (r"<(\w++)>\s*+([^<>\"\s]++(?:\s++[^<>\"\s]++)*+)\s*+</\1>", r'<\1> s" \2" text </\1>'),
         (r"<br>", r"<br/>"),
         (
             r'^\s*(?:#include|import|include|use:?|load|from|require)\s+["<](?:lib/)?(\w+)(?:\.fs|\.h)?[">].*$',

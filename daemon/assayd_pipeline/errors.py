@@ -208,7 +208,7 @@ _RULES = (
         r"\bnull value\b",
         r": invalid (number|date)\b",
         r"\binteger expression expected$",
-        r"\[: .*(?:unary operator expected|too many arguments)$",
+        r"^(?:(?!\[: ).)*+\[: .*(?:unary operator expected|too many arguments)$",
         r"\bnumeric argument required$",
         r"\bdivision by (zero|0)\b",
         r"\bvalue too great for base\b",

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from assayd.findings.source_text import snippet
 from assayd.model.finding import Finding, Layer, Rule, Severity
@@ -29,18 +30,22 @@ RULE = Rule(
     help="Bad: n=$(grep -c x tmp/nothere). Good: set -euo pipefail at the top of the step.",
 )
 _MOST_LINES = 500
+_MOST_READ = 60
+"""How many different lines of a step are looked up; a submitter chooses them."""
 _MOST_FINDINGS = 5
+MOST_IN_RUN = 20
+"""How many ignored errors of all steps of a run are explained."""
 _SOURCE = re.compile(r"scripts/[^:]*: line \d{1,6}: |([a-z][a-z0-9]{0,20}): ")
 _HARMLESS = re.compile(r"\bwarning: |[Bb]roken pipe|write error|[Tt]ry '|\busage: ")
 _HANDLED = re.compile(
     r"\|\||&&|&\s*$|^\s*(?:if|elif|while|until|!|local|export|declare|readonly|typeset|case)\b|^\s*!|[<>]\(|`"
 )
 _ANYWHERE = re.compile(
-    r"^\s*(?:\}|\)|done|fi|esac)[^#\n]*(?:\|\||&&|&\s*$)|\bset \+e\b|\bset \+o errexit\b"
-    r"|\btrap\b[^\n]*\bERR\b",
+    r"^[ \t]*+(?:\}|\)|done|fi|esac)[^#\n]*(?:\|\||&&|&\s*$)|\bset \+e\b|\bset \+o errexit\b"
+    r"|\btrap\b[^\n]{0,200}\bERR\b",
     re.MULTILINE,
 )
-_FUNCTION = re.compile(r"^\s*(?:function\s+[\w-]+|[\w-]+\s*\(\s*\))", re.MULTILINE)
+_FUNCTION = re.compile(r"^[ \t]*+(?:function\s+[\w-]+|[\w-]++\s*+\(\s*+\))", re.MULTILINE)
 _ASSIGNMENT = re.compile(r"\s*\w+=\"?\$\(")
 
 
@@ -49,22 +54,22 @@ def ignored_errors(step: StepText, stderr: str, level: IgnoredErrors | None) -> 
     level = level or IgnoredErrors.WARNING
     if step.program is not ErrorSource.BASH or level is IgnoredErrors.OFF or not stderr:
         return
-    seen: set[str] = set()
-    for line in stderr.splitlines()[:_MOST_LINES]:
-        said = line.strip()
-        if said in seen or len(seen) == _MOST_FINDINGS or not _is_error(said, step.content):
-            continue
-        seen.add(said)
+    lines = dict.fromkeys(line.strip() for line in stderr.splitlines()[:_MOST_LINES])
+    printed = (said for said in lines if _is_printed(said, step.content))
+    errors = (said for said in islice(printed, _MOST_READ) if _is_error(said))
+    for said in islice(errors, _MOST_FINDINGS):
         yield _finding(step, said, level)
 
 
-def _is_error(said: str, content: str) -> bool:
-    """Return whether bash or a program that the step calls printed a line, as an error."""
+def _is_printed(said: str, content: str) -> bool:
+    """Return whether bash or a program that the step calls seems to have printed a line."""
     source = _SOURCE.match(said)
     if source is None or _HARMLESS.search(said):
         return False
-    if source[1] is not None and re.search(rf"\b{source[1]}\b", content) is None:
-        return False
+    return source[1] is None or re.search(rf"\b{source[1]}\b", content) is not None
+
+
+def _is_error(said: str) -> bool:
     return is_known(said) or classify(said, program=ErrorSource.BASH).error_class is not ErrorClass.UNKNOWN
 
 

@@ -4,16 +4,18 @@
     scripts/01_a.sh: line 2: [: amount: integer expression expected
 
 Patterns and texts are in `data/messages.toml`. A step writes its own standard error: whatever it prints can
-change a hint and never turns a failed step into a passed one.
+change a hint and never turns a failed step into a passed one. Messages and lines are bounded before they are
+searched.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 from assayd.model.finding import Edit
@@ -26,7 +28,10 @@ _LAST_FORM = re.compile(r"(?:^| )(?:Write|Assign)\b[^`]*`[^`]*`\.$")
 _NAMELESS = {"parse error:": "jq", "(standard_in) ": "bc", "Runtime error (func=": "bc"}
 """How messages begin that don't name their program."""
 _MOST_LINES = 2000
-_LINE_CHARS = 2000
+_MOST_CHARS = 10_000
+"""The longest step that is searched for the line of a message."""
+_LINE_CHARS = 300
+"""The longest message that is read, and the longest line of a step that is corrected."""
 _SHOWN_CHARS = 110
 
 
@@ -86,10 +91,14 @@ def explain(said: str, content: str) -> Explained:
     return Explained(hint=None, line=at)
 
 
-def _filled(text: str, found: re.Match[str], *, escape: bool = False) -> str:
+def _literal(text: str) -> str:
+    """Quote a string for a replacement, in which a backslash begins a group."""
+    return text.replace("\\", r"\\")
+
+
+def _filled(text: str, found: re.Match[str], *, quote: Callable[[str], str] = str) -> str:
     def value(place: re.Match[str]) -> str:
-        group = found.group(int(place[1])) or ""
-        return re.escape(group) if escape else group
+        return quote(found.group(int(place[1])) or "")
 
     return re.sub(r"\{([1-9])\}", value, text)
 
@@ -98,17 +107,19 @@ def _corrected(
     message: Message, found: re.Match[str], lines: list[str], at: int | None
 ) -> tuple[int | None, str | None]:
     """Return the line that has the pattern of an entry, and its correction; None if it isn't one line."""
-    if not message.at:
+    if not message.at or (at is None and sum(map(len, lines)) > _MOST_CHARS):
         return None, None
-    pattern = re.compile(_filled(message.at, found, escape=True))
-    put = _filled(message.put, found)
-    places = [
+    pattern = re.compile(_filled(message.at, found, quote=re.escape))
+    put = _filled(message.put, found, quote=_literal)
+    matches = (
         (number, seen)
         for number, line in enumerate(lines, 1)
         if (at is None or number == at)
+        and len(line) <= _LINE_CHARS
         and not line.lstrip().startswith("#")
-        and (seen := pattern.search(line[:_LINE_CHARS])) is not None
-    ]
+        and (seen := pattern.search(line)) is not None
+    )
+    places = list(islice(matches, 2))
     if len(places) != 1:
         return None, None
     [(number, seen)] = places

@@ -36,7 +36,7 @@ from assayd_pipeline.advice import advice_on_files, advice_on_path, steps_with_p
 from assayd_pipeline.errors import ADVICE, ErrorClass
 from assayd_pipeline.errors import ErrorSource as Writer
 from assayd_pipeline.generating import PipelineContext
-from assayd_pipeline.ignored import ignored_errors
+from assayd_pipeline.ignored import MOST_IN_RUN, ignored_errors
 from assayd_pipeline.instructions import BOTH, instructions
 from assayd_pipeline.judging import BASH, StepText, judge_database, judge_outputs, judge_step
 from assayd_pipeline.payload import Database, PipelinePayload, Step
@@ -193,9 +193,13 @@ class Pipeline(Kind[PipelinePayload]):
             if step.finding is not None
         ]
         cases = tuple(step.case for step in judged)
-        for (text, unit), step in zip(ran, judged, strict=True):
-            if unit is not None and step.case.status is CaseStatus.PASSED:
-                found += ignored_errors(text, unit.stderr.text(), policy.commands.ignored_errors)
+        ignored = (
+            finding
+            for (text, unit), step in zip(ran, judged, strict=True)
+            if unit is not None and step.case.status is CaseStatus.PASSED
+            for finding in ignored_errors(text, unit.stderr.text(), policy.commands.ignored_errors)
+        )
+        found += islice(ignored, MOST_IN_RUN)
         if not any(finding.is_error for finding in found):
             found += judge_outputs(result)
         if not any(finding.is_error for finding in found) and any(

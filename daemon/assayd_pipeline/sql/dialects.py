@@ -31,8 +31,8 @@ _UNITS = {
     "year": "%Y", "month": "%m", "day": "%d", "hour": "%H", "minute": "%M", "second": "%S", "dow": "%w",
 }  # fmt: skip
 _DATE_PARTS = (("YYYY", "%Y"), ("MM", "%m"), ("DD", "%d"), ("HH24", "%H"), ("MI", "%M"), ("SS", "%S"))
-_HIDDEN = re.compile(r"'(?:[^']|'')*'|--[^\n]*|/\*.*?\*/", re.DOTALL)
-_INTERVAL = re.compile(r"INTERVAL\s*'?\s*(-?\d+)\s*'?\s*([a-z]+?)s?\s*'?", re.IGNORECASE)
+_HIDDEN = re.compile(r"'(?:[^']|'')*'|--[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_INTERVAL = re.compile(r"INTERVAL\s*+(?:'\s*+)?(-?\d++)\s*+(?:'\s*+)?([a-z]+?)s?\s*+'?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

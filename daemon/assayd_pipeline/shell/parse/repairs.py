@@ -31,14 +31,16 @@ _OPENED = re.compile(
     r"'(if|for|while|until|case|\{)' (?:statement|clause) must (?:end|be closed) with '(\w+)'"
 )
 _STRAY = re.compile(r"'(\w+|\})' can only be used to (?:end|close)")
-_CLOSER = re.compile(r"(\s*)(fi|done|esac|end\w*|\}|don|od|if|elihw|rof)(\s*;?\s*|\s*[<|>].*)$")
+_CLOSER = re.compile(r"(\s*+)(fi|done|esac|end\w*+|\}|don|od|if|elihw|rof)(\s*+(?:;\s*+|[<|>].*)?)$")
 _UNMATCHED = re.compile(r"without matching '(\(\(|\(|\[\[|\[)' with '(\)\)|\)|\]\]|\])'")
 _SPACED_ELEMENT = re.compile(r"^(\s*\w+\[[^\]]*\])\s*=\s*(?=\S)")
-_BRANCH = re.compile(r"^(\s*)([\"']?[\w*.-]+[\"']?(?:\s*\|\s*[\"']?[\w*.-]+[\"']?)*)\s*:?\s+(?=\S.*;;|\S.*$)")
+_BRANCH = re.compile(
+    r"^(\s*+)([\"']?[\w*.-]++[\"']?(?:\s*+\|\s*+[\"']?[\w*.-]++[\"']?)*)(?:\s*+:)?\s++(?=\S)"
+)
 _CASE = re.compile(r"^\s*case\s+\S+\s*$")
 _NO_THEN = re.compile(r"\b((?:el)?if\s[^;]*;)\s+(?!then\b)")
 _NO_DO = re.compile(r"\b((?:for|while|until)\s[^;]*;)\s+(?!do\b)")
-_TRAILING = re.compile(r"\s*(\|\|?|&&)\s*$")
+_TRAILING = re.compile(r"(?<!\s)\s*+(\|\|?+|&&)\s*+$")
 _DOUBLED = re.compile(r"(\|\|?|&&)\s+(?:\|\|?|&&)\s*")
 _LEADING = re.compile(r"^\s*(\|\|?|&&)\s")
 _APOSTROPHE = re.compile(r"(?<=[a-z])'(?=(?:s|t|re|ll|ve|d|m)\b)")
