@@ -36,7 +36,7 @@ MOST_RATIO = 2.0
 """How much slower the other user's validations may be at the 95th percentile."""
 MOST_HEALTH_S = 0.1
 MOST_MEMORY_MB = 512
-QUIET = 30
+QUIET = 150
 """Validations that are timed before the crowd comes, in each round."""
 PR_SET_PDEATHSIG = 1
 GOOD = {
