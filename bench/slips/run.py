@@ -218,6 +218,8 @@ def main() -> None:
         if not (one.failed and one.at_the_line and one.remedy_named) or one.made_wrong:
             print(json.dumps(asdict(one)), file=sys.stderr)
     for title, counts in (("all", document), ("python", document["python"])):
+        if not counts["total"]:
+            continue
         told = ", ".join(f"{name} {counts[name]:.1%} (goal {goal:.0%})" for name, goal in GOALS.items())
         print(f"slips in correct code, {title}: {counts['total']}, {told}")
 
