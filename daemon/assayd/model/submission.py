@@ -17,8 +17,8 @@ class Submission:
     """One piece of code to validate.
 
     `payload` is an instance of the kind's own payload model. `input_digest` is the SHA-256 of the
-    canonical JSON of {kind, payload}; `document` is the canonical JSON of the whole submission as it
-    was accepted, which is what the store keeps and what a replay sends again. `intent` is the request,
+    canonical JSON of {kind, payload}; `document` is the canonical JSON of the whole accepted submission.
+    The store keeps the document, and a replay sends it again. `intent` is the request,
     in words. `webhook` is a URL that receives the verdict.
     """
 

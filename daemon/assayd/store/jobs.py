@@ -352,7 +352,7 @@ def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | N
     same = {"wanted": attempt.id, "by_uid": attempt.peer.uid, "by_key": key}
     found = connection.execute(_SAME_REQUEST, same).all()
     if any(row.uid != attempt.peer.uid for row in found):
-        # As a GET of it answers, whatever was submitted: nobody can try out what somebody else has sent.
+        # The same answer as for GET, so that a user can't find out which ids or payloads another user sent.
         raise RequestError("not_found", f"attempt {attempt.id} doesn't exist")
     if len(found) > 1 or any(row.submission != digest for row in found):
         what = "id" if any(row.id == attempt.id for row in found) else "idempotency key"
