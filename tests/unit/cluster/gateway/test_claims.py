@@ -81,8 +81,9 @@ async def test_drained_node_gets_no_new_run_and_keeps_those_that_it_has(gateway:
 async def test_node_that_was_told_to_take_no_work_gets_none(
     gateway: OneGateway, changes: dict[str, object]
 ) -> None:
-    await gateway.beat("stolen", **changes)
+    await gateway.beat("stolen")  # a gateway without any node that takes attempts would refuse the submission
     attempt = await gateway.submit()
+    await gateway.beat("stolen", **changes)
     with pytest.raises(RequestError) as refused:
         await gateway.claim("stolen", await gateway.messages.next())
     assert refused.value.code == "node.idle"
