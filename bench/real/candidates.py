@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,19 @@ _LARGEST = 8_000
 _LARGEST_PYTHON = 90_000
 _BLOCK = re.compile(r"^```[ ]?(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _SHELL = {"bash", "sh", "shell", "console"}
-_TESTS = re.compile(r"(^|/)(tests?|testing|vendor|_vendor|node_modules)(/|_)|(^|/)(test_|conftest|setup)|_test\.")
+_TESTS = re.compile(
+    r"(^|/)(tests?|testing|vendor|_vendor|node_modules)(/|_)|(^|/)(test_|conftest|setup)|_test\."
+)
 _CLIENTS = {"requests", "httpx", "aiohttp"}
-_ADAPTER_IMPORTS = _CLIENTS | {"pydantic", "urllib3", "certifi", "yarl", "multidict", "attr", "typing_extensions"}
+_ADAPTER_IMPORTS = _CLIENTS | {
+    "pydantic",
+    "urllib3",
+    "certifi",
+    "yarl",
+    "multidict",
+    "attr",
+    "typing_extensions",
+}
 _PATH_NAME = re.compile(r"path|file|url|uri|href|ext$|suffix|folder|dir", re.IGNORECASE)
 _PLAIN_TYPES = {"int", "float", "str", "bool", "list", "dict", "tuple", "set"}
 
@@ -53,7 +64,7 @@ class Repository:
         paths = [path for path in self.files() if re.search(ending, path)]
         asked = "".join(f"HEAD:{path}\n" for path in paths if "\n" not in path)
         done = subprocess.run(
-            ["git", f"--git-dir={self.folder}", "cat-file", f"--batch=%(objectsize)"],
+            ["git", f"--git-dir={self.folder}", "cat-file", "--batch=%(objectsize)"],
             input=asked.encode(), capture_output=True, check=True,
         ).stdout  # fmt: skip
         at = 0
@@ -69,7 +80,9 @@ class Repository:
                 yield path, content.decode("utf-8", "replace")
 
     def _git(self, *arguments: str) -> str:
-        done = subprocess.run(["git", f"--git-dir={self.folder}", *arguments], capture_output=True, check=True)
+        done = subprocess.run(
+            ["git", f"--git-dir={self.folder}", *arguments], capture_output=True, check=True
+        )
         return done.stdout.decode("utf-8", "replace")
 
 
@@ -85,7 +98,9 @@ def bash(repository: Repository) -> Iterator[Candidate]:
     tested = dict(repository.texts(r"\.(sh|bats)$", 60_000))
     for path, text in tested.items():
         if path.endswith(".meta/example.sh"):
-            bats = next((t for p, t in tested.items() if p.endswith(".bats") and p.startswith(path[:-16])), "")
+            bats = next(
+                (t for p, t in tested.items() if p.endswith(".bats") and p.startswith(path[:-16])), ""
+            )
             for line in re.findall(r"^\s*run bash \w+\.sh (.+)$", bats, re.MULTILINE)[:1]:
                 if not re.search(r"[$`<>|&;()]", line):
                     yield _candidate("bash", repository, path, f"set -- {line}\n{text}")
@@ -115,23 +130,25 @@ def _natural(text: str) -> list[tuple[int, str]]:
 
 
 def functions(repository: Repository) -> Iterator[Candidate]:
-    """Return path parsers (functions of one path) and nodes (typed functions with an example in their text)."""
+    """Return path parsers (functions of one path) and nodes (typed functions with an example)."""
     for path, text in repository.texts(r"\.py$", _LARGEST_PYTHON):
         tree = None if _TESTS.search(path) else _parsed(text)
         for function in tree.body if tree else ():
             if not isinstance(function, ast.FunctionDef) or function.decorator_list or _yields(function):
                 continue
-            needed = _needed(tree, function)
+            is_path_parser = _is_path_parser(function) and function.name != "extract"
+            example = _example(function)
+            needed = _needed(tree, function) if is_path_parser or example else None
             if needed is None:
                 continue
             source = f"{path}:{function.name}"
-            if _is_path_parser(function) and function.name != "extract":
-                call = f"\n\ndef extract(path: str) -> dict:\n    return {{\"result\": {function.name}(path)}}\n"
+            if is_path_parser:
+                call = (
+                    f'\n\ndef extract(path: str) -> dict:\n    return {{"result": {function.name}(path)}}\n'
+                )
                 yield _candidate("extractor", repository, source, needed + call)
-            if (found := _example(function)) is not None:
-                inputs, call = found
-                if not set(inputs) & _bound(tree):
-                    yield _candidate("code", repository, source, needed + call, inputs=inputs)
+            if example is not None and not set(example[0]) & _bound(tree):
+                yield _candidate("code", repository, source, needed + example[1], inputs=example[0])
 
 
 def adapters(repository: Repository) -> Iterator[Candidate]:
@@ -188,11 +205,13 @@ def _required(function: ast.FunctionDef) -> list[ast.arg] | None:
 def _is_path_parser(function: ast.FunctionDef) -> bool:
     required = _required(function)
     returns = any(isinstance(node, ast.Return) and node.value is not None for node in ast.walk(function))
-    return returns and required is not None and len(required) == 1 and bool(_PATH_NAME.search(required[0].arg))
+    return (
+        returns and required is not None and len(required) == 1 and bool(_PATH_NAME.search(required[0].arg))
+    )
 
 
 def _needed(tree: ast.Module, function: ast.FunctionDef) -> str | None:
-    """Return the function with the imports, constants, functions and classes that it needs; None if that isn't pure."""
+    """Return the function with all statements that it needs; None if one imports another package."""
     places = {name: statement for statement in tree.body for name in _names_of(statement)}
     wanted, kept = {function.name}, set[int]()
     while wanted:
@@ -226,8 +245,12 @@ def _names_of(statement: ast.stmt) -> list[str]:
         case ast.Assign() | ast.AnnAssign() | ast.AugAssign() | ast.If() | ast.Try() | ast.For():
             inner = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
             stored = [node.id for node in inner if isinstance(node.ctx, ast.Store)]
-            deeper = [node for node in ast.walk(statement) if isinstance(node, ast.stmt) and node is not statement]
-            return stored + [name for one in deeper if not isinstance(one, ast.Assign) for name in _names_of(one)]
+            deeper = [
+                node for node in ast.walk(statement) if isinstance(node, ast.stmt) and node is not statement
+            ]
+            return stored + [
+                name for one in deeper if not isinstance(one, ast.Assign) for name in _names_of(one)
+            ]
     return []
 
 
@@ -236,34 +259,40 @@ def _bound(tree: ast.Module) -> set[str]:
 
 
 def _example(function: ast.FunctionDef) -> tuple[dict[str, Any], str] | None:
-    """Return the inputs of the first example in a typed function's text, and the lines that make it a node."""
-    required = _required(function)
-    if not required or function.returns is None:
-        return None
+    """Return the inputs of the first example in a typed function's text, and the lines of the node."""
+    required = _required(function) or []
     types = [_plain(one.annotation) for one in required]
-    if None in types or _plain(function.returns) is None:
+    line = re.search(rf"^\s*>>> {function.name}(\(.*\))\s*$", ast.get_docstring(function) or "", re.MULTILINE)
+    values = _arguments(line[1]) if line else None
+    result = _plain(function.returns)
+    if not required or None in (*types, result) or values is None or len(values) != len(required):
         return None
-    line = re.search(rf"^\s*>>> {function.name}\((.*)\)\s*$", ast.get_docstring(function) or "", re.MULTILINE)
-    call = _parsed(f"f({line[1]})") if line else None
-    if call is None or not isinstance(expression := call.body[0], ast.Expr):
-        return None
-    if not isinstance(made := expression.value, ast.Call) or made.keywords or len(made.args) != len(required):
+    names = [one.arg for one in required]
+    declared = "".join(f"{name}: {type_}\n" for name, type_ in zip(names, types, strict=True))
+    node = f"\n\n{declared}\nresult: {result} = {function.name}({', '.join(names)})\n"
+    return dict(zip(names, values, strict=True)), node
+
+
+def _arguments(call: str) -> list[Any] | None:
+    """Return the arguments of a call's text, if they are literals that JSON has."""
+    tree = _parsed(f"f{call}")
+    made = tree.body[0].value if tree and isinstance(tree.body[0], ast.Expr) else None
+    if not isinstance(made, ast.Call) or made.keywords:
         return None
     try:
         values = [ast.literal_eval(one) for one in made.args]
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
-    if not all(_is_json(value) for value in values):
-        return None
-    names = [one.arg for one in required]
-    declared = "".join(f"{name}: {type_}\n" for name, type_ in zip(names, types, strict=True))
-    result = f"result: {_plain(function.returns)} = {function.name}({', '.join(names)})\n"
-    return dict(zip(names, values, strict=True)), f"\n\n{declared}\n{result}"
+    return values if all(_is_json(value) for value in values) else None
 
 
 def _plain(annotation: ast.expr | None) -> str | None:
     base = annotation.value if isinstance(annotation, ast.Subscript) else annotation
-    return ast.unparse(annotation) if isinstance(base, ast.Name) and base.id in _PLAIN_TYPES and annotation else None
+    return (
+        ast.unparse(annotation)
+        if isinstance(base, ast.Name) and base.id in _PLAIN_TYPES and annotation
+        else None
+    )
 
 
 def _is_json(value: object) -> bool:
@@ -271,5 +300,8 @@ def _is_json(value: object) -> bool:
         return all(map(_is_json, value))
     if isinstance(value, dict):
         return all(isinstance(key, str) and _is_json(inner) for key, inner in value.items())
-    return value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and value == value)
-
+    return (
+        value is None
+        or isinstance(value, bool | int | str)
+        or (isinstance(value, float) and isfinite(value))
+    )

@@ -1,8 +1,9 @@
 """Draws a gathering from public repositories, by rule, and tries it in two halves.
 
-usage: python -m bench.real.halves draw MIRRORS IMAGES OUT.jsonl   (git directories MIRRORS/OWNER+NAME/repo; as root)
+usage: python -m bench.real.halves draw MIRRORS IMAGES OUT.jsonl   (MIRRORS/OWNER+NAME/repo; root)
        python -m bench.real.halves sources FILE.jsonl              (prints the list of sources)
-       python -m bench.real.halves try FILE.jsonl SOCKET           (each item under the profiles that it is for)
+       python -m bench.real.halves rules FILE.jsonl                (the static stages, under each profile)
+       python -m bench.real.halves try FILE.jsonl SOCKET           (the same in containers of a daemon)
 
 `candidates.py` finds the candidates, `natively.py` runs them. Of each repository and type, those with the
 smallest SHA-256 are kept, up to a number. The first hexadecimal digit decides the half: a look at `seen` is
@@ -16,31 +17,40 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from assayd.analysis.worker import run_stages
+from assayd.kinds import registry
+from assayd.package_data import share
+from assayd.policies import PolicySet, load_policies
 from assayd_client import PlainClient
+from assayd_pipeline.shell.parse import reader
+from assayd_pipeline.shfmt import read_shell
 from bench.real import candidates, natively
 from bench.real.candidates import Candidate, Repository
 from bench.real.python import wrapped_adapter
 
 LICENSES = {
     "Apache-2.0": "Apache License", "MIT": "Permission is hereby granted, free of charge",
-    "BSD": "Redistribution and use in source", "Unlicense": "unencumbered software", "CC0": "CC0 1.0 Universal",
+    "BSD": "Redistribution and use in source", "Unlicense": "unencumbered software",
+    "CC0": "CC0 1.0 Universal",
 }  # fmt: skip
 """Licenses that allow use, each with words that only its text has."""
-KEPT = {"bash": 20, "sql": 15, "extractor": 5, "code": 12, "module": 8}
+KEPT = {"bash": 15, "sql": 15, "extractor": 5, "code": 10, "module": 5}
 """How many items of one type a repository contributes at most."""
 PROFILES = {
-    "bash": ("pipeline", "contained"), "sql": ("analysis", "contained"), "extractor": ("extractor", "contained"),
-    "module": ("module_validation", "contained"), "code": ("code",),
+    "bash": ("pipeline", "contained"), "sql": ("analysis", "contained"),
+    "extractor": ("extractor", "contained"), "module": ("module_validation", "contained"), "code": ("code",),
 }  # fmt: skip
-_TRIED = 4
+_TRIED = 3
 """How many candidates are tried natively for each that is kept."""
 
 Item = dict[str, Any]
+Judged = tuple[str, Sequence[Mapping[str, Any]]]
 
 
 def license_of(folder: Path) -> str | None:
@@ -54,9 +64,9 @@ def license_of(folder: Path) -> str | None:
 def draw(mirrors: Path, images: natively.Images, known: set[str]) -> Iterator[Item]:
     """Return what is kept of each repository that no earlier gathering used."""
     digests: set[str] = set()
-    for folder in sorted(mirrors.glob("*/repo")):
-        name = folder.parent.name.replace("+", "/", 1)
-        folder = folder / ".git" if (folder / ".git").is_dir() else folder
+    for place in sorted(mirrors.glob("*/repo")):
+        name = place.parent.name.replace("+", "/", 1)
+        folder = place / ".git" if (place / ".git").is_dir() else place
         if name in known or (license_ := license_of(folder)) is None:
             continue
         repository = Repository(folder, name)
@@ -138,7 +148,7 @@ def submission(item: Item, profile: str) -> Item:
     return {"kind": kind, "policy": profile, "payload": payload}
 
 
-def attempt(item: Item, profile: str, path: Path) -> tuple[str, list[Mapping[str, Any]]]:
+def attempt(item: Item, profile: str, *, path: Path) -> Judged:
     """Submit an item; return the verdict and the errors found."""
     with PlainClient(path) as client:
         answer = client.submit(submission(item, profile), wait_s=120)
@@ -151,23 +161,42 @@ def attempt(item: Item, profile: str, path: Path) -> tuple[str, list[Mapping[str
     return answer["verdict"] or "no verdict", errors
 
 
-def try_halves(items: list[Item], path: Path) -> None:
+@cache
+def _policies() -> PolicySet:
+    return load_policies([share("policies")])
+
+
+def judge(item: Item, profile: str) -> Judged:
+    """Run the static stages of an item; return the verdict and the errors found."""
+    asked = submission(item, profile)
+    validator = registry.find(asked["kind"])
+    policy = _policies().get(profile)
+    stages = run_stages(validator, validator.payload.model_validate(asked["payload"]), policy)
+    errors = [one for stage in stages for one in stage.findings if one.is_error]
+    found = [{"rule": one.rule, "profile_key": one.profile_key, "message": one.message} for one in errors]
+    return "failed" if errors else "validated", found
+
+
+def judge_halves(items: list[Item], judged: Callable[..., Judged]) -> None:
     """Print how much of each half is validated; of `seen`, also what is refused and why."""
     for type_, profiles in PROFILES.items():
         for profile in profiles:
             for half in ("seen", "unseen"):
                 some = [one for one in items if (one["type"], one["half"]) == (type_, half)]
                 with ThreadPoolExecutor(2) as pool:
-                    tried = list(pool.map(lambda one: attempt(one, profile, path), some))
+                    tried = list(pool.map(partial(judged, profile=profile), some))
                 _print_half(f"{type_} {profile} {half}", some, tried)
 
 
-def _print_half(name: str, items: list[Item], tried: list[tuple[str, list[Mapping[str, Any]]]]) -> None:
-    failed = [(item, *one) for item, one in zip(items, tried, strict=True) if not one[0].startswith("validated")]
+def _print_half(name: str, items: list[Item], tried: list[Judged]) -> None:
+    failed = [
+        (item, *one) for item, one in zip(items, tried, strict=True) if not one[0].startswith("validated")
+    ]
     stated = sum(any(one["profile_key"] for one in errors) for _, _, errors in failed)
     other = sum(verdict.endswith("something else") for verdict, _ in tried)
     good = len(items) - len(failed)
-    print(f"{name}: {good} of {len(items)}; {stated} of {len(failed)} by the profile; {other} print something else")
+    by_profile = f"{stated} of {len(failed)} by the profile"
+    print(f"{name}: {good} of {len(items)}; {by_profile}; {other} print something else")
     if name.endswith(" seen"):
         for item, verdict, errors in failed:
             first = errors[0] if errors else {"rule": "-", "profile_key": None, "message": ""}
@@ -180,13 +209,17 @@ def main() -> None:
         case ["draw", mirrors, images, out]:
             known = known_repositories(Path(__file__).parent)
             with Path(out).open("w") as stream:
-                for item in draw(Path(mirrors), natively.Images(Path(images)), known):
-                    stream.write(f"{json.dumps(item)}\n")
+                drawn = draw(Path(mirrors), natively.Images(Path(images)), known)
+                stream.writelines(f"{json.dumps(item)}\n" for item in drawn)
         case ["sources", file]:
             for item in map(json.loads, Path(file).read_text().splitlines()):
                 print(item["half"], item["license"], item["type"], item["source"], item["digest"][:16])
+        case ["rules", file]:
+            reader.install(read_shell)
+            judge_halves(list(map(json.loads, Path(file).read_text().splitlines())), judge)
         case ["try", file, path]:
-            try_halves([json.loads(line) for line in Path(file).read_text().splitlines()], Path(path))
+            items = list(map(json.loads, Path(file).read_text().splitlines()))
+            judge_halves(items, partial(attempt, path=Path(path)))
         case _:
             sys.exit(__doc__)
 

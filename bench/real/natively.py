@@ -1,6 +1,6 @@
 """Runs candidates natively: in an image's root file system, as nobody, without a network, for five seconds.
 
-Says which run, and what they gave: what bash prints, the results of functions. It is root's: it makes namespaces.
+Says which run, and returns what bash prints and functions return. It makes namespaces, so it needs root.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ exec env -i PATH=/usr/bin HOME=/sandbox LANG=C.UTF-8 PWD=/ \
     /usr/bin/timeout -s KILL 5 /usr/sbin/chroot --userspec=65534:65534 "$root" "$@"
 """
 PATHS = [
-    "/data/ACME/2024/Q1/report.csv", "/srv/files/sub-01/ses-02/anat/sub-01_T1w.nii.gz", "report_2024-03-01.json",
-    "https://example.org/a/b/index.html?x=1#top", "/home/ann/My Documents/notes v1.2.txt", "src/package/module.py",
+    "/data/ACME/2024/Q1/report.csv", "/srv/files/sub-01/ses-02/anat/sub-01_T1w.nii.gz",
+    "report_2024-03-01.json", "https://example.org/a/b/index.html?x=1#top",
+    "/home/ann/My Documents/notes v1.2.txt", "src/package/module.py",
     "C:\\Users\\ann\\file.docx", "s3://bucket/key/with/parts.parquet", "archive.tar.gz", "a/b/../c/./d.txt",
     "/var/log/app/server.log.3", "README",
 ]  # fmt: skip
@@ -122,13 +123,17 @@ def bash(candidate: Candidate, images: Images) -> dict[str, Any] | None:
     done = images.run("shell", words)
     if done is None or done.returncode or not done.stdout.strip() or len(done.stdout) > 100_000:
         return None
-    if b"command not found" in done.stderr or b"syntax error" in done.stderr or b"No such file" in done.stderr:
+    if (
+        b"command not found" in done.stderr
+        or b"syntax error" in done.stderr
+        or b"No such file" in done.stderr
+    ):
         return None
     return {"printed": done.stdout.decode("utf-8", "replace")}
 
 
 def function(candidate: Candidate, images: Images) -> dict[str, Any] | None:
-    """Return paths or inputs with their results, if a path parser gives something on three paths or a node ends well."""
+    """Return the paths or inputs with the results: a path parser must give something on three paths."""
     given = {"type": candidate.type, "text": candidate.text, "paths": PATHS, **candidate.more}
     found = images.python("python", _FUNCTIONS, given)
     if candidate.type == "code":
@@ -142,7 +147,7 @@ def adapter(candidate: Candidate, images: Images) -> dict[str, Any] | None:
 
 
 def sql(candidates: Iterator[Candidate], images: Images) -> Iterator[tuple[Candidate, dict[str, Any]]]:
-    """Return what runs in SQLite after what runs before it in the same folder or page, else in an empty database."""
+    """Return what runs in SQLite, after what runs before it in its folder or page or without that."""
     folder, before = "", ""
     for candidate in candidates:
         if candidate.more["folder"] != folder:
