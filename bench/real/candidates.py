@@ -301,7 +301,5 @@ def _is_json(value: object) -> bool:
     if isinstance(value, dict):
         return all(isinstance(key, str) and _is_json(inner) for key, inner in value.items())
     return (
-        value is None
-        or isinstance(value, bool | int | str)
-        or (isinstance(value, float) and isfinite(value))
+        value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and isfinite(value))
     )

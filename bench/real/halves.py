@@ -6,7 +6,7 @@ usage: python -m bench.real.halves draw MIRRORS IMAGES OUT.jsonl   (MIRRORS/OWNE
        python -m bench.real.halves try FILE.jsonl SOCKET           (the same in containers of a daemon)
 
 `candidates.py` finds the candidates, `natively.py` runs them. Of each repository and type, those with the
-smallest SHA-256 are kept, up to a number. The first hexadecimal digit decides the half: a look at `seen` is
+smallest SHA-256 are kept, up to a number. The last hexadecimal digit decides the half: a look at `seen` is
 allowed, at `unseen` it isn't. The code itself isn't in this repository.
 """
 
@@ -40,7 +40,7 @@ LICENSES = {
     "CC0": "CC0 1.0 Universal",
 }  # fmt: skip
 """Licenses that allow use, each with words that only its text has."""
-KEPT = {"bash": 15, "sql": 15, "extractor": 5, "code": 10, "module": 5}
+KEPT = {"bash": 15, "sql": 15, "extractor": 5, "code": 40, "module": 12}
 """How many items of one type a repository contributes at most."""
 PROFILES = {
     "bash": ("pipeline", "contained"), "sql": ("analysis", "contained"),
@@ -62,22 +62,22 @@ def license_of(folder: Path) -> str | None:
 
 
 def draw(mirrors: Path, images: natively.Images, known: set[str]) -> Iterator[Item]:
-    """Return what is kept of each repository that no earlier gathering used."""
+    """Return what is kept of each repository; of those in earlier lists, which have no nodes, only nodes."""
     digests: set[str] = set()
     for place in sorted(mirrors.glob("*/repo")):
         name = place.parent.name.replace("+", "/", 1)
         folder = place / ".git" if (place / ".git").is_dir() else place
-        if name in known or (license_ := license_of(folder)) is None:
+        if (license_ := license_of(folder)) is None:
             continue
         repository = Repository(folder, name)
         counts: Counter[str] = Counter()
-        for candidate, more in _running(repository, images):
+        for candidate, more in _running(repository, images, only_nodes=name in known):
             digest = _digest(candidate)
             if digest in digests or counts[candidate.type] >= KEPT[candidate.type]:
                 continue
             digests.add(digest)
             counts[candidate.type] += 1
-            half = "seen" if int(digest[0], 16) < 8 else "unseen"
+            half = "seen" if int(digest[-1], 16) < 8 else "unseen"
             yield {
                 "source": candidate.source, "license": license_, "type": candidate.type, "half": half,
                 "digest": digest, "text": candidate.text, **more,
@@ -89,10 +89,17 @@ def _digest(candidate: Candidate) -> str:
     return hashlib.sha256(candidate.text.encode("utf-8", "replace")).hexdigest()
 
 
-def _running(repository: Repository, images: natively.Images) -> Iterator[tuple[Candidate, Item]]:
+def _running(
+    repository: Repository, images: natively.Images, *, only_nodes: bool
+) -> Iterator[tuple[Candidate, Item]]:
+    functions = candidates.functions(repository)
+    if only_nodes:
+        nodes = (one for one in functions if one.type == "code")
+        yield from _singly(nodes, natively.function, images)
+        return
     yield from _singly(candidates.bash(repository), natively.bash, images)
     yield from natively.sql(_whole_folders(candidates.sql(repository)), images)
-    yield from _singly(candidates.functions(repository), natively.function, images)
+    yield from _singly(functions, natively.function, images)
     yield from _singly(candidates.adapters(repository), natively.adapter, images)
 
 

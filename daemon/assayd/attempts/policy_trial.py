@@ -171,9 +171,7 @@ class PolicyTrials:
         except AssaydError:
             trial.left_out += 1
             return
-        checked = await self.analyst.check(
-            kind, submission.payload, wanted, flow=(uid, "policy-trial")
-        )
+        checked = await self.analyst.check(kind, submission.payload, wanted, flow=(uid, "policy-trial"))
         errors = [f for stage in checked.stages for f in stage.findings if f.is_error]
         passed, ran = attempt.verdict is Verdict.VALIDATED, attempt.cause is not None
         if passed and errors:

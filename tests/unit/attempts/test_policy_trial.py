@@ -46,13 +46,19 @@ class Flows:
     def __init__(self) -> None:
         self.flows: list[Flow] = []
 
-    async def check(self, kind: object, payload: BaseModel, policy: ExecutionPolicy, *, flow: Flow) -> Checked:
+    async def check(
+        self, kind: object, payload: BaseModel, policy: ExecutionPolicy, *, flow: Flow
+    ) -> Checked:
         self.flows.append(flow)
         return Checked(stages=(), payload=payload)
 
 
 async def test_trial_of_another_users_attempts_uses_the_callers_turn(make: Make) -> None:
-    policies, stored, analyst = load_policies([share("policies")]), cast(Any, Stored(make.finished())), Flows()
+    policies, stored, analyst = (
+        load_policies([share("policies")]),
+        cast(Any, Stored(make.finished())),
+        Flows(),
+    )
     trials = PolicyTrials(
         jobs=stored,
         admission=stored,

@@ -56,6 +56,7 @@ RULES = (
         id="shell.undecided",
         title="Text that only bash can interpret",
         help="Bad: let x=( a + b ). Good: x=$((a + b)).",
+        profile_key="enforcement",
     ),
     Rule(id="shell.too_deep", title="The script is nested too deeply", help="Bad: $( $( $( … ) ) )."),
     Rule(id="shell.empty", title="The script has no command", help="Bad: a script of comments only."),
@@ -283,8 +284,8 @@ _OPEN = re.compile(
 
 def _depends(message: str, line: str) -> bool:
     """Return whether the parser met what bash reads only when it runs."""
-    if _LET.search(line) and "`(` must be followed by an expression" in message:
-        return True  # let x=( a + b ) is arithmetic to bash
+    if _LET.search(line):
+        return True  # let x=( a + b ) and let x=a<b are arithmetic to bash: words that it reads when it runs
     return _OPEN.search(message) is not None and _ARITHMETIC.search(line) is not None
 
 
