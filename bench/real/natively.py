@@ -38,8 +38,9 @@ os.chdir("/sandbox")
 given = json.load(sys.stdin)
 out, sys.stdout = sys.stdout, io.StringIO()
 def touches(event, arguments):
+    outside = {"open", "os", "shutil", "glob", "subprocess", "webbrowser"}
     imported = arguments and str(arguments[0]).startswith(("/usr/lib/python3", "/proc/self"))
-    return event.partition(".")[0] in {"open", "os", "shutil", "glob", "subprocess", "webbrowser"} and not imported
+    return event.partition(".")[0] in outside and not imported
 def run(more):
     names = {"__name__": "__main__", **more}
     exec(compile(given["text"], "candidate.py", "exec", dont_inherit=True), names)

@@ -56,17 +56,17 @@ class Flows:
 async def test_trial_of_another_users_attempts_uses_the_callers_turn(make: Make) -> None:
     policies, stored, analyst = (
         load_policies([share("policies")]),
-        cast(Any, Stored(make.finished())),
+        cast("Any", Stored(make.finished())),
         Flows(),
     )
     trials = PolicyTrials(
         jobs=stored,
         admission=stored,
-        analyst=cast(Any, analyst),
+        analyst=cast("Any", analyst),
         kinds={"code": registry.find("code")},
         policies=policies,
-        wait=cast(Any, None),
-        documents=cast(Any, None),
+        wait=cast("Any", None),
+        documents=cast("Any", None),
     )
     *_, last = [trial async for trial in trials.run(policies.get("code"), Query(), OPERATOR)]
 
