@@ -155,9 +155,7 @@ class Other:
 
     async def waiting(self, statement: str) -> None:
         """Return once a session waits for a lock in a statement that begins so."""
-        await self.connection.set_autocommit(
-            True
-        )  # a transaction would see the same again and again
+        await self.connection.set_autocommit(True)  # a transaction would see the same again and again
         wanted = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
         async with asyncio.timeout(20):
             while True:
