@@ -72,7 +72,7 @@ class Outbox:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten:
-    """What became of a forgotten node's tokens, by their ids.
+    """The tokens of a forgotten node, by their ids.
 
     Attributes:
         revoked: those that were still valid.
