@@ -1,7 +1,7 @@
 import pytest
 import yaml
 
-from assayd_chains.fallback.rules import FallbackRule, RuleSet, Type, apply, read, write
+from assayd.kinds.extractor.rules import FallbackRule, RuleSet, Type, apply, read, write
 
 PATH = "/data/CLIENT-ABC/2024/Q1/report.csv"
 RULES = RuleSet(
