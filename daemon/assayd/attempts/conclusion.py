@@ -37,6 +37,7 @@ POLICY_RULES = "policy."
 NETWORK_RULE = "policy.network"
 
 LARGE_BYTES = 256 * 2**10
+MANY_CASES = 200
 """From here on a result is judged and written down in a thread, so that the event loop goes on."""
 
 MOST_RULES = 50
@@ -57,13 +58,17 @@ class SerializedResult:
 
 
 def is_large(result: RunResult) -> bool:
-    """Return whether a result takes long to work on."""
+    """Return whether a result takes long to work on: it is large, or one record has many results."""
+    if any(len(record) > LARGE_BYTES // 32 for unit in result.units for record in unit.results):
+        return True
     results = sum(len(record) for unit in result.units for record in unit.results)
     return results + sum(len(output.content) for output in result.outputs) > LARGE_BYTES
 
 
 def _is_large(report: Report) -> bool:
-    """Return whether a report takes long to write: it contains its findings three times."""
+    """Return whether a report takes long to write: it has many cases, or long findings, three times each."""
+    if len(report.cases or ()) > MANY_CASES:
+        return True
     texts = sum(len(f.message) + len(f.context or "") + len(f.snippet or "") for f in report.findings)
     return texts > LARGE_BYTES // 4
 
