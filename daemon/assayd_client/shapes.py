@@ -129,21 +129,24 @@ class Tally:
 def compared(before: Tally, now: Tally) -> Document:
     """Return what changed from the paths of an approval to the paths of a tree.
 
-    `drift` is the largest drop: of the share of matched paths, or of the share of matched paths with a field.
+    `drift` is the largest of these shares: of paths that don't match although their shape did at approval or
+    is new; and, of each field, how much fewer of the matched paths have it.
     """
-    matched = {"before": _share(before.matched, before.paths), "now": _share(now.matched, now.paths)}
-    fields = sorted(_emptied(before, now), key=lambda one: one["now"] - one["before"])
-    drops = [one["before"] - one["now"] for one in (matched, *fields)] if now.paths else [0.0]
     document = now.document()
-    new = [one for one in document["shapes"] if one["shape"] not in before.shapes]
+    known = {shape for shape, one in before.shapes.items() if one.matched < one.paths}
+    unmatched = [one for one in document["shapes"] if one["matched"] < one["paths"]]
+    lost = [one for one in unmatched if one["shape"] not in known]
+    fields = sorted(_emptied(before, now), key=lambda one: one["now"] - one["before"])
+    share = _share(sum(one["paths"] - one["matched"] for one in lost), now.paths)
     return {
         **{name: document[name] for name in ("paths", "matched", "empty", "failed")},
         "approved_paths": before.paths,
-        "matched_share": matched,
-        "new_shapes": new,
-        "unmatched_shapes": [one for one in document["shapes"] if one["matched"] < one["paths"]],
+        "approved_matched": before.matched,
+        "new_shapes": [one for one in document["shapes"] if one["shape"] not in before.shapes],
+        "lost_shapes": lost,
+        "lost_share": share,
         "emptied_fields": fields,
-        "drift": round(max(0.0, *drops), 4),
+        "drift": max(share, *(round(one["before"] - one["now"], 4) for one in fields), 0.0),
     }
 
 

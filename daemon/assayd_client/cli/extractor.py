@@ -114,7 +114,7 @@ def drift(
 ) -> None:
     """Compare how many paths match now with the approval's sample paths.
 
-    Ends with 1 if the share of matched paths, or of a field in them, fell by more than the threshold.
+    Ends with 1 if more than the threshold of the paths no longer match, or lack a field that others had.
     """
     from assayd_client.cli.results_file import ResultsFile
 
@@ -191,7 +191,7 @@ def _begin_repair(
 ) -> Document:
     """Submit the extractor with the paths that don't match, and the approved results as cases."""
     submission = entry["submission"]
-    shapes = [one["unmatched"] for one in (*change["new_shapes"], *change["unmatched_shapes"])]
+    shapes = [one["unmatched"] for one in change["lost_shapes"]]
     paths = list(dict.fromkeys(path for some in shapes for path in some))[:MOST_CHANGED]
     kept = [case for case in cases if case["result"]]
     payload = {
@@ -241,15 +241,14 @@ def _shape_lines(head: str, shapes: list[Document]) -> Iterator[StyledLine]:
 
 
 def _drift_lines(change: Document, entry: str, tree: Path) -> Iterator[StyledLine]:
-    share = change["matched_share"]
     yield line((change["entry"], "bold"), f" on {plain(change['tree'])}: {count(change['paths'], 'path')}")
     yield line(
-        f"Matched: {share['before']:.1%} of {count(change['approved_paths'], 'path')} at approval, "
-        f"{share['now']:.1%} now ({change['matched']:,})"
+        f"Matched: {change['approved_matched']:,} of {count(change['approved_paths'], 'path')} at approval, "
+        f"{change['matched']:,} of {change['paths']:,} now"
     )
     if change["new_shapes"]:
         yield line("")
-        yield line((f"New shapes: {len(change['new_shapes'])}", "bold"))
+        yield line((f"New shapes ({len(change['new_shapes'])})", "bold"))
         for one in change["new_shapes"][:MOST_SHAPES]:
             yield line(
                 f"  {one['matched']:,} of {one['paths']:,} matched like {_shown(one['example'])}", hang=4
@@ -259,7 +258,7 @@ def _drift_lines(change: Document, entry: str, tree: Path) -> Iterator[StyledLin
         yield line(("Fields that became empty", "bold"))
         for one in change["emptied_fields"][:MOST_SHAPES]:
             yield line(f"  {plain(one['field'])}: in {one['before']:.1%} at approval, {one['now']:.1%} now")
-    yield from _shape_lines("Paths that don't match, by shape", change["unmatched_shapes"])
+    yield from _shape_lines("Paths that don't match, by shape", change["lost_shapes"])
     yield line("")
     exceeded = change["drift"] > change["threshold"]
     verb = "exceeds" if exceeded else "is within"
