@@ -265,6 +265,6 @@ def _drift_lines(change: Document, entry: str, tree: Path) -> Iterator[StyledLin
     yield line((f"Drift {change['drift']:.1%} {verb} the threshold {change['threshold']:.1%}", "bold"))
     if "repair" in change:
         begun = change["repair"]
-        yield line(f"Repair begun: assay repair show {begun['attempt_id']}")
+        yield line(f"Repair begun: assay show {begun['attempt_id']}")
     elif exceeded:
         yield line(f"Repair: assay extractor drift {plain(entry)} {plain(str(tree))} --repair PROVIDER")
