@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
 from heapq import merge
+from itertools import islice
 from typing import cast
 
 import structlog
@@ -39,6 +40,8 @@ from assayd.store import folders
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.rows import from_micros
 from assayd_cluster.documents import (
+    MOST_NAME,
+    MOST_OUTPUT,
     MOST_SEQ,
     MOST_TEXT,
     NODES_VALUES,
@@ -62,6 +65,9 @@ STAMPED = ("stdout", "stderr", "execution", "validation", "submission", "junit")
 """How the files begin that are named by the time at which the attempt was accepted."""
 MOST_RULE = 128
 """Characters kept of the name of a rule."""
+CASE_TEXTS = frozenset({"name", "error_type", "message", "traceback", "file", "stdout", "stderr"})
+MOST_REFUSALS = 200
+"""Errors that are kept of a submission of which nothing was run."""
 MOST_FIELDS = 64
 """More than a document of a case has."""
 
@@ -405,7 +411,7 @@ def _refusals(report: JsonObject) -> Sequence[str]:
     if report.get("runtime_results") is not None or not isinstance(found, list):
         return ()
     errors = (each for each in found if isinstance(each, dict) and each.get("severity") == "error")
-    return [str(each.get("message")) for each in errors]
+    return [_text(str(each.get("message")), MOST_TEXT) for each in islice(errors, MOST_REFUSALS)]
 
 
 def _cases(report: JsonObject) -> Sequence[Case]:
@@ -422,17 +428,22 @@ def _cases(report: JsonObject) -> Sequence[Case]:
         documents = [CaseDocument.model_validate(each) for each in known]
     except ValidationError as problem:
         raise _invalid(f"report: invalid case: {problem.errors()[0]['msg']}") from problem
-    return [
-        Case(
-            duration_s=each.duration_ms / 1000,
-            **{
-                name: getattr(each, name)
-                for name in CaseDocument.model_fields
-                if name not in {"duration_ms", "preview", "result_text"}
-            },
-        )
-        for each in documents
-    ]
+    return [_case(each) for each in documents]
+
+
+def _case(document: CaseDocument) -> Case:
+    """Return a case with texts as long as those of an honest node at most."""
+    values = {
+        name: getattr(document, name)
+        for name in CaseDocument.model_fields
+        if name not in {"duration_ms", "preview", "result_text"}
+    }
+    texts = {
+        name: _text(value, MOST_NAME if name == "name" else MOST_OUTPUT)
+        for name, value in values.items()
+        if isinstance(value, str) and name in CASE_TEXTS
+    }
+    return Case(duration_s=document.duration_ms / 1000, **{**values, **texts})
 
 
 def _invalid(message: str) -> RequestError:

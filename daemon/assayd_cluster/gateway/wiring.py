@@ -181,6 +181,11 @@ def _note_republished(queue: QueueWatch, metrics: ClusterMetrics) -> None:
     metrics.republished.inc()
 
 
+def _note_passed_on(queue: QueueWatch, metrics: ClusterMetrics) -> None:
+    queue.note_passed_on()
+    metrics.republished.inc()
+
+
 class _Building:
     """Builds the cluster's parts when the daemon's first ones are there."""
 
@@ -234,6 +239,7 @@ class _Building:
         self._publisher.count = lambda outcome: metrics.messages.labels(outcome).inc()
         queue = QueueWatch()
         remote.on_republished = partial(_note_republished, queue, metrics)
+        live.on_passed_on = partial(_note_passed_on, queue, metrics)
         if self._broker.celery is not None:
             watching = await stack.enter_async_context(task_group())
             waiting, unclaimed = WaitingMessages(self._broker.celery), partial(access.read, count_unclaimed)
