@@ -1,4 +1,4 @@
-"""`make release` as one command, as its reader types it; it runs installed_release.py on what it has built."""
+"""`make release` as one command, as readers type it; it runs installed_release.py on what it built."""
 
 from __future__ import annotations
 
