@@ -39,7 +39,7 @@ class _Finding(_Said):
 
 
 class _Report(_Said):
-    """What is signed of a node's report."""
+    """The signed part of a node's report."""
 
     policy_digest: Short
     effective_limits: dict[Short, Short | int | float | None] = Field(max_length=MOST_LIMITS)
@@ -61,7 +61,7 @@ class _Execution(_Said):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedFacts:
-    """What is signed of a node's documents. `container` is None if nothing ran."""
+    """The signed part of a node's documents. `container` is None if nothing ran."""
 
     policy_digest: str
     limits: Mapping[str, object]
@@ -74,7 +74,7 @@ class SignedFacts:
 def read_facts(
     report: Mapping[str, object], execution: Mapping[str, object] | None, cases: Sequence[Case]
 ) -> SignedFacts:
-    """Read what is signed of a report and an execution record. Raises: RequestError ``invalid``."""
+    """Read the signed facts of a report and an execution record. Raises: RequestError ``invalid``."""
     try:
         said = _Report.model_validate(report)
         ran = _Execution.model_validate(execution) if execution is not None else None

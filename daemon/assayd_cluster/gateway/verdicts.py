@@ -84,7 +84,7 @@ class _Ran:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Checked:
-    """What a node brings, checked: the files by their names here, what was run, and what is to be signed."""
+    """A verdict of a node, checked: the files by their names here, the cases, and the facts to sign."""
 
     files: dict[str, bytes]
     ran: _Ran
@@ -263,7 +263,7 @@ def _checked(
 ) -> _Checked:
     """Return the files by their names here, each checked against its digest, and what was run.
 
-    `signs`: read what is signed as well.
+    `signs`: read the facts to sign, too.
 
     Report and execution are pasted into answers as they are: so they are written anew, as one line of JSON.
     """
