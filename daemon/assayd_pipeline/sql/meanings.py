@@ -149,7 +149,7 @@ def _name(statement: str, complaint: str, tables: Prepared) -> Explained | None:
         new = f"{statement[: quoted.start()]}'{name}'{statement[quoted.end() :]}"
         if tables.complaint(new) is None:
             hint = f"Put text in single quotes: `'{name}'`."
-            said = f"There is no column `{name}`; text needs single quotes."
+            said = f"No column is named `{name}`; text needs single quotes."
             return Explained(start=quoted.start(), written=said, of="", hint=hint, new=new, said=True)
     return None
 

@@ -129,7 +129,7 @@ def test_several_forms_of_a_statement_are_all_told_and_the_first_is_named() -> N
         ),
         (
             "SELECT name FROM items WHERE sold = `paid`",
-            "There is no column `paid`; text needs single quotes.",
+            "No column is named `paid`; text needs single quotes.",
             "SELECT name FROM items WHERE sold = 'paid'",
         ),
     ],
