@@ -1,4 +1,4 @@
-"""Counts what providers' answers came to, by kind, provider and week, from the tables of chains.
+"""Counts providers' answers and their results by kind, provider and week, from the tables of chains.
 
 Reads a bounded number of the newest chains by an index, row by row, and no code. A generation counts in the
 week in which it began, and so does each repair.

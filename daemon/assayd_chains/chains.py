@@ -500,7 +500,7 @@ class Chains:
         return chain if chain is not None and chain.words is not None else None
 
     async def count_answers(self, *, uid: int | None, since: datetime, kind: str | None) -> AnswerCounts:
-        """Count what providers' answers came to, by kind, provider and week."""
+        """Count providers' answers and their results by kind, provider and week."""
         return await self._store.count_answers(uid=uid, since=since, kind=kind)
 
     async def list_generations(self, *, uid: int | None, before: str | None, limit: int) -> Sequence[Chain]:

@@ -203,7 +203,7 @@ async def count_answers(
     weeks: Annotated[int, Query(ge=1, le=53, description="This week and how many before it, in all.")] = 8,
     kind: Annotated[str | None, Query(max_length=64, description="Only answers of this kind.")] = None,
 ) -> Response:
-    """Count what providers' answers came to, by kind, provider and week; all users' for operators."""
+    """Count providers' answers and their results by kind, provider and week; all users' for operators."""
     since = first_monday(datetime.now(UTC), weeks)
     counts = await chains.count_answers(uid=call.shown_uid, since=since, kind=kind)
     return json_response(answers_document(counts, since))

@@ -42,7 +42,7 @@ _UNFINISHED = {"error", "skipped"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What an extractor gave for one path: a dict, or an error."""
+    """The result of an extractor for one path: a dict, or an error."""
 
     path: str
     result: Document | None = None
@@ -68,7 +68,7 @@ class Applied:
 
 
 def read_applied(document: Document) -> Applied:
-    """Read what `Applied.document` returned. Raises: KeyError, TypeError, ValueError."""
+    """Read a document of `Applied.document`. Raises: KeyError, TypeError, ValueError."""
     path = os.fsdecode(b64decode(document["path_base64"])) if "path_base64" in document else document["path"]
     if "error" not in document:
         return Applied(path=path, result=document["result"])
@@ -132,7 +132,7 @@ class _Run:
         self._stopped = Event()
 
     def stop(self) -> None:
-        """Cancel what runs; nothing is submitted after it."""
+        """Cancel all running attempts, and submit no more."""
         self._stopped.set()
         for attempt_id in tuple(self._running):
             with suppress(ClientError):  # it has ended, or the daemon is away

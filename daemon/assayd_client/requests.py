@@ -236,7 +236,7 @@ def repair(
 
 
 def answers(*, weeks: int = 8, kind: str | None = None) -> ClientRequest[documents.AnswersDocument]:
-    """Count what providers' answers came to, by kind, provider and week; at most 53 weeks."""
+    """Count providers' answers and their results by kind, provider and week; at most 53 weeks."""
     return _get(lambda: documents.AnswersDocument, "answers", weeks=weeks, kind=kind)
 
 

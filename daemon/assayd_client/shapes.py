@@ -1,4 +1,4 @@
-"""Groups paths by shape, counts what an extractor gave for them, and compares two such counts.
+"""Groups paths by shape, counts an extractor's results for them, and compares two such counts.
 
 Two paths have the same shape if they differ only in their words and numbers. All counts are bounded, however
 many paths there are.
@@ -127,7 +127,7 @@ class Tally:
 
 
 def compared(before: Tally, now: Tally) -> Document:
-    """Return what changed from the paths of an approval to the paths of a tree.
+    """Return the changes from the paths of an approval to the paths of a tree.
 
     `drift` is the largest of these shares: of paths that don't match although their shape did at approval or
     is new; and, of each field, how much fewer of the matched paths have it.

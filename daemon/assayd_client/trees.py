@@ -18,7 +18,7 @@ Parts = tuple[bytes, ...]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file, or what can't be read or submitted, with a code and a message."""
+    """A file, or a path that can't be read or submitted, with a code and a message."""
 
     path: str
     code: str | None = None

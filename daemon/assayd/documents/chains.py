@@ -283,7 +283,7 @@ class AnswerWeekDocument(BaseDocument):
 
 
 class AnswersDocument(BaseDocument):
-    """What providers' answers came to: counts only, no code."""
+    """Counts of providers' answers and their results, without code."""
 
     since: Timestamp = Field(description="Chains that began at or after this time are counted.")
     complete: bool = Field(description="False if there were too many chains, and only the newest count.")

@@ -25,7 +25,7 @@ class EachJudge:
         self._raised: dict[tuple[str, int | None], Finding] = {}
 
     def judge(self, names: Sequence[str], unit: UnitResult | None) -> list[Tried]:
-        """Return what each call came to, by its name; None stands for a unit that never started."""
+        """Return the result of each call by its name; None stands for a unit that never started."""
         events = () if unit is None else tuple(event_findings(unit.events, self._text))
         found = None if unit is None or has_errors(events) else _results(unit)
         if unit is not None and found is not None and len(found) == len(names):

@@ -85,7 +85,7 @@ class Raised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalledEach:
-    """Many calls in one process, in order: the value of each, or what it raised."""
+    """Many calls in one process, in order: the value or the exception of each."""
 
     results: tuple[Value | Raised, ...]
 

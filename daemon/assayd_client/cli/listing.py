@@ -193,7 +193,7 @@ _RULES_LISTED = 3
 
 
 def answer_rows(weeks: Iterable[Document]) -> Iterator[tuple[str, ...]]:
-    """Return what providers' answers came to, a row per week, kind and provider.
+    """Return the counts of providers' answers, a row per week, kind and provider.
 
     A rule is followed by the number of failed attempts that broke it; of those that a further attempt
     followed, by how many of these cleared it.

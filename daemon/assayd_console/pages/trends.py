@@ -43,7 +43,7 @@ async def show_pictures(request: Request) -> Response:
 
 
 async def show_answers(request: Request) -> Response:
-    """Show what models get wrong: what providers' answers came to, by week, kind and provider."""
+    """Show what models get wrong: counts of providers' answers by week, kind and provider."""
     daemon: ConsoleDaemon = request.app.state.daemon
     kinds = [kind["kind"] for kind in await daemon.kinds()]
     kind = request.query_params.get("kind", "")

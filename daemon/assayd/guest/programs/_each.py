@@ -25,7 +25,7 @@ _TOLD = ("error_type", "line")
 def results_each(
     function: Callable[..., object], calls: Sequence[Sequence[object]], text: SubmittedText
 ) -> list[Record]:
-    """Return the result of each call, in order: a value with its type, or what was raised."""
+    """Return the result of each call, in order: a value with its type, or an exception."""
     return [_result(function, args, text) for args in calls]
 
 

@@ -69,7 +69,7 @@ _PRELOAD = (
 """What most code uses of the default policy. Never what a request names: the runner itself imports this."""
 
 _PATHS_PER_PROCESS = 100
-"""Paths that approved code is applied to in one process: what one of them breaks, these share."""
+"""Paths that approved code is applied to in one process; an early end loses all their results."""
 _PATHS_TOLD = 20
 """How many sample paths a request for a fix shows."""
 
