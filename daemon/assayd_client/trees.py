@@ -27,7 +27,7 @@ class Found:
 
 @dataclass(slots=True)
 class TreeWalk:
-    """One walk of a folder; `links` counts the symbolic links that it left out."""
+    """One walk of a folder; `links` counts the symbolic links that it skipped."""
 
     tree: Path
     links: int = 0

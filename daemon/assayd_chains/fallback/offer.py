@@ -88,6 +88,7 @@ def offer(trigger: Trigger, tries: Sequence[EarlierTry], taken: Taken) -> Mappin
             ],
         },
         "accepted_at": None,
+        "attempt_id": None,
     }
 
 

@@ -153,7 +153,7 @@ def read(text: str) -> RuleSet:
 
 
 def rules_text(code: str) -> str | None:
-    """Return the rules that a text or an answer with a YAML block is; None if it's something else."""
+    """Return the rules in an answer, which may be a YAML block; None if it's something else."""
     text = code.lstrip("\ufeff").replace("\r\n", "\n")
     if _begins_as_rules(text):
         return text
@@ -209,7 +209,7 @@ def to_python(text: str) -> str:
 
 
 def _begins_as_rules(text: str) -> bool:
-    """Return whether the first line of a text that isn't a comment is the key of rules."""
+    """Return whether the first line that isn't a comment is the key of rules."""
     for line in text.split("\n"):
         if line.strip() and not line.startswith(("#", "---")):
             return line.partition("#")[0].rstrip() in {"extract:", "notes:", "extract: {}"}
