@@ -51,7 +51,7 @@ async def rested() -> None:
 
 
 class PacedStream(StreamingResponse):
-    """An answer in pieces, which Starlette sends in a task of their own. It rests between them."""
+    """An answer in pieces, which Starlette sends in a separate task. It rests between them."""
 
     async def stream_response(self, send: Send) -> None:
         """Send all pieces."""
