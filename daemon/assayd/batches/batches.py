@@ -428,7 +428,7 @@ async def _attempt(attempt: Attempt | None, documents: ReadDocuments) -> bytes:
 
 
 READ_AHEAD = 64
-"""Items that are read together, so that not each needs a read of its own."""
+"""Items that are read together, so that not each needs a separate read."""
 
 
 class Feeder:

@@ -57,7 +57,7 @@ _GONE = (FileNotFoundError, NotADirectoryError)
 
 @dataclass(slots=True, eq=False)
 class _Writing:
-    """A bundle that is to be written; once begun, the results of its group, and its place in them."""
+    """A bundle that waits to be written; once begun, the results of its group, and its place in them."""
 
     bundle: Bundle
     folder: tuple[str, str]
