@@ -14,7 +14,9 @@ from assayd.model.prompting import Example, Proposal, Surrounding
 from assayd.static.work_files import FileContent, content_of
 
 _HEAD_BYTES = 2048
-TASK = "Write a script: Python that reads standard input and the given files, and prints what is requested."
+TASK = (
+    "Write a script: Python that reads standard input and the given files, and prints the requested output."
+)
 
 EXAMPLE = Example(
     request="Write the input's words to words.txt, one a line, and print how many there are.",
