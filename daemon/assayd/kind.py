@@ -273,8 +273,8 @@ class Kind(ABC, Generic[P, Q]):
     def context(self, payload: P, report: Document, policy: ExecutionPolicy | None = None) -> RepairContext:
         """Return the passage to fix, given the submitted payload, its failed report and effective policy.
 
-        What can't help is left out: rules and surroundings of text that isn't valid in its language, and
-        what the policy allows, of a fault that has nothing to do with names.
+        Omits the rules and surroundings if the code isn't valid in its language, and the allowed modules if
+        the fault has nothing to do with names.
         """
         unreadable = is_unreadable(report)
         allowed = usual(policy) if policy and needs_allowances(report, self.runtime_stages) else None

@@ -28,9 +28,9 @@ EARLIER_SHOWN = 3
 INTENT_CHARS = 16 * 1024
 NAME_CHARS = 200
 MARK_DIGITS = 4
-"""Digits of the digest in the marks around a text without ⟦, which can't contain a mark."""
+"""Digits of the digest in the marks around text without ⟦, which can't contain a mark."""
 MARK_DIGITS_HOSTILE = 32
-"""The same for a text with ⟦: enough that none can be built to contain its own mark."""
+"""The same for text with ⟦: enough that none can be built to contain its own mark."""
 
 _FIX_SYSTEM = """\
 You repair one passage of code that an automatic check refused.

@@ -161,7 +161,7 @@ _LOCAL = re.compile(
 
 
 def is_unreadable(report: Report) -> bool:
-    """Return whether all errors say that a text isn't valid in its language: nothing else has been read."""
+    """Return whether all errors say that code isn't valid in its language: nothing else has been read."""
     rules = [str(finding.get("rule")) for finding in errors_of(report)]
     return bool(rules) and all(map(_UNREADABLE.match, rules))
 
