@@ -147,12 +147,16 @@ class WholeCluster:
 
     def wait_for_work(self, node: str, *, since: float = 0.0) -> None:
         """Wait until a node has runs in hand, claimed since a moment, that will take a while."""
+        self.wait_until(f"work in the hands of {node}", lambda: self.has_work(node, since=since))
+
+    def has_work(self, node: str, *, since: float = 0.0) -> bool:
+        """Return whether a node has runs in hand, claimed since a moment, that will take a while."""
         statement = (
             "SELECT count(*) FROM runs JOIN dispatches USING (attempt_id) "
             "WHERE daemon_id = %s AND leased_at > %s * 1000000 "
             "AND leased_at < (extract(epoch from clock_timestamp()) - 0.3) * 1000000"
         )
-        self.wait_until(f"work in the hands of {node}", lambda: self.rows(statement, node, since)[0][0] >= 2)
+        return bool(self.rows(statement, node, since)[0][0] >= 2)
 
     def wait_for_gateway(self) -> None:
         """Wait until the gateway answers, and takes attempts."""
