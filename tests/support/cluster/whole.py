@@ -81,9 +81,9 @@ class WholeCluster:
             assert time.monotonic() < until, f"{what}: not within {within_s:g} s"
             time.sleep(0.2)
 
-    def wait_for_nodes(self, names: set[str], *, since: float = 0.0, within_s: float = 120.0) -> None:
+    def wait_for_nodes(self, names: set[str], *, since: float = 0.0) -> None:
         """Wait until exactly these nodes take work, and have said so since a moment (`time.time()`)."""
-        self.wait_until(f"the nodes {names}", lambda: self._consuming(since) == names, within_s)
+        self.wait_until(f"the nodes {names}", lambda: self._consuming(since) == names)
 
     def _consuming(self, since: float) -> set[str]:
         live = "beat_at > greatest(extract(epoch from clock_timestamp()) - 15, %s) * 1000000"
@@ -147,16 +147,12 @@ class WholeCluster:
 
     def wait_for_work(self, node: str, *, since: float = 0.0) -> None:
         """Wait until a node has runs in hand, claimed since a moment, that will take a while."""
-        self.wait_until(f"work in the hands of {node}", lambda: self.has_work(node, since=since))
-
-    def has_work(self, node: str, *, since: float = 0.0) -> bool:
-        """Return whether a node has runs in hand, claimed since a moment, that will take a while."""
         statement = (
             "SELECT count(*) FROM runs JOIN dispatches USING (attempt_id) "
             "WHERE daemon_id = %s AND leased_at > %s * 1000000 "
             "AND leased_at < (extract(epoch from clock_timestamp()) - 0.3) * 1000000"
         )
-        return bool(self.rows(statement, node, since)[0][0] >= 2)
+        self.wait_until(f"work in the hands of {node}", lambda: self.rows(statement, node, since)[0][0] >= 2)
 
     def wait_for_gateway(self) -> None:
         """Wait until the gateway answers, and takes attempts."""
