@@ -26,7 +26,7 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer, RepairWish
-from assayd.ports.chains import AttemptFix
+from assayd.ports.chains import AttemptFix, AttemptRepair
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.driving import ELSEWHERE_S, Driven, Driving
 from assayd.ports.webhooks import WebhookGate
@@ -467,6 +467,10 @@ class Chains:
             reason=fix.reason,
             hint=repair.hint,
         )
+
+    async def repair_of(self, attempt_id: str) -> AttemptRepair | None:
+        """Return the first repair that an attempt began; None if there is none."""
+        return await self._store.repair_of(attempt_id)
 
     async def repair_diffs(self, repair: Repair) -> Sequence[str | None]:
         """Return what each fix changed; None for one that wasn't submitted, or is no longer kept."""
