@@ -38,7 +38,7 @@ def resume_workflow(
 ) -> ClientRequest[documents.WorkflowDocument]:
     """Run an ended workflow again; nodes with the same code and inputs keep their results.
 
-    Without a document and inputs, those of the ended workflow are used. Raises: ClientError ``workflow.running``.
+    Without a document and inputs, those of the ended one are used. Raises: ClientError ``workflow.running``.
     """
     asked = {"document": document, "inputs": inputs, "repair": repair}
     return _post(lambda: documents.WorkflowDocument, workflow_id, "resume", **asked)

@@ -12,9 +12,7 @@ from assayd.documents.workflows import (
     WorkflowEventDocument,
     WorkflowFindingDocument,
 )
-from assayd_workflows.model import Node, NodeRun, NodeState, Plan, Reading, Workflow
-
-_UNRUN = frozenset({NodeState.WAITING, NodeState.SKIPPED})
+from assayd_workflows.model import Node, NodeRun, Plan, Reading, Workflow
 
 
 def check_document(reading: Reading) -> WorkflowCheckDocument:
@@ -68,7 +66,7 @@ def _node_document(node: Node, run: NodeRun) -> NodeRunDocument:
         line=node.line,
         library=node.library,
         needs=list(node.needs),
-        attempt_id=None if run.state in _UNRUN else run.attempt_id,
+        attempt_id=None if run.input_digest is None else run.attempt_id,
     )
 
 

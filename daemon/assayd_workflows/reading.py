@@ -127,7 +127,7 @@ class _Places:
 
 
 def _parse(text: str) -> tuple[object, _Places]:
-    """Return the value of a text, and its lines. Raises: _Faults."""
+    """Return the value of a document, and its lines. Raises: _Faults."""
     places = _Places()
     if text.lstrip().startswith("{"):
         try:

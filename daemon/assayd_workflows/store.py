@@ -65,7 +65,7 @@ class DatabaseWorkflowStore:
         await self._access.write(lambda connection: connection.execute(changed).close())
 
     async def cancel(self, workflow_id: str, at: datetime) -> None:
-        """Record that nothing more of a workflow is to be started."""
+        """Record that no further node of a workflow starts."""
         unended = workflows.c.finished_at.is_(None) & workflows.c.cancelled_at.is_(None)
         changed = update(workflows).where(workflows.c.id == workflow_id, unended)
         changed = changed.values(cancelled_at=to_micros(at))

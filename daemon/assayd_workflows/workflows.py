@@ -118,9 +118,6 @@ class Workflows:
             return _with_snippets(await self._read(_CHECK, body, flow), document)
         except WorkerDied:
             return Reading(plan=None, findings=(_TOO_MUCH,))
-        except UnicodeEncodeError as problem:
-            message = "document: it contains a surrogate, which UTF-8 can't encode"
-            raise RequestError("invalid", message, field="document") from problem
 
     async def _read(self, reader: str, body: bytes, flow: tuple[int, str]) -> Reading:
         answer = await self._analyst.read(reader, body, flow=flow)

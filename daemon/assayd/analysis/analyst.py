@@ -213,7 +213,7 @@ class Analyst:
         return await self._have(validator.name, flow, ask)
 
     async def read(self, reader: str, body: bytes, *, flow: Flow = OUR_OWN) -> bytes:
-        """Have a function read hostile text, and return its answer, which is to be validated.
+        """Have a function read hostile text, and return its answer; the caller validates it.
 
         Args:
             reader: refers to a function from bytes to bytes, ``package.module:name``; never the caller's.

@@ -23,14 +23,14 @@ def workflow(nodes: Sequence[Mapping[str, object]], outputs: Mapping[str, str], 
         for name, value in one.items():
             if name == "code":
                 lines += ["    code: |", *(f"      {line}" for line in str(value).splitlines())]
+            elif name == "inputs" and not value:
+                continue
             elif name == "inputs":
                 lines += ["    inputs:", *(f"      {key}: {given}" for key, given in value.items())]  # type: ignore[attr-defined]
             elif name != "id":
                 lines.append(f"    {name}: {value}")
     lines += ["outputs:", *(f"  {name}: {source}" for name, source in outputs.items())]
-    return (
-        "\n".join(lines).replace("    inputs:\n  -", "  -").replace("    inputs:\noutputs", "outputs") + "\n"
-    )
+    return "\n".join(lines) + "\n"
 
 
 def diamond(branches: int = 10, *, slow_s: float = 0.0, broken: Sequence[int] = ()) -> str:
