@@ -153,7 +153,7 @@ def cancel(context: typer.Context, workflow_id: Id) -> None:
 def graph(workflow: Document) -> Iterator[StyledLine]:
     """Show nodes below those that they need, indented by their distance from the first."""
     nodes = {node["id"]: node for node in workflow["nodes"]}
-    depths = _depths({name: node["needs"] for name, node in nodes.items()})
+    depths = depths_of({name: node["needs"] for name, node in nodes.items()})
     width = max((len(name) + 2 * depths[name] for name in nodes), default=0)
     for name in sorted(nodes, key=lambda name: depths[name]):
         node = nodes[name]
@@ -173,7 +173,7 @@ def graph(workflow: Document) -> Iterator[StyledLine]:
         yield line((f"output {plain(name)}", "bold"), f" <- {plain(source)}")
 
 
-def _depths(needs: Mapping[str, Sequence[str]]) -> dict[str, int]:
+def depths_of(needs: Mapping[str, Sequence[str]]) -> dict[str, int]:
     """Return the longest way to each node; nodes of a cycle, and unknown ones, count as the first."""
     depths = dict.fromkeys(needs, 0)
     for _ in range(len(needs)):
