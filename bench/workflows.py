@@ -2,8 +2,8 @@
 
     python -m bench.workflows [--nodes N] [--parallel N] [--rounds N]
 
-Starts a private daemon on the OCI engine, and ends it. A workflow of so many chains runs, then the same code as
-single attempts, as many of them at once; in turn, so that both meet the same load.
+Starts a private daemon on the OCI engine, and ends it. A workflow of so many chains runs, then its code as
+single attempts, as many at once; in turn, so that both meet the same load.
 Prints the medians of both times and their ratio (goal: at most 1.3).
 """
 
