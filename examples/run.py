@@ -233,7 +233,7 @@ def try_examples(folders: dict[str, list[dict]], built: subprocess.Popen) -> lis
     for folder in folders:
         if folder not in FIRST:
             wrong += try_folder(folder, folders[folder])
-    return wrong + evaluate() + run_workflows()
+    return wrong + evaluate() + run_workflows() + install_module()
 
 
 def try_folder(folder: str, examples: list[dict]) -> list[str]:
@@ -295,6 +295,20 @@ def run_workflows() -> list[str]:
     wrong = [f"{folder}: it should print\n{text}" for found, text in wanted.items() if found != text]
     print(f"      {'workflow':<10} 1 validated, 1 refused before it ran{', NOT AS EXPECTED' * bool(wrong)}")
     return wrong
+
+
+def install_module() -> list[str]:
+    """Install the example of a module into a new tree, verify it, and return what is not as it should be."""
+    import shutil
+
+    tree = RUN / "example-tree"
+    shutil.rmtree(tree, ignore_errors=True)
+    tree.mkdir()
+    place = ("--into", str(tree), "--policy", "module_validation", "--new-category")
+    printed = assay("module", "install", "examples/module/weather", *place)
+    listed = assay("module", "verify", str(tree))
+    print(f"      {'install':<10} {printed.strip() or 'no result'}", flush=True)
+    return [] if "\tok" in listed else [f"examples/module/weather isn't installed in {tree}: {listed}"]
 
 
 def options(place: Path, example: dict):

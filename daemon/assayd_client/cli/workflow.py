@@ -23,7 +23,10 @@ workflow_app = typer.Typer(help="Check and run workflows of code nodes.", no_arg
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="Workflow: id, unique beginning of the id, or `last`.")]
 File = Annotated[
-    Path, typer.Argument(metavar="FILE", help="Read the workflow from this file, YAML or JSON; - is standard input.")
+    Path,
+    typer.Argument(
+        metavar="FILE", help="Read the workflow from this file, YAML or JSON; - is standard input."
+    ),
 ]
 Input = Annotated[
     Path | None,
@@ -88,7 +91,10 @@ def resume(  # noqa: PLR0913, PLR0917  (one parameter per option)
     context: typer.Context,
     workflow_id: Id,
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Read the changed workflow from this file. Default: the same workflow.")
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]", help="Read the changed workflow from this file. Default: the same workflow."
+        ),
     ] = None,
     input_file: Input = None,
     settings: Set = None,
