@@ -233,7 +233,7 @@ def try_examples(folders: dict[str, list[dict]], built: subprocess.Popen) -> lis
     for folder in folders:
         if folder not in FIRST:
             wrong += try_folder(folder, folders[folder])
-    return wrong + evaluate() + run_workflows() + install_module()
+    return wrong + evaluate() + run_workflows() + apply_rules() + install_module()
 
 
 def try_folder(folder: str, examples: list[dict]) -> list[str]:
@@ -295,6 +295,19 @@ def run_workflows() -> list[str]:
     wrong = [f"{folder}: it should print\n{text}" for found, text in wanted.items() if found != text]
     print(f"      {'workflow':<10} 1 validated, 1 refused before it ran{', NOT AS EXPECTED' * bool(wrong)}")
     return wrong
+
+
+def apply_rules() -> list[str]:
+    """Approve the example of rules, apply it to the tree of examples, and return what is not as it should be."""
+    tree, name = "examples/extractor", "example-rules"
+    rules = f"{tree}/rules.yaml"
+    attempt = submit("validate", "extractor", rules, "--sample-path", rules, "--json")
+    assay("library", "approve", attempt["id"] if attempt else "", name)
+    printed = assay("extractor", "apply", name, tree, "--jsonl", "-")
+    lines = [json.loads(line) for line in printed.splitlines()]
+    good = sum(line.get("result", {}).get("kind") == "extractor" for line in lines)
+    print(f"      {'apply':<10} rules gave the fields of {good} of {len(lines)} paths in {tree}", flush=True)
+    return [] if good and good == len(lines) else [f"{rules}: it should give the kind of each path"]
 
 
 def install_module() -> list[str]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         ItemPageDocument,
     )
     from assayd.documents.chains import (
+        AnswersDocument,
         GenerationDocument,
         GenerationPageDocument,
         RepairDocument,
@@ -50,6 +51,7 @@ _HOMES = {
     "attempts": ("ArtifactListDocument", "AttemptDocument", "AttemptPageDocument"),
     "batches": ("BatchDocument", "BatchPageDocument", "BatchResultDocument", "ItemPageDocument"),
     "chains": (
+        "AnswersDocument",
         "GenerationDocument",
         "GenerationPageDocument",
         "RepairDocument",
@@ -80,6 +82,7 @@ _HOMES = {
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "AnswersDocument",
     "ArtifactListDocument",
     "AttemptDocument",
     "AttemptPageDocument",

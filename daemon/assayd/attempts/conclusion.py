@@ -45,6 +45,8 @@ NETWORK_RULE = "policy.network"
 
 LARGE_BYTES = 128 * 2**10
 """From here on a result is judged and written down in a thread, so that the event loop goes on."""
+MANY_CASES = 200
+"""A report with more cases is written down in a thread, too."""
 
 MOST_RULES = 50
 """Rules of errors that an attempt lists; its report has them all."""
@@ -70,7 +72,9 @@ def is_large(result: RunResult) -> bool:
 
 
 def _is_large(report: Report) -> bool:
-    """Return whether a report takes long to write: it contains its findings three times."""
+    """Return whether a report takes long to write: it has many cases, or long findings, three times each."""
+    if len(report.cases or ()) > MANY_CASES:
+        return True
     texts = sum(len(f.message) + len(f.context or "") + len(f.snippet or "") for f in report.findings)
     return texts > LARGE_BYTES // 4
 

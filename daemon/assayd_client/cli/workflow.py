@@ -166,8 +166,9 @@ def graph(workflow: Document) -> Iterator[StyledLine]:
         state = node.get("state", "")
         said: list[str | tuple[str, str]] = [
             f"{'  ' * depths[name]}{name:<{width - 2 * depths[name]}}",
-            (f"  {state:<9}", _STYLES.get(state, "")),
         ]
+        if state:
+            said.append((f"  {state:<9}", _STYLES.get(state, "")))
         if node.get("attempt_id"):
             said.append((f"  {node['attempt_id']}{' (reused)' if node['reused'] else ''}", "dim"))
         if node["needs"]:
