@@ -27,9 +27,10 @@ from assayd.attempts.verdicts import ended
 from assayd.documents import canonical, read_json
 from assayd.documents.events import finished_body, state_body
 from assayd.documents.reports import CaseDocument
-from assayd.errors import RequestError, StoreError
+from assayd.errors import AssaydError, RequestError, StoreError
 from assayd.model.attempt import Attempt, Failure, State
 from assayd.model.bundle import Bundle, stamp
+from assayd.model.merge import failed_by
 from assayd.model.records import Event
 from assayd.model.report import Case, Verdict
 from assayd.ports.artifacts import ArtifactStore, BundleAttachments
@@ -52,6 +53,7 @@ from assayd_cluster.documents import (
 from assayd_cluster.gateway.execution import RemoteExecution
 from assayd_cluster.gateway.held_runs import HeldRun
 from assayd_cluster.gateway.runs import Runs
+from assayd_cluster.gateway.signing import RunAttester, SignedFacts, read_facts
 
 log = structlog.get_logger()
 
@@ -80,6 +82,15 @@ class _Ran:
     refusals: Sequence[str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Checked:
+    """A verdict of a node, checked: the files by their names here, the cases, and the facts to sign."""
+
+    files: dict[str, bytes]
+    ran: _Ran
+    facts: SignedFacts | None
+
+
 class RunVerdicts:
     """Records the verdicts that nodes bring.
 
@@ -91,6 +102,7 @@ class RunVerdicts:
         clock: the time of verdicts.
         hub: events of attempts.
         execution: the attempts of this gateway.
+        attester: signs verdicts; None: nothing is signed.
     """
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
@@ -103,6 +115,7 @@ class RunVerdicts:
         clock: Clock,
         hub: EventHub,
         execution: RemoteExecution,
+        attester: RunAttester | None = None,
     ) -> None:
         self._runs = runs
         self._jobs = jobs
@@ -111,6 +124,7 @@ class RunVerdicts:
         self._clock = clock
         self._hub = hub
         self._execution = execution
+        self._attester = attester
 
     async def take(self, held: HeldRun, brought: RunVerdict) -> bool:
         """Put the verdict of a run on record; False when another run's was first.
@@ -122,16 +136,17 @@ class RunVerdicts:
             return False
         early = any(file.base64 is None for file in brought.files)
         uploaded = await self._runs.uploaded(held) if early else {}
+        signs = self._attester is not None
         if early or sum(len(file.base64 or "") for file in brought.files) > LARGE_BYTES:
-            files, ran = await asyncio.to_thread(_checked, attempt, brought, uploaded)
+            checked = await asyncio.to_thread(_checked, attempt, brought, uploaded, signs=signs)
         else:
-            files, ran = _checked(attempt, brought, uploaded)
+            checked = _checked(attempt, brought, uploaded, signs=signs)
+        files = checked.files
         attempt = _with_verdict(attempt, held, brought, self._clock)
         files.update(await self._own_files(attempt, held.document))
-        written = await self._artifacts.write(_bundle(attempt, held, brought, files))
-        attempt = replace(attempt, bundle=written.location, artifacts=written.artifacts)
+        attempt = await self._written(attempt, held, brought, checked)
         events = self._events(attempt, held, brought.events)
-        if not await self._finish(held, attempt, events, ran):
+        if not await self._finish(held, attempt, events, checked.ran):
             return False
         if self._execution.is_here(attempt.id):
             self._show(events, read_events(held, brought.events))
@@ -144,6 +159,24 @@ class RunVerdicts:
             )
         )
         return True
+
+    async def _written(
+        self, attempt: Attempt, held: HeldRun, brought: RunVerdict, checked: _Checked
+    ) -> Attempt:
+        """Write the bundle, signed if there is a key; a verdict that can't be signed becomes an error."""
+        files = checked.files
+        try:
+            if self._attester is not None and checked.facts is not None:
+                at = attempt.finished_at or self._clock.now()
+                signed = {name: content for name, content in files.items() if name != MANIFEST}
+                files[ATTESTATION] = await self._attester.attest(
+                    attempt, held.document, checked.facts, signed, at
+                )
+        except AssaydError as trouble:
+            log.error("verdict.not_signed", attempt_id=attempt.id, code=trouble.code, message=trouble.message)
+            return failed_by(Failure(code=trouble.code, message=trouble.message), attempt)
+        written = await self._artifacts.write(_bundle(attempt, held, brought, files))
+        return replace(attempt, bundle=written.location, artifacts=written.artifacts)
 
     async def _finish(self, held: HeldRun, attempt: Attempt, events: Sequence[Event], ran: _Ran) -> bool:
         """Put a verdict on record whose bundle is written; remove what does not count.
@@ -226,14 +259,16 @@ def read_events(held: HeldRun, brought: Sequence[LiveEvent]) -> list[Event]:
 
 
 def _checked(
-    attempt: Attempt, brought: RunVerdict, uploaded: Mapping[str, bytes]
-) -> tuple[dict[str, bytes], _Ran]:
+    attempt: Attempt, brought: RunVerdict, uploaded: Mapping[str, bytes], *, signs: bool = False
+) -> _Checked:
     """Return the files by their names here, each checked against its digest, and what was run.
+
+    `signs`: read the facts to sign, too.
 
     Report and execution are pasted into answers as they are: so they are written anew, as one line of JSON.
     """
     theirs, ours = stamp(brought.attempt.created_at.astimezone(UTC)), stamp(attempt.created_at)
-    # The node signed its own bundle, whose files have other names: here its signature would not match.
+    # A node signs its own bundle, whose files have other names: a gateway with a key signs this one.
     kept = [file for file in brought.files if file.name != ATTESTATION]
     names = [_renamed(file.name, theirs, ours) for file in kept]
     if len(set(names)) < len(names):
@@ -245,9 +280,13 @@ def _checked(
     execution, validation = f"execution_{ours}.json", f"validation_{ours}.json"
     report = _report(attempt, brought, files[validation])
     files[validation] = canonical(report)
+    done = None
     if files[execution] != b"null":
-        files[execution] = canonical(_object(files[execution], "execution"))
-    return files, _Ran(cases=_cases(report), refusals=_refusals(report))
+        done = _object(files[execution], "execution")
+        files[execution] = canonical(done)
+    ran = _Ran(cases=_cases(report), refusals=_refusals(report))
+    facts = read_facts(report, done, ran.cases) if signs else None
+    return _Checked(files=files, ran=ran, facts=facts)
 
 
 def _renamed(name: str, theirs: str, ours: str) -> str:

@@ -44,6 +44,7 @@ from assayd_cluster.gateway.readiness import ClusterDoctor, ClusterReadiness
 from assayd_cluster.gateway.recording import GatewayJobRows
 from assayd_cluster.gateway.routes import NodeDoor
 from assayd_cluster.gateway.runs import Runs
+from assayd_cluster.gateway.signing import RunAttester
 from assayd_cluster.gateway.verdicts import RunVerdicts
 from assayd_cluster.gateway.watching import RunWatch
 from assayd_cluster.nodes import DatabaseNodes
@@ -290,6 +291,9 @@ class _Building:
 
 
 def _verdicts(basics: Basics, runs: Runs, remote: RemoteExecution) -> RunVerdicts:
+    signing = None
+    if basics.attester is not None:
+        signing = RunAttester(attester=basics.attester, analyst=basics.analyst, kinds=basics.kinds)
     return RunVerdicts(
         runs=runs,
         jobs=basics.jobs,
@@ -298,6 +302,7 @@ def _verdicts(basics: Basics, runs: Runs, remote: RemoteExecution) -> RunVerdict
         clock=basics.clock,
         hub=basics.hub,
         execution=remote,
+        attester=signing,
     )
 
 

@@ -101,8 +101,8 @@ def test_signature_of_a_node_is_not_kept_as_it_is_of_other_files() -> None:
         for name, content in contents.items()
     ]
     said = JudgedAttempt.model_construct(created_at=created_at, verdict=Verdict.VALIDATED)
-    kept, _ = _checked(ATTEMPT, RunVerdict.model_construct(attempt=said, files=files), {})
-    assert kept.keys() == contents.keys() - {ATTESTATION}
+    checked = _checked(ATTEMPT, RunVerdict.model_construct(attempt=said, files=files), {})
+    assert checked.files.keys() == contents.keys() - {ATTESTATION}
 
 
 def test_cut_files_cost_as_much_as_there_are() -> None:
