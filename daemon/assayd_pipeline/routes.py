@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Annotated, cast
 
 from fastapi import APIRouter, Path, Query, Request
@@ -133,7 +134,9 @@ def _runs_of(
 
 async def _last_clean(call: Call, entry: LibraryEntry) -> DataFacts | None:
     """Return the facts of the newest run of a version whose data had no finding, among the last ones."""
-    page = await call.service.list(_runs_of(call, entry.name, entry.version, limit=LOOKED_BACK))
+    runs = _runs_of(call, entry.name, entry.version, limit=LOOKED_BACK)
+    # An entry of this name and version may have been removed, with runs of other steps.
+    page = await call.service.list(replace(runs, since=entry.approved_at))
     for attempt in page.attempts:
         judged = await _judged(call, attempt) if is_comparable(attempt) else None
         if judged is not None and judged.is_clean:

@@ -18,6 +18,8 @@ from assayd_client.cli.exits import OF_VERDICT
 from assayd_client.cli.library import parted
 from assayd_client.cli.submitting import WAIT_S, read_files
 from assayd_pipeline.command_line import command_line
+from assayd_pipeline.commands.commit import Result, apply, read_result
+from assayd_pipeline.commands.replacing import inside, read
 
 HEADS = ("run", "started", "version", "verdict", "rows", "findings")
 _RANGE = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)\.\.(\d{1,6}(?:\.\d{1,6})?)")
@@ -39,7 +41,6 @@ class Run:
         Raises: RequestError; ClientError; StoreError, as `commit`.
         """
         from assayd_client.cli.validate import print_attempt
-        from assayd_pipeline.commands.commit import apply, read_result
 
         if self.commit and self.database is None:
             raise RequestError("usage", "--commit needs --database FILE, which the result is applied to")
@@ -67,11 +68,23 @@ class Run:
                 )
                 return code
             result = read_result(client, attempt["id"])
-            # Unchanged inputs were read by this command just now, and may come from any folder.
-            changed = {name: old for name, old in result.base_files.items() if name in result.new_files}
-            done = apply(replace(result, base_files=changed), self.database, self.directory, name=entry)
+            result = replace(result, base_files=self._replaced(result))
+            done = apply(result, self.database, self.directory, name=entry)
             print("\n".join(done), file=sys.stderr if as_json else sys.stdout)
         return code
+
+    def _replaced(self, result: Result) -> Mapping[str, bytes]:
+        """Return the present content of the files that a result replaces.
+
+        Other submitted files were read by this command, from any folder. A file that the run created may
+        exist from the run before.
+        """
+        submitted = {name: old for name, old in result.base_files.items() if name in result.new_files}
+        if self.directory is None:
+            return submitted
+        root = self.directory.resolve()
+        paths = {name: inside(root, name) for name in result.new_files if name not in submitted}
+        return submitted | {name: read(path) for name, path in paths.items() if path.exists()}
 
     def _files(self) -> Mapping[str, object]:
         """Return the data files by their paths in the sandbox."""
@@ -99,6 +112,7 @@ def _copy(database: Path) -> bytes:
     try:
         uri = f"{database.resolve(strict=True).as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True)) as connection:
+            connection.execute("PRAGMA schema_version")  # tells what isn't a database
             return connection.serialize()
     except (OSError, sqlite3.Error) as problem:
         why = problem.strerror if isinstance(problem, OSError) else str(problem)
