@@ -103,7 +103,9 @@ def judge_step(step: StepText, unit: UnitResult | None) -> JudgedStep:
     if judged.finding is None:
         return judged
     message = f"{step.label}: {shorten(judged.finding.message)}"
-    said = quoted_end(unit.stderr.text()) if step.program is ErrorSource.BASH else None
+    text = unit.stderr.text()
+    told = text.strip() in judged.finding.message  # the message is all of it: once is enough
+    said = quoted_end(text) if step.program is ErrorSource.BASH and not told else None
     context = step.label if said is None else f"{step.label}; {said}"
     return replace(judged, finding=replace(judged.finding, message=message, file=step.name, context=context))
 

@@ -17,7 +17,13 @@ from types import MappingProxyType
 from assayd.findings import exec_unit
 from assayd.findings import runs as run_findings
 from assayd.findings.corrections import with_correction
-from assayd.findings.retry_context import context_of, headline_of, retry_context
+from assayd.findings.retry_context import (
+    context_of,
+    headline_of,
+    is_unreadable,
+    needs_allowances,
+    retry_context,
+)
 from assayd.findings.runs import cause_finding
 from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.model.finding import Finding, Rule, has_errors
@@ -48,7 +54,7 @@ from assayd_pipeline.facts import (
 )
 from assayd_pipeline.generating import PipelineContext
 from assayd_pipeline.ignored import MOST_IN_RUN, ignored_errors
-from assayd_pipeline.instructions import BOTH, instructions
+from assayd_pipeline.instructions import BOTH, instructions, usual
 from assayd_pipeline.judging import BASH, JudgedStep, StepText, judge_database, judge_outputs, judge_step
 from assayd_pipeline.payload import Database, PipelinePayload, Step
 from assayd_pipeline.repair import around, faulty, normal, step_texts, tables_of, types_in
@@ -108,10 +114,9 @@ _PRELOAD = ("csv", "sqlite3")
 
 
 _OTHER_FORMS = (
-    'If other steps must change as well, answer {"files": {"<number of a step>": "<its whole text>"}, '
-    '"reason": "…"} with each step that changes.',
-    'If a step is missing, answer {"steps": [{"name": "…", "type": "bash or sql", "content": "…"}], '
-    '"reason": "…"} with all steps in order.',
+    'Or, to change several steps: {"files": {"<number of a step>": "<its whole text>"}, "reason": "…"}.',
+    'Or, to add or remove a step, all in order: {"steps": [{"name": "…", "type": "bash or sql", '
+    '"content": "…"}], "reason": "…"}.',
 )
 
 
@@ -248,21 +253,28 @@ class Pipeline(Kind[PipelinePayload]):
 
     def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
         """Return how steps are written, and what the policy allows them."""
-        return instructions(policy)
+        return instructions(None if policy is None else usual(policy))
 
     def context(
         self, payload: PipelinePayload, report: Document, policy: ExecutionPolicy | None = None
     ) -> RepairContext:
         """Ask for the step that failed again, with what is around it."""
-        step = faulty(payload, report)
+        step, alone = faulty(payload, report), len(payload.steps) == 1
+        rules = instructions(
+            None if policy is None else usual(policy),
+            types_in(payload, report),
+            alone=alone,
+            commands=needs_allowances(report, self.runtime_stages),
+        )
+        unreadable = is_unreadable(report)
         return context_of(
             _passage(step),
             report,
-            instructions=instructions(policy, types_in(payload, report)),
+            instructions=() if unreadable else rules,
             runtime_stages=self.runtime_stages,
-            surroundings=tuple(around(payload, step, str(report.get("retry_context")))),
+            surroundings=() if unreadable else tuple(around(payload, step, str(report.get("retry_context")))),
             title=step.label,
-            other_forms=_OTHER_FORMS,
+            other_forms=() if unreadable and alone else _OTHER_FORMS[alone:],
             about=partial(_is_about, step),
             others=[
                 (_passage(other), partial(_is_about, other))

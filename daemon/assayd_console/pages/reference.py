@@ -22,7 +22,9 @@ from assayd_console.rendering import page
 from assayd_console.sources import sources
 
 PAGE = 100
-RUNS, MOST_CHARTS = 30, 12
+RUNS = 10
+"""Attempts shown in which an entry was applied to paths."""
+PIPELINE_RUNS, MOST_CHARTS = 30, 12
 TIGHTENED = ("resources.", "imports.", "network.")
 """What a request may tighten, by how its names begin."""
 
@@ -89,18 +91,22 @@ async def show_entry(request: Request) -> Response:
     history = (await daemon.ask(requests.library_history(name)))["entries"]
     version = request.path_params.get("version") or history[0]["version"]
     entry = await daemon.ask(requests.library_entry(name, version))
-    runs = []
+    pipeline_runs = []
     if entry["kind"] == "pipeline":
-        runs = (await daemon.ask(pipelines.pipeline_runs(name, limit=RUNS)))["runs"]
+        pipeline_runs = (await daemon.ask(pipelines.pipeline_runs(name, limit=PIPELINE_RUNS)))["runs"]
+    label = f"applied={entry['name']}/{entry['version']}"
+    runs = await daemon.ask(requests.attempts(label=[label], limit=RUNS))
     texts, _ = sources((entry["submission"] or {}).get("payload") or {}, ())
     return page(
         "entry.html",
         title=f"{name}, version {version}",
         entry=entry,
         history=history,
+        runs=runs["attempts"],
+        runs_label=label,
         texts=texts,
-        runs=runs,
-        rows=_rows_by_run(runs),
+        pipeline_runs=pipeline_runs,
+        rows=_rows_by_run(pipeline_runs),
         submission=json.dumps(entry["submission"], indent=1)[:20_000],
     )
 
