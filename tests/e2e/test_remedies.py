@@ -276,13 +276,14 @@ def test_engine_that_does_not_answer_is_well_once_it_is_started(docker_host: str
     with CuttableEngine(home / "e", docker_host) as proxy:
         proxy.restore()
         daemon = new_daemon(proxy.url, settings={"POOL__DEFAULT_TARGET": "0"})
-        daemon.start()
-        assert row(daemon, "engine")["status"] == "ok"
-        proxy.cut()
-        assert until_ok(daemon, "engine", "fail")["remedy"] == "start the container engine"
+        try:
+            daemon.start()
+            proxy.cut()
+            assert until_ok(daemon, "engine", "fail")["remedy"] == "start the container engine"
 
-        proxy.restore()
+            proxy.restore()
 
-        until_ok(daemon, "engine")
-        daemon.dispose()
+            until_ok(daemon, "engine")
+        finally:
+            daemon.dispose()
     home.rmdir()
