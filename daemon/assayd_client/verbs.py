@@ -6,7 +6,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar, overload
 
-from assayd_client import requests
+from assayd_client import pipelines, requests
 from assayd_client.answers import Document, StreamEvent
 from assayd_client.requests import ClientRequest
 
@@ -166,6 +166,7 @@ class Verbs:
     repair_step = DocumentVerb(requests.repair_step)
     repair_events = Events(requests.repair_events)
     cancel_repair = DocumentVerb(requests.cancel_repair)
+    answers = DocumentVerb(requests.answers)
     accept_fallback = DocumentVerb(requests.accept_fallback)
     generate = DocumentVerb(requests.generate)
     generation = DocumentVerb(requests.generation)
@@ -189,6 +190,8 @@ class Verbs:
     kinds = DocumentVerb(requests.kinds)
     kind = DocumentVerb(requests.kind)
     records = DocumentVerb(requests.records)
+    run_pipeline = DocumentVerb(pipelines.run_pipeline)
+    pipeline_runs = DocumentVerb(pipelines.pipeline_runs)
     doctor = DocumentVerb(requests.doctor)
     daemon = DocumentVerb(requests.daemon)
     audit = Content(requests.audit)

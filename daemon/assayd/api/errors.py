@@ -52,6 +52,7 @@ STATUS: Mapping[str, int] = {
     "generation.running": 409,
     "generation.finished": 409,
     "library.not_validated": 409,
+    "pipeline.no_baseline": 409,
     "library.report_only": 409,
     "library.distrusted": 409,
     "policy.busy": 429,

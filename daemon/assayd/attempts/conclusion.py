@@ -45,6 +45,8 @@ NETWORK_RULE = "policy.network"
 
 LARGE_BYTES = 128 * 2**10
 """From here on a result is judged and written down in a thread, so that the event loop goes on."""
+MANY_CASES = 200
+"""A report with more cases is written down in a thread, too."""
 
 MOST_RULES = 50
 """Rules of errors that an attempt lists; its report has them all."""
@@ -70,7 +72,9 @@ def is_large(result: RunResult) -> bool:
 
 
 def _is_large(report: Report) -> bool:
-    """Return whether a report takes long to write: it contains its findings three times."""
+    """Return whether a report takes long to write: it has many cases, or long findings, three times each."""
+    if len(report.cases or ()) > MANY_CASES:
+        return True
     texts = sum(len(f.message) + len(f.context or "") + len(f.snippet or "") for f in report.findings)
     return texts > LARGE_BYTES // 4
 
@@ -231,6 +235,8 @@ def _report(
     report = replace(merge_report(blank, stages, ran, failure), refused_imports=_refused_imports(ran))
     if (context := _retry_context(job, report)) is not None:
         report = replace(report, retry_context=_cut(context, job.limits.retry_context_bytes))
+    if ran is not None and report.verdict in _RATED:
+        report = replace(report, feedback=ran.judgement.facts)
     return _scored(job, _rated(job, report), ran)
 
 
