@@ -142,7 +142,7 @@ def columns(runs: Sequence[tuple[str, float, str]], *, title: str, width: int = 
     if runs:
         left, top = 9 + len(runs) * step, base - (base - 10) * runs[-1][1] / most + 5
         parts.append(Markup('<text x="{:.1f}" y="{:.1f}">{:,.0f}</text>').format(left, top, runs[-1][1]))
-    return _svg(parts, title, width, base + 6)
+    return picture(parts, title, width, base + 6)
 
 
 def standalone(picture: Markup) -> bytes:
