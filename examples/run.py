@@ -233,7 +233,7 @@ def try_examples(folders: dict[str, list[dict]], built: subprocess.Popen) -> lis
     for folder in folders:
         if folder not in FIRST:
             wrong += try_folder(folder, folders[folder])
-    return wrong + evaluate() + apply_rules() + install_module() + run_again()
+    return wrong + evaluate() + run_workflows() + apply_rules() + install_module() + run_again()
 
 
 def try_folder(folder: str, examples: list[dict]) -> list[str]:
@@ -284,6 +284,17 @@ def evaluate() -> list[str]:
     wanted = (folder / "expected.txt").read_text()
     print(f"      {'evaluate':<10} {printed.splitlines()[-1] if printed else 'no result'}", flush=True)
     return [] if printed == wanted else [f"{folder}: it should print\n{wanted}"]
+
+
+def run_workflows() -> list[str]:
+    """Run the example of a workflow, check one that must be refused, and return what is not as it should be."""
+    folder = Path("examples/workflow")
+    printed = assay("workflow", "run", str(folder / "sales.yaml"))
+    refused = assay("workflow", "check", str(folder / "fails_types.yaml"))
+    wanted = {printed: (folder / "expected.json").read_text(), refused: "2 nodes, 1 error\n"}
+    wrong = [f"{folder}: it should print\n{text}" for found, text in wanted.items() if found != text]
+    print(f"      {'workflow':<10} 1 validated, 1 refused before it ran{', NOT AS EXPECTED' * bool(wrong)}")
+    return wrong
 
 
 def apply_rules() -> list[str]:
