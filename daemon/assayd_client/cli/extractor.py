@@ -221,7 +221,7 @@ def _summary(summary: Document) -> Iterator[StyledLine]:
     yield line(f"{summary['empty']:>9,} without fields")
     yield line(f"{summary['failed']:>9,} failed")
     if summary["links"]:
-        yield line((f"{summary['links']:>9,} symbolic links skipped", "dim"))
+        yield line((f"{summary['links']:>9,} skipped (symbolic links)", "dim"))
     yield from _shape_lines("Paths without fields, by shape", summary["shapes"])
 
 

@@ -531,3 +531,35 @@ async def test_outputs_of_a_workflow_are_shown_and_its_list_links_to_it() -> Non
     assert "&lt;script&gt;alert(1)" in page
     assert 'href="/workflows/01W"' in listed
     assert "<script>alert" not in page + listed
+
+
+async def test_entry_of_a_pipeline_shows_its_runs_and_their_rows() -> None:
+    entry = {
+        "name": "daily",
+        "version": 2,
+        "kind": "pipeline",
+        "attempt_id": "01A",
+        "digest": "d" * 64,
+        "intent": None,
+        "approved_by": 1000,
+        "approved_at": "2026-05-04T10:20:30.000000Z",
+        "submission": {"payload": {"steps": []}},
+    }
+    run = {"version": 2, "created_at": "2026-05-05T10:20:30.000000Z", "outputs": {}, "findings": []}
+    good = {**run, "attempt_id": "01G", "verdict": "validated", "inputs": {}, "tables": {HOSTILE: 700}}
+    refused = {"rule": "data.columns", "severity": "error", "message": f"{HOSTILE}: columns missing: a."}
+    bad = {**run, "attempt_id": "01B", "verdict": "failed", "inputs": {}, "tables": {}, "findings": [refused]}
+    answers = {
+        "/v1/library/daily": {"entries": [entry]},
+        "/v1/library/daily/2": entry,
+        "/v1/attempts": {"attempts": [], "next_cursor": None},
+        "/v1/pipelines/runs": {"runs": [bad, good], "next_cursor": None},
+    }
+    async with logged_in(answers) as (client, _):
+        shown = (await client.get("/library/daily")).text
+
+    assert "Runs on new data" in shown
+    assert "700 rows, validated" in shown
+    assert shown.count('class="failed"') == 1
+    assert "columns missing: a." in shown
+    assert "<script>alert" not in shown
