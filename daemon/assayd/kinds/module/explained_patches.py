@@ -84,7 +84,7 @@ def _elsewhere(
 
 
 def _meant(patched: str, targets: Sequence[str]) -> list[str]:
-    """Return the targets with the last name of what was patched, or nearly this name."""
+    """Return the targets with the last part of the patched name, or nearly this part."""
     last = patched.rpartition(".")[2]
     same = [target for target in targets if target.rpartition(".")[2] == last]
     near = close_names(last, sorted({target.rpartition(".")[2] for target in targets}))
