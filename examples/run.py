@@ -233,7 +233,7 @@ def try_examples(folders: dict[str, list[dict]], built: subprocess.Popen) -> lis
     for folder in folders:
         if folder not in FIRST:
             wrong += try_folder(folder, folders[folder])
-    return wrong + evaluate()
+    return wrong + evaluate() + run_workflows() + apply_rules() + install_module() + run_again()
 
 
 def try_folder(folder: str, examples: list[dict]) -> list[str]:
@@ -284,6 +284,63 @@ def evaluate() -> list[str]:
     wanted = (folder / "expected.txt").read_text()
     print(f"      {'evaluate':<10} {printed.splitlines()[-1] if printed else 'no result'}", flush=True)
     return [] if printed == wanted else [f"{folder}: it should print\n{wanted}"]
+
+
+def run_workflows() -> list[str]:
+    """Run the example of a workflow, check one that must be refused, and return what is not as it should be."""
+    folder = Path("examples/workflow")
+    printed = assay("workflow", "run", str(folder / "sales.yaml"))
+    refused = assay("workflow", "check", str(folder / "fails_types.yaml"))
+    wanted = {printed: (folder / "expected.json").read_text(), refused: "2 nodes, 1 error\n"}
+    wrong = [f"{folder}: it should print\n{text}" for found, text in wanted.items() if found != text]
+    print(f"      {'workflow':<10} 1 validated, 1 refused before it ran{', NOT AS EXPECTED' * bool(wrong)}")
+    return wrong
+
+
+def apply_rules() -> list[str]:
+    """Approve the example of rules, apply it to the tree of examples, and return what is not as it should be."""
+    tree, name = "examples/extractor", "example-rules"
+    rules = f"{tree}/rules.yaml"
+    attempt = submit("validate", "extractor", rules, "--sample-path", rules, "--json")
+    assay("library", "approve", attempt["id"] if attempt else "", name)
+    printed = assay("extractor", "apply", name, tree, "--jsonl", "-")
+    lines = [json.loads(line) for line in printed.splitlines()]
+    good = sum(line.get("result", {}).get("kind") == "extractor" for line in lines)
+    print(f"      {'apply':<10} rules gave the fields of {good} of {len(lines)} paths in {tree}", flush=True)
+    return [] if good and good == len(lines) else [f"{rules}: it should give the kind of each path"]
+
+
+def install_module() -> list[str]:
+    """Install the example of a module into a new tree, verify it, and return what is not as it should be."""
+    import shutil
+
+    tree = RUN / "example-tree"
+    shutil.rmtree(tree, ignore_errors=True)
+    tree.mkdir()
+    place = ("--into", str(tree), "--policy", "module_validation", "--new-category")
+    printed = assay("module", "install", "examples/module/weather", *place)
+    listed = assay("module", "verify", str(tree))
+    print(f"      {'install':<10} {printed.strip() or 'no result'}", flush=True)
+    return [] if "\tok" in listed else [f"examples/module/weather isn't installed in {tree}: {listed}"]
+
+
+def run_again() -> list[str]:
+    """Approve the example of a pipeline, run it on other data, and return what is not as it should be."""
+    place = "examples/pipeline/csv_import"
+    attempt = submit("validate", "pipeline", place, "--json")
+    assay("library", "approve", attempt["id"] if attempt else "last", "example-import")
+    text = Path(place, "data/sales.csv").read_text()
+    good, bad = RUN / "good.csv", RUN / "bad.csv"
+    good.write_text(text + text.splitlines()[1].replace("1", "7", 1) + "\n")
+    bad.write_text(text.replace("amount", "total", 1))
+    verdicts = []
+    for path in (good, bad):
+        ran = submit("pipeline", "run", "example-import", "--file", f"data/sales.csv={path}", "--json")
+        rules = [finding["rule"] for finding in ran["report"]["findings"]] if ran else []
+        verdicts.append(f"{ran['verdict'] if ran else 'no result'} {' '.join(rules)}".strip())
+    print(f"      {'run again':<10} other data: {verdicts[0]}; a renamed column: {verdicts[1]}", flush=True)
+    wanted = ["validated", "failed data.columns"]
+    return [] if verdicts == wanted else [f"{place}: {verdicts} instead of {wanted}"]
 
 
 def options(place: Path, example: dict):

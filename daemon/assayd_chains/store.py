@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping, Select, Table, delete, insert, select, update
@@ -18,10 +19,12 @@ from sqlalchemy import Connection, RowMapping, Select, Table, delete, insert, se
 from assayd.model.attempt import Attempt
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
+from assayd.ports.chains import AttemptRepair
 from assayd.store.access import DatabaseAccess
 from assayd.store.outbox import Outbox
 from assayd.store.rows import Values, from_micros, read_moment, to_micros
 from assayd.store.tables import generation_steps, generations, repair_fixes, repair_steps, repairs
+from assayd_chains.answer_counts import AnswerCounts, count_answers
 from assayd_chains.documents import generation_message
 from assayd_chains.model import (
     UNUSABLE,
@@ -113,11 +116,24 @@ class DatabaseChainStore:
         wanted = (repairs.c.attempt_id == attempt_id) | repairs.c.id.in_(member)
         return await self._repairs(select(repairs).where(wanted).order_by(repairs.c.id))
 
+    async def repair_of(self, attempt_id: str) -> AttemptRepair | None:
+        """Return the first repair that an attempt began, as the core knows it; None if there is none."""
+        found = [one for one in await self.repairs_of(attempt_id) if one.attempt_id == attempt_id]
+        if not found:
+            return None
+        passed = [fix.attempt_id for fix in found[0].fixes if fix.verdict is Verdict.VALIDATED]
+        ended = found[0].outcome is not None
+        return AttemptRepair(id=found[0].id, ended=ended, attempt_id=passed[-1] if passed else None)
+
     async def generation_of(self, attempt: Attempt) -> Chain | None:
         """Return the generation whose last attempt this is."""
         mine = select(generations).where(generations.c.uid == attempt.peer.uid)  # there is an index of those
         found = await self._generations(mine.where(generations.c.attempt_id == attempt.id))
         return found[0] if found else None
+
+    async def count_answers(self, *, uid: int | None, since: datetime, kind: str | None) -> AnswerCounts:
+        """Count answers by kind, provider and week, over the newest chains that began since a time."""
+        return await self._access.read(lambda connection: count_answers(connection, uid, since, kind))
 
     async def unfinished(self) -> Sequence[Chain]:
         """Return every chain without an outcome on record, oldest first."""

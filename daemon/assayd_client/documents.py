@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         ItemPageDocument,
     )
     from assayd.documents.chains import (
+        AnswersDocument,
         GenerationDocument,
         GenerationPageDocument,
         RepairDocument,
@@ -39,11 +40,18 @@ if TYPE_CHECKING:
     from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument
     from assayd.documents.policy_review import ExplanationDocument, SuggestionDocument
     from assayd.documents.summary import SummaryDocument
+    from assayd.documents.workflows import (
+        WorkflowCheckDocument,
+        WorkflowDocument,
+        WorkflowOutputsDocument,
+        WorkflowPageDocument,
+    )
 
 _HOMES = {
     "attempts": ("ArtifactListDocument", "AttemptDocument", "AttemptPageDocument"),
     "batches": ("BatchDocument", "BatchPageDocument", "BatchResultDocument", "ItemPageDocument"),
     "chains": (
+        "AnswersDocument",
         "GenerationDocument",
         "GenerationPageDocument",
         "RepairDocument",
@@ -64,10 +72,17 @@ _HOMES = {
     "operations": ("DaemonDocument", "ExaminationDocument", "GarbageDocument"),
     "policy_review": ("ExplanationDocument", "SuggestionDocument"),
     "summary": ("SummaryDocument",),
+    "workflows": (
+        "WorkflowCheckDocument",
+        "WorkflowDocument",
+        "WorkflowOutputsDocument",
+        "WorkflowPageDocument",
+    ),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "AnswersDocument",
     "ArtifactListDocument",
     "AttemptDocument",
     "AttemptPageDocument",
@@ -99,6 +114,10 @@ __all__ = [
     "SummaryDocument",
     "TokenDocument",
     "TokenListDocument",
+    "WorkflowCheckDocument",
+    "WorkflowDocument",
+    "WorkflowOutputsDocument",
+    "WorkflowPageDocument",
 ]
 
 

@@ -200,6 +200,14 @@ class Analyst:
             validator.name, flow, lambda worker: _ask(worker, "taken", validator.name, body, TAKEN)
         )
 
+    async def prepare(self, validator: Kind, payload: BaseModel, *, flow: Flow = OUR_OWN) -> BaseModel:
+        """Return a payload that the static stages have passed in its prepared form. Raises: as `describe`."""
+        body = payload.model_dump_json().encode()
+        answer = await self._have(
+            validator.name, flow, lambda worker: _ask(worker, "prepare", validator.name, body, ANSWER)
+        )
+        return _prepared(validator, payload, answer)
+
     async def brief(
         self, validator: Kind, context: Document, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
     ) -> Briefed:
@@ -211,6 +219,18 @@ class Analyst:
             return await _ask(worker, "brief", validator.name, body, BRIEFED, policy=policy.digest)
 
         return await self._have(validator.name, flow, ask)
+
+    async def read(self, reader: str, body: bytes, *, flow: Flow = OUR_OWN) -> bytes:
+        """Have a function read hostile text, and return its answer; the caller validates it.
+
+        Args:
+            reader: refers to a function from bytes to bytes, ``package.module:name``; never the caller's.
+            body: what it reads.
+            flow: whose turn it takes.
+
+        Raises: WorkerDied, when reading it is too much; AssaydError.
+        """
+        return await self._have(reader, flow, lambda worker: _exchange(worker, "read", reader, body))
 
     async def _have(self, kind: str, flow: Flow, work: Callable[[_Worker], Awaitable[T]]) -> T:
         """Have a worker do something, in turn. Raises: as `_work`."""
@@ -306,16 +326,26 @@ def _send_policy(worker: _Worker, policy: ExecutionPolicy) -> None:
 async def _ask(
     worker: _Worker, what: str, kind: str, body: bytes, answer: TypeAdapter[T], *, policy: str | None = None
 ) -> T:
+    try:
+        return answer.validate_json(await _exchange(worker, what, kind, body, policy=policy))
+    except ValidationError as problem:
+        raise _broken("an analysis worker's answer is malformed") from problem
+
+
+async def _exchange(
+    worker: _Worker, what: str, kind: str, body: bytes, *, policy: str | None = None
+) -> bytes:
+    """Send a job and return its unprocessed answer."""
     parts = list(frames.chunks(body))
     for part in parts[:-1]:
         worker.stdin.write(frames.encode({"type": "part"}, part))
     last: frames.Header = {"type": what, "kind": kind, "policy": policy}
     worker.stdin.write(frames.encode(last, parts[-1]))
     await worker.stdin.drain()
-    return await _answer(worker, answer)
+    return await _answer(worker)
 
 
-async def _answer(worker: _Worker, form: TypeAdapter[T]) -> T:
+async def _answer(worker: _Worker) -> bytes:
     answer = bytearray()
     async for header, part in worker.frames():
         answer += part
@@ -323,10 +353,7 @@ async def _answer(worker: _Worker, form: TypeAdapter[T]) -> T:
             raise WorkerDied("the worker's answer is too long")
         if header.get("last") is True:
             break
-    try:
-        return form.validate_json(bytes(answer))
-    except ValidationError as problem:
-        raise _broken("an analysis worker's answer is malformed") from problem
+    return bytes(answer)
 
 
 def _prepared(validator: Kind, payload: BaseModel, answer: WorkerAnswer) -> BaseModel:

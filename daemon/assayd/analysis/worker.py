@@ -208,7 +208,10 @@ def serve(source: BinaryIO, sink: BinaryIO, *, cpu_s: float, kinds: Mapping[str,
                 continue
             allow_cpu(cpu_s)
             more_time = partial(allow_cpu, _TRIAL_CPU_S)
-            answer = _answer(header, bytes(body), kinds[str(header["kind"])], policies, more_time)
+            if header["type"] == "read":
+                answer = validators.resolve_reader(str(header["kind"]))(bytes(body))
+            else:
+                answer = _answer(header, bytes(body), kinds[str(header["kind"])], policies, more_time)
             body.clear()
             _reply(sink, answer)
 
@@ -239,6 +242,10 @@ def _answer(
             return PATCHED.dump_json(patch(kind, PATCHING.validate_json(body)))
         case "taken":
             return TAKEN.dump_json(taken(kind, body))
+        case "prepare":
+            payload = kind.payload.model_validate_json(body)
+            changed = _changes(payload, kind.prepare(payload))
+            return ANSWER.dump_json(WorkerAnswer(stages=(), prepared=changed))
         case "brief":
             return BRIEFED.dump_json(brief(kind, body, policies[str(header["policy"])]))
         case _:

@@ -12,11 +12,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Request
 from pydantic import AwareDatetime
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from assayd.api import answers
 from assayd.api.call import LARGE_BODY_BYTES, Call, CallDep, json_response, read_body
 from assayd.api.events import EventStream, of_attempt
+from assayd.api.paced import PacedStream
 from assayd.documents import attempt_document, read_event_id, read_submission
 from assayd.documents.attempts import ArtifactListDocument, AttemptPageDocument
 from assayd.errors import RequestError
@@ -60,7 +61,7 @@ async def submit_attempt(
     """Submit code for validation."""
     _require_key(idempotency_key)
     accepted = await _submit(request, call, idempotency_key=idempotency_key)
-    return await _answer_submitted(call, accepted.attempt, wait_s, pending=200 if accepted.existing else 202)
+    return await answer_submitted(call, accepted.attempt, wait_s, pending=200 if accepted.existing else 202)
 
 
 @router.put("/{id}", responses=answers.SUBMITTED, openapi_extra=answers.SUBMISSION_BODY)
@@ -76,7 +77,7 @@ async def put_attempt(
 ) -> Response:
     """Submit code under an id from outside; sending it again gives the same attempt."""
     accepted = await _submit(request, call, attempt_id=attempt_id, max_runs=max_runs)
-    return await _answer_submitted(call, accepted.attempt, wait_s, pending=202)
+    return await answer_submitted(call, accepted.attempt, wait_s, pending=202)
 
 
 @router.get("", responses=answers.ATTEMPT_PAGE)
@@ -166,7 +167,7 @@ async def replay_attempt(
     replay = await call.service.replay(
         await call.attempt(attempt_id), peer=call.caller.peer, idempotency_key=idempotency_key
     )
-    return await _answer_submitted(call, replay, wait_s, pending=202)
+    return await answer_submitted(call, replay, wait_s, pending=202)
 
 
 @router.get("/{id}/events", responses=answers.EVENTS, response_class=Response)
@@ -207,7 +208,7 @@ async def get_artifact(
         "Content-Disposition": "attachment",  # what a guest wrote is never rendered
         "X-Content-Type-Options": "nosniff",
     }
-    return StreamingResponse(_after(first, pieces), headers=headers, media_type=artifact.media_type)
+    return PacedStream(_after(first, pieces), headers=headers, media_type=artifact.media_type)
 
 
 @router.get("/{id}/bundle", responses=answers.BUNDLE, response_class=Response)
@@ -217,7 +218,7 @@ async def get_bundle(call: CallDep, attempt_id: Id) -> Response:
     if attempt.bundle is None:
         raise RequestError("not_found", "the attempt has no bundle yet")
     headers = {"Content-Disposition": f'attachment; filename="{attempt.id}.tar"'}
-    return StreamingResponse(call.service.bundle(attempt), headers=headers, media_type="application/x-tar")
+    return PacedStream(call.service.bundle(attempt), headers=headers, media_type="application/x-tar")
 
 
 def _require_key(key: str | None) -> None:
@@ -245,7 +246,7 @@ async def _submit(
         with call.holding() as held:
             body = await read_body(request, call, held, max_bytes=call.limits.body_bytes)
             await turn.enter_async_context(call.budget.reading(len(body)))
-            submission = await _read(body, call)
+            submission = await read_submitted(body, call)
             del body  # from here on the queue counts what it holds
         accepted = await call.service.submit(
             submission,
@@ -258,7 +259,8 @@ async def _submit(
     return accepted
 
 
-async def _read(body: bytes, call: Call) -> Submission:
+async def read_submitted(body: bytes, call: Call) -> Submission:
+    """Read a submission; a large one in a thread. Raises: RequestError."""
     read = partial(read_submission, body, call.service.kinds, caps=call.limits.payload)
     if len(body) > LARGE_BODY_BYTES:
         async with call.budget.parsing(call.caller.peer.uid):
@@ -272,7 +274,8 @@ async def _read(body: bytes, call: Call) -> Submission:
     return submission
 
 
-async def _answer_submitted(call: Call, attempt: Attempt, wait_s: float, *, pending: int) -> Response:
+async def answer_submitted(call: Call, attempt: Attempt, wait_s: float, *, pending: int) -> Response:
+    """Wait for an accepted attempt, and answer with it; `pending` is the status before its verdict."""
     attempt = await _wait(call, attempt, wait_s)
     status = 200 if attempt.state is State.FINISHED else pending
     location = {"Location": f"/v1/attempts/{attempt.id}"}

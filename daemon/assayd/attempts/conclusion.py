@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import platform
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
+from typing import TypeVar
 
 import structlog
 
@@ -13,8 +17,9 @@ from assayd import __version__
 from assayd.attempts.attempt_run import Facts, Finished, Job
 from assayd.attempts.telemetry import facts_of
 from assayd.documents import canonical, execution_document, junit, limits_document, report_document
-from assayd.documents.submission import texts_at
+from assayd.documents.submission import checked_texts
 from assayd.errors import AssaydError
+from assayd.fair_queue import FairSemaphore
 from assayd.findings.retry_context import PASSED
 from assayd.model.attempt import Attempt, Failure
 from assayd.model.bundle import Bundle, stamp
@@ -30,14 +35,18 @@ from assayd.ports.clock import Clock
 
 log = structlog.get_logger()
 
+T = TypeVar("T")
+
 _RATED = frozenset({Verdict.VALIDATED, Verdict.FAILED})
 
 POLICY_RULES = "policy."
 """How rules begin that the runtime policy gives."""
 NETWORK_RULE = "policy.network"
 
-LARGE_BYTES = 256 * 2**10
+LARGE_BYTES = 128 * 2**10
 """From here on a result is judged and written down in a thread, so that the event loop goes on."""
+MANY_CASES = 200
+"""A report with more cases is written down in a thread, too."""
 
 MOST_RULES = 50
 """Rules of errors that an attempt lists; its report has them all."""
@@ -63,7 +72,9 @@ def is_large(result: RunResult) -> bool:
 
 
 def _is_large(report: Report) -> bool:
-    """Return whether a report takes long to write: it contains its findings three times."""
+    """Return whether a report takes long to write: it has many cases, or long findings, three times each."""
+    if len(report.cases or ()) > MANY_CASES:
+        return True
     texts = sum(len(f.message) + len(f.context or "") + len(f.snippet or "") for f in report.findings)
     return texts > LARGE_BYTES // 4
 
@@ -79,6 +90,13 @@ class Conclusion:
     clock: Clock
     attachments: BundleAttachments = no_attachments
     attester: Attester | None = None
+    turns: FairSemaphore = field(default_factory=lambda: FairSemaphore(1))
+    """Of the thread for large results: several would compete with the event loop for the interpreter."""
+
+    async def in_thread(self, attempt: Attempt, function: Callable[[], T]) -> T:
+        """Call a function in a thread, one at a time, users in turn."""
+        async with self.turns.hold(*attempt.flow, attempt.id):
+            return await asyncio.to_thread(function)
 
     async def conclude(
         self,
@@ -101,7 +119,7 @@ class Conclusion:
             error=failure,
         )
         if _is_large(report) or (ran is not None and is_large(ran.result)):
-            result = await asyncio.to_thread(_serialized, job, report, ran)
+            result = await self.in_thread(job.attempt, partial(_serialized, job, report, ran))
         else:
             result = _serialized(job, report, ran)
         await self._attach(attempt, result)
@@ -168,22 +186,20 @@ class Conclusion:
 def _concluded(
     attempt: Attempt, result: SerializedResult, ran: Ran | None, report: Report, job: Job | None
 ) -> Concluded:
+    prepared = job.prepared if job is not None else None
     return Concluded(
         attempt=attempt,
-        report=report,
+        policy_digest=report.policy_digest,
+        enforcement=report.enforcement,
         container=ran.result.container if ran is not None else None,
+        limits=report.effective_limits,
+        findings=Counter(str(finding.severity) for finding in report.findings),
+        cases=None if report.cases is None else Counter(str(case.status) for case in report.cases),
+        score=report.score,
+        validated_at=report.validated_at,
         files=dict(result.files),
-        sources=_checked_texts(job) if job is not None else (),
+        sources=checked_texts(job.validator, prepared) if job is not None and prepared is not None else (),
     )
-
-
-def _checked_texts(job: Job) -> list[tuple[str, str]]:
-    """Return the texts that were checked and run, with their places: not data, and no prose around code."""
-    if job.prepared is None:
-        return []
-    paths = job.validator.checked_parts or (job.validator.code_field,)
-    wanted = {path.partition(".")[0] for path in paths}
-    return texts_at(job.prepared.model_dump(mode="json", include=wanted), paths)
 
 
 def _is_miss(finding: Finding, job: Job) -> bool:
@@ -219,6 +235,8 @@ def _report(
     report = replace(merge_report(blank, stages, ran, failure), refused_imports=_refused_imports(ran))
     if (context := _retry_context(job, report)) is not None:
         report = replace(report, retry_context=_cut(context, job.limits.retry_context_bytes))
+    if ran is not None and report.verdict in _RATED:
+        report = replace(report, feedback=ran.judgement.facts)
     return _scored(job, _rated(job, report), ran)
 
 

@@ -141,11 +141,15 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """An item that has no verdict yet; `submission` is the digest of its document."""
+    """An item that has no verdict yet.
+
+    `submission` is the digest of its document; a small `document` is here, a large one has to be read.
+    """
 
     line: int
     attempt_id: str
     submission: str
+    document: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

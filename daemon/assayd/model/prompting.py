@@ -114,11 +114,21 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """Rules, and perhaps another example, for requests that contain one of these words, in lowercase."""
+
+    words: tuple[str, ...]
+    rules: tuple[str, ...]
+    example: Example | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Briefing:
     """The parts of a prompt that a kind supplies.
 
     `task` is the contract of the kind, `rules` state what the effective policy allows and how the answer is
-    judged; `task`, `rules` and `example` are our own words. `form` shows the JSON form of the answer.
+    judged; `task`, `rules`, `topics` and `example` are our own words. `form` shows the JSON form of the
+    answer.
     """
 
     task: str
@@ -126,3 +136,4 @@ class Briefing:
     example: Example
     form: str
     surroundings: tuple[Surrounding, ...] = ()
+    topics: tuple[Topic, ...] = ()

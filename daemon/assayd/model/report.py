@@ -102,12 +102,13 @@ class Judgement:
 
     `stage_findings` are keyed by the runtime stages that the validator names (``sandbox``,
     ``quality``, …), in order. A stage that is missing there was not reached. `score` is the share of hidden
-    tests that passed, for a kind that has some.
+    tests that passed, for a kind that has some; `facts` are what the report's feedback has of a run.
     """
 
     stage_findings: Mapping[str, tuple[Finding, ...]]
     cases: tuple[Case, ...] = ()
     score: float | None = None
+    facts: JsonValue = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Who carries on what takes long: batches, repairs, generations. In a single daemon, that daemon."""
+"""Who carries on what takes long: batches, repairs, generations, workflows. Of one daemon: it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ class Driven(StrEnum):
     """A failed attempt is tried again with changes."""
     GENERATION = "generation"
     """Words become a submission."""
+    WORKFLOW = "workflow"
+    """Its nodes become attempts."""
 
 
 class Driving(Protocol):

@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "doctor": "upkeep:doctor",
     "evaluate": "evaluate:evaluate",
     "events": "attempts:events",
+    "extractor": "extractor:extractor_app",
     "gc": "upkeep:collect_garbage",
     "generate": "generate:generate",
     "generation": "generation:generation_app",
@@ -42,6 +43,7 @@ COMMANDS: Mapping[str, str] = {
     "lsp": "lsp.serving:serve",
     "mcp": "mcp.serving:serve",
     "metrics": "upkeep:metrics",
+    "module": "module:module_app",
     "node": "gateway:node_app",
     "nodes": "gateway:list_nodes",
     "policy": "policy_review:policy_app",
@@ -54,6 +56,7 @@ COMMANDS: Mapping[str, str] = {
     "validate": "validate:validate",
     "verify": "attestation:verify",
     "version": "upkeep:version",
+    "workflow": "workflow:workflow_app",
 }
 """A command's name, and the function or `typer.Typer` of this folder that it is, as ``module:name``."""
 

@@ -44,6 +44,7 @@ from assayd_cluster.gateway.readiness import ClusterDoctor, ClusterReadiness
 from assayd_cluster.gateway.recording import GatewayJobRows
 from assayd_cluster.gateway.routes import NodeDoor
 from assayd_cluster.gateway.runs import Runs
+from assayd_cluster.gateway.signing import RunAttester
 from assayd_cluster.gateway.verdicts import RunVerdicts
 from assayd_cluster.gateway.watching import RunWatch
 from assayd_cluster.nodes import DatabaseNodes
@@ -92,6 +93,7 @@ class Gateway:
         of = {kind: {subject for name, subject in estate.driven if name == kind} for kind in Driven}
         await self.parts.batches.recover(unfinished, of[Driven.BATCH])
         await self.parts.chains.recover(of[Driven.REPAIR] | of[Driven.GENERATION])
+        await self.parts.workflows.recover(of[Driven.WORKFLOW])
 
     async def look(self, kind: Driven, subject: str) -> None:
         """Look at what this gateway carries on, and another was told of."""
@@ -100,10 +102,14 @@ class Gateway:
                 await self.parts.batches.look(subject)
             case Driven.REPAIR | Driven.GENERATION:
                 await self.parts.chains.recover({subject})
+            case Driven.WORKFLOW:
+                await self.parts.workflows.recover({subject})
 
     def end(self, kind: Driven, subject: str) -> None:
         """End what this gateway carries on, and another was asked to end."""
-        if kind is not Driven.BATCH:
+        if kind is Driven.WORKFLOW:
+            self.parts.workflows.end(subject)
+        elif kind is not Driven.BATCH:
             self.parts.chains.end(subject)
 
 
@@ -180,6 +186,11 @@ def _note_republished(queue: QueueWatch, metrics: ClusterMetrics) -> None:
     metrics.republished.inc()
 
 
+def _note_passed_on(queue: QueueWatch, metrics: ClusterMetrics) -> None:
+    queue.note_passed_on()
+    metrics.republished.inc()
+
+
 class _Building:
     """Builds the cluster's parts when the daemon's first ones are there."""
 
@@ -233,6 +244,7 @@ class _Building:
         self._publisher.count = lambda outcome: metrics.messages.labels(outcome).inc()
         queue = QueueWatch()
         remote.on_republished = partial(_note_republished, queue, metrics)
+        live.on_passed_on = partial(_note_passed_on, queue, metrics)
         if self._broker.celery is not None:
             watching = await stack.enter_async_context(task_group())
             waiting, unclaimed = WaitingMessages(self._broker.celery), partial(access.read, count_unclaimed)
@@ -284,6 +296,9 @@ class _Building:
 
 
 def _verdicts(basics: Basics, runs: Runs, remote: RemoteExecution) -> RunVerdicts:
+    signing = None
+    if basics.attester is not None:
+        signing = RunAttester(attester=basics.attester, analyst=basics.analyst, kinds=basics.kinds)
     return RunVerdicts(
         runs=runs,
         jobs=basics.jobs,
@@ -292,6 +307,7 @@ def _verdicts(basics: Basics, runs: Runs, remote: RemoteExecution) -> RunVerdict
         clock=basics.clock,
         hub=basics.hub,
         execution=remote,
+        attester=signing,
     )
 
 

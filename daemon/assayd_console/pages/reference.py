@@ -5,21 +5,26 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from assayd.errors import RequestError
 from assayd.model.policy import ImportPolicy, SubmoduleRule
-from assayd_client import Document, requests
+from assayd_client import Document, pipelines, requests
 from assayd_client.cli.listing import policy_values
 from assayd_client.cli.policy import explain
+from assayd_console import charts
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.forms import read_form
 from assayd_console.rendering import page
 from assayd_console.sources import sources
 
 PAGE = 100
+RUNS = 10
+"""Attempts shown in which an entry was applied to paths."""
+PIPELINE_RUNS, MOST_CHARTS = 30, 12
 TIGHTENED = ("resources.", "imports.", "network.")
 """What a request may tighten, by how its names begin."""
 
@@ -86,15 +91,36 @@ async def show_entry(request: Request) -> Response:
     history = (await daemon.ask(requests.library_history(name)))["entries"]
     version = request.path_params.get("version") or history[0]["version"]
     entry = await daemon.ask(requests.library_entry(name, version))
+    pipeline_runs = []
+    if entry["kind"] == "pipeline":
+        pipeline_runs = (await daemon.ask(pipelines.pipeline_runs(name, limit=PIPELINE_RUNS)))["runs"]
+    label = f"applied={entry['name']}/{entry['version']}"
+    runs = await daemon.ask(requests.attempts(label=[label], limit=RUNS))
     texts, _ = sources((entry["submission"] or {}).get("payload") or {}, ())
     return page(
         "entry.html",
         title=f"{name}, version {version}",
         entry=entry,
         history=history,
+        runs=runs["attempts"],
+        runs_label=label,
         texts=texts,
+        pipeline_runs=pipeline_runs,
+        rows=_rows_by_run(pipeline_runs),
         submission=json.dumps(entry["submission"], indent=1)[:20_000],
     )
+
+
+def _rows_by_run(runs: list[Document]) -> list[tuple[str, Markup]]:
+    """Return a small chart per file and table: its rows by run, oldest first; a refused run has none."""
+    counts = [{**run["inputs"], **run["outputs"], **run["tables"]} for run in runs]
+    names = list(dict.fromkeys(name for each in counts for name in each))[:MOST_CHARTS]
+    marked = [(run["verdict"] or "waiting", run["created_at"][:16]) for run in runs]
+    found = []
+    for name in names:
+        columns = [(verdict, rows.get(name), at) for (verdict, at), rows in zip(marked, counts, strict=True)]
+        found.append((name, charts.columns(columns[::-1], title=f"Rows of {name} by run")))
+    return found
 
 
 async def show_doctor(request: Request) -> Response:

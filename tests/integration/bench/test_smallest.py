@@ -222,6 +222,13 @@ def test_costs_of_parts(place: Path, daemon: DaemonProcess) -> None:
     assert "cli_help_cpu_ms" in run(place, "bench.client", daemon.socket, 1)
 
 
+def test_tree_of_files(place: Path, daemon: DaemonProcess) -> None:
+    told = json.loads(run(place, "bench.trees", "--paths", 1500, "--socket", daemon.socket))
+
+    assert told["paths"] == 1500
+    assert told["paths_per_s"] > 0
+
+
 def test_floods(place: Path) -> None:
     assert "quiet" in run(place, "bench.analysis_flood", "--attempts", 1, "--seconds", 1)
     assert "chunks" in run(place, "bench.relay_flood", "--attempts", 1, "--seconds", 1, "--ways", "chunks")
@@ -240,6 +247,13 @@ def test_cheats(place: Path) -> None:
 
     assert (place / "cheats.svg").is_file()
     run(place, "bench.cheats", "--draw")
+
+
+def test_workflows(place: Path) -> None:
+    printed = run(place, "bench.workflows", "--nodes", 4, "--parallel", 2, "--rounds", 1)
+
+    assert "4 nodes, 2 in parallel, 1 rounds" in printed
+    assert "ratio" in printed
 
 
 def test_console_trial(place: Path) -> None:
@@ -293,3 +307,14 @@ def test_whole_benchmark(place: Path, docker_host: str) -> None:
     run(place, "bench.run", "--smallest", DOCKER_HOST=docker_host)
 
     assert json.loads((place / "latest.json").read_text())["figures"]["oci_throughput_per_s"] > 0
+
+
+def test_messages_beside_those_of_other_tools(place: Path, daemon: DaemonProcess) -> None:
+    folder = place / "pairs"
+    run(place, "bench.hints.blind", "draw", daemon.socket, folder, "--each", 1)
+    key = json.loads((folder / "key.json").read_text())
+    (folder / "answers").write_text("".join(f"{number} {told['ours']}\n" for number, told in key.items()))
+
+    assert "all: 3 won, 0 ties, 0 lost (100 % won or tied)" in run(
+        place, "bench.hints.blind", "score", folder, folder / "answers"
+    )
