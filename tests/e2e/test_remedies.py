@@ -264,7 +264,7 @@ def test_static_miss_is_found_by_its_remedy_and_counted_until_the_restart(
     command = missed["remedy"].split("`")[1]
     said = daemon.assay(*command.split()[1:], "--json")
 
-    [attempt] = json.loads(said.stdout)
+    [attempt] = json.loads(said.stdout)["attempts"]
     assert attempt["policy"] == "few"
     daemon.stop()
     daemon.start()
