@@ -20,8 +20,7 @@ from assayd.model.hosts import covers
 _DEVIOUS = re.compile(
     r"//|\\|/\.+(?:[/;%]|$)|%(?:[01][0-9a-f]|2[ef5]|3b|5c|7f)|%(?![0-9a-f]{2})|[^!-~]", re.IGNORECASE
 )
-r"""Parts of a path that servers normalize differently, so that the checked path may not be the served
-path.
+r"""Parts of a path that servers normalize differently, so the checked path can differ from the served path.
 
 These are: dots before a parameter, an escape or the end of a segment; escapes of control characters and of
 ``./%;\``; malformed escapes.

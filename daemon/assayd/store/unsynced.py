@@ -1,4 +1,4 @@
-"""Bundles that may not be on disk yet: their contents are stored in the transaction of the verdict.
+"""Bundles that may be missing on disk: their contents are stored in the transaction of the verdict.
 
 So verdict and bundle need one durable write. The folder is written without waiting for the disk. After a
 power failure, each such folder is compared at start and rewritten if it differs. The file system is flushed

@@ -9,8 +9,8 @@
         2                                 2]
     for x in rows:                    for x in rows:
 
-Several insertions may compile here (decision 0062): f(g)(x is valid Python too, but not what authors mean who forget a
-closing bracket at the end of a line. An ambiguous line, such as len(x + 1, gets no edit.
+Several insertions may compile here (decision 0062): f(g)(x) is valid Python too, but unlikely if the bracket
+was forgotten at the end of the line. An ambiguous line, such as len(x + 1, gets no edit.
 """
 
 from __future__ import annotations

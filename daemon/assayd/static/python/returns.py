@@ -9,7 +9,7 @@
         text = f"<{self.name}>"
 
 A last statement without effect is an error; the fix is `return` before it. If it is a bare name or a bare
-list, this holds even if no use of the function's value is seen. A function that merely never returns a value
+list, this holds even if the value is never seen to be used. A function that merely never returns a value
 is a warning if its value is used, because None may be intended. Generators, and functions that end with
 raise, aren't checked.
 """
