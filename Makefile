@@ -171,7 +171,7 @@ deb: setup ## a Debian package below dist/, with everything that the daemon need
 
 release: setup images ## all that a release consists of, below dist/release: built twice, compared, and each installed on a bare Debian; as root
 	@deploy/release.sh $(BIN)/python dist/release
-	@$(WITH_DOCKER) RELEASE="$(CURDIR)/dist/release" $(BIN)/pytest -m system tests/system/test_release.py
+	@$(WITH_DOCKER) RELEASE="$(CURDIR)/dist/release" $(BIN)/pytest -m system tests/system/installed_release.py
 
 man: setup ## the manual pages below dist/man
 	@$(BIN)/python deploy/pages.py man dist/man

@@ -233,7 +233,7 @@ def try_examples(folders: dict[str, list[dict]], built: subprocess.Popen) -> lis
     for folder in folders:
         if folder not in FIRST:
             wrong += try_folder(folder, folders[folder])
-    return wrong + evaluate()
+    return wrong + evaluate() + install_module()
 
 
 def try_folder(folder: str, examples: list[dict]) -> list[str]:
@@ -284,6 +284,20 @@ def evaluate() -> list[str]:
     wanted = (folder / "expected.txt").read_text()
     print(f"      {'evaluate':<10} {printed.splitlines()[-1] if printed else 'no result'}", flush=True)
     return [] if printed == wanted else [f"{folder}: it should print\n{wanted}"]
+
+
+def install_module() -> list[str]:
+    """Install the example of a module into a new tree, verify it, and return what is not as it should be."""
+    import shutil
+
+    tree = RUN / "example-tree"
+    shutil.rmtree(tree, ignore_errors=True)
+    tree.mkdir()
+    place = ("--into", str(tree), "--policy", "module_validation", "--new-category")
+    printed = assay("module", "install", "examples/module/weather", *place)
+    listed = assay("module", "verify", str(tree))
+    print(f"      {'install':<10} {printed.strip() or 'no result'}", flush=True)
+    return [] if "\tok" in listed else [f"examples/module/weather isn't installed in {tree}: {listed}"]
 
 
 def options(place: Path, example: dict):

@@ -6,7 +6,7 @@ everybody else's attempts would wait for its turn. What a user has used is paid 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from time import perf_counter
 
 ALONE_S = 1.0
@@ -30,23 +30,23 @@ class Pace:
 
     def __init__(self, share: float = SHARE, clock: Callable[[], float] = perf_counter) -> None:
         self._rest_per_s = 1 / share - 1
-        self._seen: dict[int, float] = {}
-        self._rests_until: dict[int, float] = {}
+        self._seen: dict[Hashable, float] = {}
+        self._rests_until: dict[Hashable, float] = {}
         self._clock = clock
 
-    def note(self, user: int) -> None:
+    def note(self, user: Hashable) -> None:
         """Note that a user asks for something, so that other users aren't alone."""
         self._seen.pop(user, None)
         if len(self._seen) >= MOST_SEEN:
             del self._seen[next(iter(self._seen))]
         self._seen[user] = self._clock()
 
-    def is_alone(self, user: int) -> bool:
+    def is_alone(self, user: Hashable) -> bool:
         """Return whether no other user has asked for anything for `ALONE_S`."""
         now = self._clock()
         return all(each == user or now - at > ALONE_S for each, at in self._seen.items())
 
-    def used(self, user: int, seconds: float) -> None:
+    def used(self, user: Hashable, seconds: float) -> None:
         """Have a user rest for the time that it used, unless it is alone."""
         if self.is_alone(user):
             return
@@ -56,7 +56,7 @@ class Pace:
             del self._rests_until[next(iter(self._rests_until))]
         self._rests_until[user] = min(rests_until, now + MOST_REST_S)
 
-    def rest_s(self, user: int) -> float:
+    def rest_s(self, user: Hashable) -> float:
         """Return for how long a user rests before it is looked at again, in seconds; 0 if it need not."""
         left_s = self._rests_until.get(user, 0) - self._clock()
         return 0 if left_s <= 0 or self.is_alone(user) else min(left_s, LOOK_S)

@@ -19,8 +19,6 @@ from assayd.documents.base import timestamp
 from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch, Item
 from assayd.model.finding import Severity
-from assayd.model.report import Report
-from assayd.model.run import ContainerFacts
 from assayd.ports.attesting import Concluded
 from assayd_attestation.envelope import STATEMENT_TYPE
 from assayd_attestation.types import BATCH_TYPE, VERDICT_TYPE
@@ -38,27 +36,32 @@ class Signatory:
 
 def of_attempt(concluded: Concluded, signatory: Signatory) -> bytes:
     """Return the statement of an attempt as JSON."""
-    attempt, report = concluded.attempt, concluded.report
+    attempt = concluded.attempt
     sources = [
         (name, _sha256(text.encode("utf-8", "replace"))) for name, text in concluded.sources if _is_utf8(text)
     ]
     subjects = [("submission", attempt.input_digest), *sources]
     predicate: dict[str, object] = {
-        "attempt": {"id": attempt.id, "kind": attempt.kind, "run": max(attempt.run_number, 1)},
-        "verdict": str(report.verdict),
+        "attempt": {
+            "id": attempt.id,
+            "kind": attempt.kind,
+            "run": max(attempt.run_number, 1),
+            "node": attempt.node,
+        },
+        "verdict": attempt.verdict,
         "cause": attempt.cause,
         "policy": {
             "name": attempt.policy,
-            "digest": {"sha256": report.policy_digest},
-            "enforcement": str(report.enforcement),
+            "digest": {"sha256": concluded.policy_digest},
+            "enforcement": concluded.enforcement,
         },
-        "sandbox": _sandbox(concluded.container, report),
-        "limits": dict(report.effective_limits),
-        "findings": {str(each): sum(f.severity is each for f in report.findings) for each in Severity},
-        "cases": _cases(report),
-        "score": report.score,
+        "sandbox": _sandbox(concluded),
+        "limits": dict(concluded.limits),
+        "findings": {str(each): concluded.findings.get(str(each), 0) for each in Severity},
+        "cases": None if concluded.cases is None else dict(concluded.cases),
+        "score": concluded.score,
         "files": {name: _sha256(text) for name, text in sorted(concluded.files.items())},
-        "validatedAt": timestamp(report.validated_at),
+        "validatedAt": timestamp(concluded.validated_at),
         "daemon": _daemon(signatory),
     }
     return _statement(subjects, VERDICT_TYPE, predicate)
@@ -106,19 +109,16 @@ def _is_utf8(text: str) -> bool:
     return all(name.lower().replace("_", "-") in {"utf-8", "utf8"} for name in named)
 
 
-def _sandbox(container: ContainerFacts | None, report: Report) -> dict[str, object] | None:
+def _sandbox(concluded: Concluded) -> dict[str, object] | None:
+    container = concluded.container
     if container is None:
         return None
     return {
         "engine": container.engine,
         "runtime": container.runtime,
-        "image": {"name": container.image, "digest": report.image_digest},
-        "network": report.effective_limits.get("network_mode"),
+        "image": {"name": container.image, "digest": container.image_digest or None},
+        "network": concluded.limits.get("network_mode"),
     }
-
-
-def _cases(report: Report) -> dict[str, int] | None:
-    return None if report.cases is None else dict(Counter(str(case.status) for case in report.cases))
 
 
 def _daemon(signatory: Signatory) -> dict[str, object]:

@@ -21,6 +21,8 @@ from assayd_attestation.types import BATCH_TYPE, VERDICT_TYPE
 
 UNSIGNED_FILES = frozenset({ATTESTATION, "manifest.json"})
 """Files of a bundle that the attestation doesn't name: itself, and the list that holds its digest."""
+SUBMISSION = "submission"
+"""The subject that is the whole submission."""
 NEXT_TO_FILE = ".attestation.json"
 PIECE_BYTES = 2**20
 CLOCK_SKEW = timedelta(minutes=5)
@@ -78,6 +80,30 @@ def verify(
         opened, subject = _verify_bundle(path, keys)
     else:
         opened, subject = _verify_file(path, attestation or _beside(path), keys)
+    return _validated(opened, subject, wanted, now)
+
+
+def verify_submission(
+    envelope: bytes,
+    input_digest: str,
+    keys: Sequence[PublicKey],
+    *,
+    wanted: Wanted = Wanted(),
+    now: datetime | None = None,
+) -> Verified:
+    """Check that an attestation is for the submission with this digest. Raises: MismatchError."""
+    opened = _open(envelope, keys)
+    _expect_type(opened, VERDICT_TYPE)
+    subjects = [_mapping(each) for each in _list(opened.statement.get("subject"))]
+    digests = [
+        _mapping(each.get("digest")).get("sha256") for each in subjects if each.get("name") == SUBMISSION
+    ]
+    if input_digest not in digests:
+        raise MismatchError("it is for another submission")
+    return _validated(opened, SUBMISSION, wanted, now)
+
+
+def _validated(opened: Opened, subject: str, wanted: Wanted, now: datetime | None) -> Verified:
     predicate = _predicate(opened)
     if predicate.get("verdict") != "validated":
         raise MismatchError(f"the verdict is {_shown(predicate.get('verdict'))}")

@@ -39,6 +39,8 @@ NODES_VALUES = 1_000_000
 """Values of one document of a node: a report holds results, which may have more than a submission."""
 MOST_TEXT = 2000
 """Characters kept of the words of an internal error."""
+MOST_MESSAGE = 64 * 2**10
+"""Characters of an internal error's words that are read at all."""
 MOST_RULES = 50
 
 AttemptId = Annotated[str, Field(pattern=ULID)]
@@ -47,6 +49,8 @@ Moment = Annotated[
     AwareDatetime, Field(ge=datetime(2020, 1, 1, tzinfo=UTC), lt=datetime(2200, 1, 1, tzinfo=UTC))
 ]
 """A time that every clock, database and time zone can express."""
+ShortText = Annotated[str, Field(max_length=512)]
+"""A name or a digest."""
 Milliseconds = Annotated[float, Field(ge=0, le=1e10)]
 Number = Annotated[int, Field(ge=0, le=MOST_SEQ)]
 
@@ -73,8 +77,8 @@ class NodeBeat(_Document):
     leaving: bool = False
     version: str = Field(max_length=64)
     engine: str = Field("", max_length=200)
-    images: dict[str, str] = Field({}, max_length=256)
-    profiles: dict[str, str] = Field({}, max_length=1024)
+    images: dict[ShortText, ShortText] = Field({}, max_length=256)
+    profiles: dict[ShortText, ShortText] = Field({}, max_length=1024)
     runs: Annotated[list[AttemptId], FailFast()] = Field([], max_length=8192)
 
 
@@ -220,7 +224,7 @@ class RunFailure(_Document):
     """The internal error of a run."""
 
     code: str = Field(pattern=r"^[a-z0-9_.]{1,64}$")
-    message: str
+    message: str = Field(max_length=MOST_MESSAGE)
 
 
 class JudgedAttempt(_Document):
@@ -236,7 +240,7 @@ class JudgedAttempt(_Document):
     timings_ms: RunTimings
     warm: bool | None
     cause: Cause | None
-    rules: list[str] = Field(max_length=MOST_RULES)
+    rules: list[Annotated[str, Field(max_length=MOST_MESSAGE)]] = Field(max_length=MOST_RULES)
     enforcement: Enforcement | None = None
     approvable: bool = True
     error: RunFailure | None

@@ -70,6 +70,19 @@ class Outbox:
     gateways: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """The tokens of a forgotten node, by their ids.
+
+    Attributes:
+        revoked: those that were still valid.
+        ended: all that are not valid, so that no account of the broker may be left of them.
+    """
+
+    revoked: Sequence[str] = ()
+    ended: Sequence[str] = ()
+
+
 class DatabaseNodes:
     """Nodes in the gateways' database."""
 
@@ -113,22 +126,29 @@ class DatabaseNodes:
         rows = await self._access.write(apply)
         return _node(rows[0]) if rows else None
 
-    async def forget(self, name: str) -> Sequence[str] | None:
-        """Forget a node and revoke its tokens; return their ids, or None for an unknown node.
+    async def forget(self, name: str) -> Forgotten | None:
+        """Forget a node and revoke its tokens; None for a node that was never there.
+
+        Of a node that is forgotten already, nothing changes: a token that it got since then stays valid.
 
         Raises: RequestError ``node.alive``.
         """
 
-        def apply(connection: Connection) -> Sequence[str] | None:
+        def apply(connection: Connection) -> Forgotten | None:
             rows = _read(connection, name)
-            if not rows:
-                return None
-            if _node(rows[0]).state not in {"lost", "stopped"}:
+            if rows and _node(rows[0]).state not in {"lost", "stopped"}:
                 raise RequestError("node.alive", f"node {name} is alive; stop assayd-node on its host first")
+            own = tokens.c.node == name
+            ended = list(
+                connection.execute(select(tokens.c.id).where(own, tokens.c.revoked_at.is_not(None))).scalars()
+            )
+            if not rows:
+                return Forgotten(ended=ended) if ended else None
             connection.execute(delete(nodes).where(nodes.c.name == name))
-            revoked = update(tokens).where(tokens.c.node == name, tokens.c.revoked_at.is_(None))
-            revoked = revoked.values(revoked_at=_now(connection)).returning(tokens.c.id)
-            return list(connection.execute(revoked).scalars())
+            revoke = update(tokens).where(own, tokens.c.revoked_at.is_(None))
+            revoke = revoke.values(revoked_at=_now(connection)).returning(tokens.c.id)
+            revoked = list(connection.execute(revoke).scalars())
+            return Forgotten(revoked=revoked, ended=[*revoked, *ended])
 
         return await self._access.write(apply)
 

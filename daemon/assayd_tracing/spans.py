@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from random import random
 from time import time_ns
 
 from opentelemetry.context import Context
@@ -37,9 +39,20 @@ class OtelTracing:
 
     is_on = True
 
-    def __init__(self, tracer: Tracer, *, reads_callers: bool) -> None:
+    def __init__(self, tracer: Tracer, *, continues_callers: bool, sample_ratio: float) -> None:
         self._tracer = tracer
-        self.reads_callers = reads_callers
+        self._continues_callers = continues_callers
+        self._sample_ratio = sample_ratio
+
+    def of_caller(self, context: TraceContext | None) -> TraceContext | None:
+        """Return what a request continues; of those that callers sample, only a share stays sampled.
+
+        The share is by chance: callers choose their trace ids too, so a decision by the id would be theirs.
+        """
+        if context is None or not self._continues_callers:
+            return None
+        sampled = context.sampled and random() < self._sample_ratio  # noqa: S311 - a sample, no secret
+        return replace(context, sampled=sampled)
 
     def begin(
         self,

@@ -61,7 +61,9 @@ def build_tracing(
     provider.add_span_processor(export)
     stack.callback(provider.shutdown)
     tracer = provider.get_tracer("assayd", __version__)
-    return OtelTracing(tracer, reads_callers=settings.continue_callers)
+    return OtelTracing(
+        tracer, continues_callers=settings.continue_callers, sample_ratio=settings.sample_ratio
+    )
 
 
 def _otlp(settings: TracingSettings) -> OTLPSpanExporter:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from assayd.model.policy import Enforcement
-from assayd.model.report import Report, Verdict
+from assayd.model.report import Verdict
 from assayd.model.run import ContainerFacts
 from assayd.ports.attesting import ATTESTATION, Concluded
 from assayd_attestation import keys
@@ -37,22 +37,18 @@ def concluded(
 ) -> Concluded:
     """Return a finished attempt with one source text."""
     attempt = replace(Make().attempt(), verdict=verdict)
-    report = Report(
-        attempt_id=attempt.id,
-        kind=attempt.kind,
-        verdict=verdict,
-        stage_reached="complete",
-        stages=(),
-        policy_digest="ab" * 32,
-        enforcement=enforcement,
-        image_digest="sha256:" + "cd" * 32,
-        effective_limits={"network_mode": "blocked", "memory_mb": 256},
-        validated_at=NOW,
-    )
     return Concluded(
         attempt=attempt,
-        report=report,
-        container=ContainerFacts(engine="oci 1.8", runtime="crun", image="assayd/python"),
+        policy_digest="ab" * 32,
+        enforcement=enforcement,
+        container=ContainerFacts(
+            engine="oci 1.8", runtime="crun", image="assayd/python", image_digest="sha256:" + "cd" * 32
+        ),
+        limits={"network_mode": "blocked", "memory_mb": 256},
+        findings={},
+        cases=None,
+        score=None,
+        validated_at=NOW,
         files=FILES,
         sources=[("code", CODE)],
     )

@@ -200,6 +200,14 @@ class Analyst:
             validator.name, flow, lambda worker: _ask(worker, "taken", validator.name, body, TAKEN)
         )
 
+    async def prepare(self, validator: Kind, payload: BaseModel, *, flow: Flow = OUR_OWN) -> BaseModel:
+        """Return a payload that the static stages have passed in its prepared form. Raises: as `describe`."""
+        body = payload.model_dump_json().encode()
+        answer = await self._have(
+            validator.name, flow, lambda worker: _ask(worker, "prepare", validator.name, body, ANSWER)
+        )
+        return _prepared(validator, payload, answer)
+
     async def brief(
         self, validator: Kind, context: Document, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
     ) -> Briefed:

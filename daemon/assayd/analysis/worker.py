@@ -239,6 +239,10 @@ def _answer(
             return PATCHED.dump_json(patch(kind, PATCHING.validate_json(body)))
         case "taken":
             return TAKEN.dump_json(taken(kind, body))
+        case "prepare":
+            payload = kind.payload.model_validate_json(body)
+            changed = _changes(payload, kind.prepare(payload))
+            return ANSWER.dump_json(WorkerAnswer(stages=(), prepared=changed))
         case "brief":
             return BRIEFED.dump_json(brief(kind, body, policies[str(header["policy"])]))
         case _:

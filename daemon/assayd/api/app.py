@@ -117,7 +117,7 @@ def create_app(  # noqa: PLR0913  (each is a separate part)
     # The last one added is the first to be asked.
     app.add_middleware(RequestIds, metrics=metrics or Metrics())
     if tracing.is_on:
-        app.add_middleware(TracedRequests, reads_callers=tracing.reads_callers)
+        app.add_middleware(TracedRequests, tracing=tracing)
     return app
 
 

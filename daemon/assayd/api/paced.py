@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Hashable
 from functools import partial
 from time import perf_counter
 from types import coroutine
@@ -15,44 +15,55 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from assayd.api.peer import NOBODY, Caller
 from assayd.pace import Pace
 
+NODES_SHARE = 0.5
+"""Of the time, for each node of a cluster: its work is that of all users, but its token may be stolen."""
+
 
 class Paced:
-    """An application in front of another one."""
+    """An application in front of another one.
 
-    def __init__(self, app: ASGIApp, pace: Pace) -> None:
+    Args:
+        pace: that of users, who are alone if only nodes ask.
+        nodes_pace: that of nodes, each of which is alone if neither a user nor another node asks.
+    """
+
+    def __init__(self, app: ASGIApp, pace: Pace, nodes_pace: Pace | None = None) -> None:
         self._app = app
         self._pace = pace
-        self._waiting: dict[int, deque[asyncio.Future[None]]] = {}
+        self._nodes_pace = nodes_pace or Pace(NODES_SHARE)
+        self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand the request on when its user need not rest; what it uses of the loop counts."""
         caller = scope.get("state", {}).get("caller")
-        if scope["type"] != "http" or not isinstance(caller, Caller) or caller.is_node:
+        if scope["type"] != "http" or not isinstance(caller, Caller):
             await self._app(scope, receive, send)
             return
-        user = caller.peer.uid
-        await self._enter(user)
+        user: Hashable = caller.token if caller.is_node else caller.peer.uid
+        pace = self._nodes_pace if caller.is_node else self._pace
+        if user != NOBODY:  # a caller without a token must not slow users down
+            self._nodes_pace.note(user)
+            pace.note(user)
+        await self._enter(user, pace)
         if scope["state"].get("has_left", _stays)():
             return  # the client has disconnected: don't start the work
-        await _timed(self._app(scope, receive, send), partial(self._pace.used, user))
+        await _timed(self._app(scope, receive, send), partial(pace.used, user))
 
-    async def _enter(self, user: int) -> None:
-        if user != NOBODY:  # a caller without a token must not slow users down
-            self._pace.note(user)
-        rest_s = self._pace.rest_s(user)
+    async def _enter(self, user: Hashable, pace: Pace) -> None:
+        rest_s = pace.rest_s(user)
         if user not in self._waiting and not rest_s:
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if user not in self._waiting:
             self._waiting[user] = deque()
-            asyncio.get_running_loop().call_later(rest_s, self._go_on, user)
+            asyncio.get_running_loop().call_later(rest_s, self._go_on, user, pace)
         self._waiting[user].append(turn)
         await turn
 
-    def _go_on(self, user: int) -> None:
+    def _go_on(self, user: Hashable, pace: Pace) -> None:
         """Let the next request of a user in, unless it rests; it comes again until none waits."""
         loop, waiting = asyncio.get_running_loop(), self._waiting[user]
-        rest_s = self._pace.rest_s(user)
+        rest_s = pace.rest_s(user)
         while waiting and not rest_s:
             turn = waiting.popleft()
             if not turn.done():  # else its task was cancelled
@@ -61,9 +72,9 @@ class Paced:
         if not waiting:
             del self._waiting[user]
         elif rest_s:
-            loop.call_later(rest_s, self._go_on, user)
+            loop.call_later(rest_s, self._go_on, user, pace)
         else:
-            loop.call_soon(self._go_on, user)  # after the first step of the request that was let in
+            loop.call_soon(self._go_on, user, pace)  # after the first step of the request that was let in
 
 
 @coroutine

@@ -8,22 +8,22 @@ import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from assayd.model.trace_context import TraceContext, from_headers
-from assayd.ports.tracing import TraceOrigin, continuing
+from assayd.ports.tracing import TraceOrigin, Tracing, continuing
 
 
 class TracedRequests:
     """Middleware that remembers the caller's trace and the arrival of a request while it is answered."""
 
-    def __init__(self, app: ASGIApp, *, reads_callers: bool) -> None:
+    def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
         self._app = app
-        self._reads_callers = reads_callers
+        self._tracing = tracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        context = _context(scope) if self._reads_callers else None
+        context = self._tracing.of_caller(_context(scope))
         ids = {} if context is None else {"trace_id": context.trace_id}
         with (
             continuing(TraceOrigin(context=context, since_s=time.monotonic())),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -13,7 +14,7 @@ from assayd import __version__
 from assayd.attempts.attempt_run import Facts, Finished, Job
 from assayd.attempts.telemetry import facts_of
 from assayd.documents import canonical, execution_document, junit, limits_document, report_document
-from assayd.documents.submission import texts_at
+from assayd.documents.submission import checked_texts
 from assayd.errors import AssaydError
 from assayd.findings.retry_context import PASSED
 from assayd.model.attempt import Attempt, Failure
@@ -168,22 +169,20 @@ class Conclusion:
 def _concluded(
     attempt: Attempt, result: SerializedResult, ran: Ran | None, report: Report, job: Job | None
 ) -> Concluded:
+    prepared = job.prepared if job is not None else None
     return Concluded(
         attempt=attempt,
-        report=report,
+        policy_digest=report.policy_digest,
+        enforcement=report.enforcement,
         container=ran.result.container if ran is not None else None,
+        limits=report.effective_limits,
+        findings=Counter(str(finding.severity) for finding in report.findings),
+        cases=None if report.cases is None else Counter(str(case.status) for case in report.cases),
+        score=report.score,
+        validated_at=report.validated_at,
         files=dict(result.files),
-        sources=_checked_texts(job) if job is not None else (),
+        sources=checked_texts(job.validator, prepared) if job is not None and prepared is not None else (),
     )
-
-
-def _checked_texts(job: Job) -> list[tuple[str, str]]:
-    """Return the texts that were checked and run, with their places: not data, and no prose around code."""
-    if job.prepared is None:
-        return []
-    paths = job.validator.checked_parts or (job.validator.code_field,)
-    wanted = {path.partition(".")[0] for path in paths}
-    return texts_at(job.prepared.model_dump(mode="json", include=wanted), paths)
 
 
 def _is_miss(finding: Finding, job: Job) -> bool:

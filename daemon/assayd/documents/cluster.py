@@ -84,7 +84,9 @@ class NodeListDocument(BaseDocument):
 class DistrustDocument(BaseDocument):
     """The number of marked verdicts."""
 
-    node: NodeDocument = Field(description="The node, which takes no work from now on.")
+    node: NodeDocument | None = Field(
+        description="The node, which takes no work from now on; null if it was forgotten."
+    )
     marked: int = Field(description="Verdicts that were not marked before.")
     taken_back: int = Field(description="Runs that it had in hand, which other nodes get.")
 

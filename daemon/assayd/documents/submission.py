@@ -178,6 +178,16 @@ def texts_at(payload: Mapping[str, object], paths: Sequence[str]) -> list[tuple[
     return [(field.removeprefix("."), text) for field, text in parts if isinstance(text, str)]
 
 
+def checked_texts(validator: Kind, prepared: BaseModel) -> list[tuple[str, str]]:
+    """Return the texts that are checked and run, with their places: not data, and no prose around code.
+
+    Args: `prepared` is the payload that `Kind.prepare` has returned.
+    """
+    paths = validator.checked_parts or (validator.code_field,)
+    wanted = {path.partition(".")[0] for path in paths}
+    return texts_at(prepared.model_dump(mode="json", include=wanted), paths)
+
+
 def _capped_parts(validator: Kind, payload: Mapping[str, object]) -> list[tuple[Part, Cap]]:
     """Return the capped parts of a payload with their caps."""
     from assayd.kind import Cap

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch, Item
-from assayd.model.report import Report
+from assayd.model.policy import Enforcement
 from assayd.model.run import ContainerFacts
 
 ATTESTATION = "attestation.json"
@@ -19,13 +20,20 @@ ATTESTATION = "attestation.json"
 class Concluded:
     """A finished attempt, before its bundle is written.
 
-    `files` are the bundle's files, by name. `sources` are the texts that were checked and run, by their place
-    in the payload, e.g. ``files.adapter.py``.
+    `container` is None if nothing ran. `findings` are counts by severity, `cases` counts by status, None without
+    cases. `files` are the bundle's files, by name. `sources` are the texts that were checked and run, by their
+    place in the payload, e.g. ``files.adapter.py``.
     """
 
     attempt: Attempt
-    report: Report
+    policy_digest: str
+    enforcement: Enforcement | None
     container: ContainerFacts | None
+    limits: Mapping[str, object]
+    findings: Mapping[str, int]
+    cases: Mapping[str, int] | None
+    score: float | None
+    validated_at: datetime | None
     files: Mapping[str, bytes]
     sources: Sequence[tuple[str, str]]
 

@@ -49,9 +49,8 @@ class Tracing(Protocol):
         """Whether tracing is on."""
         ...
 
-    @property
-    def reads_callers(self) -> bool:
-        """Whether traces of callers are continued."""
+    def of_caller(self, context: TraceContext | None) -> TraceContext | None:
+        """Return what a request continues, from its caller's headers; None for a new trace."""
         ...
 
     def begin(
@@ -92,7 +91,10 @@ class NoTracing:
     """Implements `Tracing` if tracing is off."""
 
     is_on = False
-    reads_callers = False
+
+    def of_caller(self, context: TraceContext | None) -> TraceContext | None:
+        """Return None."""
+        return None
 
     def begin(
         self,

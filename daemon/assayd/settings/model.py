@@ -401,7 +401,10 @@ class TracingSettings(_Section):
         examples=["http://127.0.0.1:4318/v1/traces"],
     )
     sample_ratio: float = Field(
-        1.0, ge=0, le=1, description="Share of attempts to trace if the caller hasn't decided it."
+        1.0,
+        ge=0,
+        le=1,
+        description="Share of attempts to trace; of those that a caller asks to trace, at most this share.",
     )
     continue_callers: bool = Field(
         True, description="Continue the trace that a request's `traceparent` names; false: ignore it."

@@ -42,6 +42,7 @@ COMMANDS: Mapping[str, str] = {
     "lsp": "lsp.serving:serve",
     "mcp": "mcp.serving:serve",
     "metrics": "upkeep:metrics",
+    "module": "module:module_app",
     "node": "gateway:node_app",
     "nodes": "gateway:list_nodes",
     "policy": "policy_review:policy_app",

@@ -127,6 +127,12 @@ def _wing() -> Iterator[None]:
         raise RequestError("usage", str(error)) from error
 
 
+def public_keys(key: Path) -> tuple[PublicKey, ...]:
+    """Return the public keys of a file. Raises: RequestError ``usage``."""
+    with _wing():
+        return _public(key)
+
+
 def _public(key: Path) -> tuple[PublicKey, ...]:
     from assayd_attestation import keys
 

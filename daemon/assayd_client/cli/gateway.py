@@ -220,8 +220,9 @@ def distrust(
 
     with gateway_client(context) as client:
         marked = client.distrust_node(name, since=moment_before(since))
+        state = "drained" if marked["node"] is not None else "forgotten before"
         print(
-            f"{name}: drained; marked verdicts: {marked['marked']}; runs taken back: {marked['taken_back']}"
+            f"{name}: {state}; marked verdicts: {marked['marked']}; runs taken back: {marked['taken_back']}"
         )
         if not run:
             print(f"The marked attempts: assay list --node {name} --distrusted")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -59,6 +59,8 @@ class LiveRuns:
         self._add_events = access.insert_list_or_nothing(tables.events)
         self.cancels = Signal()
         """Given when an attempt was cancelled, here or elsewhere."""
+        self.on_passed_on: Callable[[], None] = lambda: None
+        """Called when an attempt is published again that a node claimed which takes no work."""
 
     async def claim(self, node: str, claim: Claim) -> Claimed:
         """Assign a node the run that its message is of. Raises: as `Runs.claim`."""
@@ -69,6 +71,7 @@ class LiveRuns:
             raise
         except Idle:
             log.warning("claim.refused", node=node, attempt_id=claim.attempt, why="the node takes no work")
+            self.on_passed_on()
             await asyncio.sleep(ELSEWHERE_S)
             self.publish_again(claim.attempt)
             await self._runs.pass_on(claim.attempt)
@@ -165,6 +168,10 @@ class LiveRuns:
             self.publish_again(attempt_id)
         log.warning("node.distrusted", node=node, marked=marked, taken_back=len(taken))
         return marked, len(taken)
+
+    async def is_known(self, node: str) -> bool:
+        """Return whether a node of this name has had a run of an attempt that is on record."""
+        return await self._runs.is_known(node)
 
     def forget(self, attempt_id: str | None = None) -> None:
         """Have the run of an attempt, or of all, read anew: another gateway knows more."""

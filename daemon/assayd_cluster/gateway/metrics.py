@@ -28,7 +28,9 @@ class ClusterMetrics:
         self.messages = counter(
             "messages", "Attempts to publish a message to the broker, by outcome.", "outcome"
         )
-        self.republished = counter("republished", "Attempts published again because no node claimed them.")
+        self.republished = counter(
+            "republished", "Attempts published again: no node claimed them, or one did that takes no work."
+        )
         self._taken = gauge("taken_unclaimed", "Messages taken from the queue that no node has claimed.")
         self.claims = counter("claims", "Claims by nodes, by outcome.", "outcome")
         self.verdicts = counter("verdicts", "Ended runs, by result.", "outcome")

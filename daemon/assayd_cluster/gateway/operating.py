@@ -121,14 +121,17 @@ async def distrust_node(
         AwareDatetime | None, Query(description="Only verdicts of runs that began then or later.")
     ] = None,
 ) -> Response:
-    """Mark a node's verdicts, drain it, and take its runs back; for operators."""
+    """Mark a node's verdicts, drain it, and take its runs back; for operators.
+
+    Also of a node that was forgotten, as long as there are attempts that it ran.
+    """
     call.require_operator()
     node = await _nodes(request).set_drained(name, drained=True)
-    if node is None:
-        raise _no_node(name)
     door: NodeDoor = request.app.state.node_door
+    if node is None and not await door.runs.is_known(name):
+        raise _no_node(name)
     marked, taken_back = await door.runs.distrust(name, to_micros(since) if since else 0)
-    document = NodeDocument.from_value(node)
+    document = None if node is None else NodeDocument.from_value(node)
     return json_response(DistrustDocument(node=document, marked=marked, taken_back=taken_back))
 
 
@@ -136,16 +139,19 @@ async def distrust_node(
     "/nodes/{name}/forget", responses={200: _json(ForgottenNodeDocument, "The node is not listed any more.")}
 )
 async def forget_node(request: Request, call: CallDep, name: Name) -> Response:
-    """Forget a node that has stopped or is lost, and revoke its tokens; for operators."""
+    """Forget a node that has stopped or is lost, and revoke its tokens; for operators.
+
+    Once more changes nothing, but for accounts of the broker that could not be removed before.
+    """
     call.require_operator()
-    revoked = await _nodes(request).forget(name)
-    if revoked is None:
+    forgotten = await _nodes(request).forget(name)
+    if forgotten is None:
         raise _no_node(name)
     verifier: TokenVerifier = request.app.state.verifier
     verifier.forget()
-    for token_id in revoked:
+    for token_id in forgotten.ended:
         await _accounts(request).remove(name, token_id)
-    return json_response(ForgottenNodeDocument(name=name, revoked=list(revoked)))
+    return json_response(ForgottenNodeDocument(name=name, revoked=list(forgotten.revoked)))
 
 
 def _no_node(name: str) -> RequestError:

@@ -29,6 +29,7 @@ LOOKED_EVERY_S = 5.0
 LOOKS = 4
 """Messages count as taken if they were missing at each of the last looks."""
 RECENT_S = 600.0
+SLOTS = 60
 
 _RUN = tables.runs.c
 _IN_HAND = select(_RUN.run_number).where(_RUN.attempt_id == dispatches.c.attempt_id, _RUN.expires_at > NOW)
@@ -44,13 +45,41 @@ def count_unclaimed(connection: Connection) -> int:
     return int(connection.execute(_UNCLAIMED).scalar_one())
 
 
+class _Lately:
+    """Counts what happened in the last `RECENT_S` seconds, to a sixtieth of that."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._counts: deque[tuple[int, int]] = deque(maxlen=SLOTS)
+        """Number of a slot, and the count in it."""
+
+    def note(self) -> None:
+        """Count one."""
+        slot = self._slot()
+        newest, count = self._counts[-1] if self._counts else (slot, 0)
+        if newest != slot:
+            count = 0
+        elif self._counts:
+            self._counts.pop()
+        self._counts.append((slot, count + 1))
+
+    @property
+    def count(self) -> int:
+        """Return how often it happened."""
+        oldest = self._slot() - SLOTS
+        return sum(count for slot, count in self._counts if slot > oldest)
+
+    def _slot(self) -> int:
+        return int(self._clock() * SLOTS / RECENT_S)
+
+
 class QueueWatch:
     """Counts messages that are missing in the queue, and attempts published again lately."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
         self._missing: deque[int] = deque(maxlen=LOOKS)
-        self._again: deque[float] = deque()
+        self._again = _Lately(clock)
+        self._passed_on = _Lately(clock)
 
     @property
     def taken(self) -> int:
@@ -60,13 +89,20 @@ class QueueWatch:
     @property
     def published_again(self) -> int:
         """Return how many attempts were published again in the last `RECENT_S` seconds."""
-        while self._again and self._again[0] < self._clock() - RECENT_S:
-            self._again.popleft()
-        return len(self._again)
+        return self._again.count
+
+    @property
+    def passed_on(self) -> int:
+        """Return how many attempts were published again because a node claimed them that takes no work."""
+        return self._passed_on.count
 
     def note_published_again(self) -> None:
-        """Count one."""
-        self._again.append(self._clock())
+        """Count an attempt that no node has claimed, or whose node is gone."""
+        self._again.note()
+
+    def note_passed_on(self) -> None:
+        """Count an attempt that came to a node which takes no work."""
+        self._passed_on.note()
 
     def note(self, *, waiting: int, unclaimed: int) -> None:
         """Take in how many messages wait, and how many attempts no node has, counted in this order."""

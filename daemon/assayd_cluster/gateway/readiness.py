@@ -18,6 +18,7 @@ from assayd.metrics import Metrics
 from assayd.model.health import Health, HealthRow
 from assayd.ports.artifacts import ArtifactStore
 from assayd.store.access import DatabaseAccess
+from assayd_cluster.documents import MOST_CAPACITY
 from assayd_cluster.gateway.broker_accounts import BrokerAccounts, Readers
 from assayd_cluster.gateway.metrics import ClusterMetrics
 from assayd_cluster.gateway.nodes import Census, Nodes
@@ -139,6 +140,10 @@ def account_row(readers: Readers | None, live: Collection[str]) -> HealthRow:
     return row(Health.OK, f"{len(readers.tokens)} nodes' accounts, each with its token")
 
 
+MOST_PASSED_ON = 2 * MOST_CAPACITY
+"""Messages that a drained node has in hand already until it stops to take any."""
+
+
 def message_row(queue: QueueWatch) -> HealthRow:
     """Say whether someone takes messages without claiming their attempts."""
     again = f"{queue.published_again} attempts published again in the last {RECENT_S / 60:.0f} minutes"
@@ -148,6 +153,9 @@ def message_row(queue: QueueWatch) -> HealthRow:
         return HealthRow(check="messages", status=Health.FAIL, detail=detail, remedy=remedy)
     if queue.published_again:
         return HealthRow(check="messages", status=Health.WARN, detail=again, remedy=remedy)
+    if queue.passed_on > MOST_PASSED_ON:
+        detail = f"nodes that take no work claimed {queue.passed_on} in the last {RECENT_S / 60:.0f} minutes"
+        return HealthRow(check="messages", status=Health.WARN, detail=detail, remedy=remedy)
     return HealthRow(check="messages", status=Health.OK, detail="nodes claim those that they take")
 
 

@@ -18,6 +18,7 @@ from sqlalchemy import (
     insert,
     literal,
     select,
+    text,
     tuple_,
     union,
     update,
@@ -162,6 +163,11 @@ _TAKE_BACK = (
     .values(expires_at=OVER)
     .returning(_RUN.attempt_id)
 )
+_KNOWN = select(literal(1)).where(_OF_NODE).limit(1)
+# A statement locks its tables before it looks at anything. So a claim that comes meanwhile sees afterwards
+# that the node is drained, and the run of one that was under way is taken back. Claims pay nothing for it.
+_NO_CLAIM_MEANWHILE = text("LOCK TABLE runs IN EXCLUSIVE MODE")
+_NO_DISTRUST_MEANWHILE = text("LOCK TABLE runs IN ROW EXCLUSIVE MODE")
 _CANCELLED = (
     select(_DISPATCH.attempt_id)
     .join(tables.runs, _RUN.attempt_id == _DISPATCH.attempt_id)
@@ -217,6 +223,7 @@ class Runs:
         """
 
         def apply(connection: Connection) -> HeldRun:
+            connection.execute(_NO_DISTRUST_MEANWHILE)
             row = connection.execute(_CLAIMED, {"attempt": claim.attempt, "node": node}).one_or_none()
             if row is None:
                 raise _over(claim.attempt)
@@ -345,13 +352,14 @@ class Runs:
         )
 
     async def distrust(self, node: str, since: int) -> tuple[int, Sequence[str]]:
-        """Mark a node's verdicts, and take its runs back.
+        """Mark the verdicts of a node that is drained, and take its runs back.
 
         Args: `since` in microseconds: only verdicts of runs that began then or later. Returns how many
         verdicts were not marked before, and the attempts that it had in hand.
         """
 
         def apply(connection: Connection) -> tuple[int, Sequence[str]]:
+            connection.execute(_NO_CLAIM_MEANWHILE)
             taken = list(connection.execute(_TAKE_BACK, {"node": node}).scalars())
             marked = connection.execute(_DISTRUST, {"node": node, "since": since}).rowcount
             for attempt_id in taken:
@@ -359,6 +367,13 @@ class Runs:
             return marked, taken
 
         return await self._access.write(apply)
+
+    async def is_known(self, node: str) -> bool:
+        """Return whether a node of this name has had a run of an attempt that is on record."""
+        wanted = {"node": node}
+        return await self._access.read(
+            lambda connection: connection.execute(_KNOWN, wanted).scalar() is not None
+        )
 
     async def cancelled(self, node: str) -> Sequence[str]:
         """Return the attempts in a node's hands that are to end."""

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
 from heapq import merge
+from itertools import islice
 from typing import cast
 
 import structlog
@@ -26,9 +27,10 @@ from assayd.attempts.verdicts import ended
 from assayd.documents import canonical, read_json
 from assayd.documents.events import finished_body, state_body
 from assayd.documents.reports import CaseDocument
-from assayd.errors import RequestError, StoreError
+from assayd.errors import AssaydError, RequestError, StoreError
 from assayd.model.attempt import Attempt, Failure, State
 from assayd.model.bundle import Bundle, stamp
+from assayd.model.merge import failed_by
 from assayd.model.records import Event
 from assayd.model.report import Case, Verdict
 from assayd.ports.artifacts import ArtifactStore, BundleAttachments
@@ -38,6 +40,8 @@ from assayd.store import folders
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.rows import from_micros
 from assayd_cluster.documents import (
+    MOST_NAME,
+    MOST_OUTPUT,
     MOST_SEQ,
     MOST_TEXT,
     NODES_VALUES,
@@ -49,6 +53,7 @@ from assayd_cluster.documents import (
 from assayd_cluster.gateway.execution import RemoteExecution
 from assayd_cluster.gateway.held_runs import HeldRun
 from assayd_cluster.gateway.runs import Runs
+from assayd_cluster.gateway.signing import RunAttester, SignedFacts, read_facts
 
 log = structlog.get_logger()
 
@@ -60,6 +65,9 @@ STAMPED = ("stdout", "stderr", "execution", "validation", "submission", "junit")
 """How the files begin that are named by the time at which the attempt was accepted."""
 MOST_RULE = 128
 """Characters kept of the name of a rule."""
+CASE_TEXTS = frozenset({"name", "error_type", "message", "traceback", "file", "stdout", "stderr"})
+MOST_REFUSALS = 200
+"""Errors that are kept of a submission of which nothing was run."""
 MOST_FIELDS = 64
 """More than a document of a case has."""
 
@@ -74,6 +82,15 @@ class _Ran:
     refusals: Sequence[str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Checked:
+    """A verdict of a node, checked: the files by their names here, the cases, and the facts to sign."""
+
+    files: dict[str, bytes]
+    ran: _Ran
+    facts: SignedFacts | None
+
+
 class RunVerdicts:
     """Records the verdicts that nodes bring.
 
@@ -85,6 +102,7 @@ class RunVerdicts:
         clock: the time of verdicts.
         hub: events of attempts.
         execution: the attempts of this gateway.
+        attester: signs verdicts; None: nothing is signed.
     """
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
@@ -97,6 +115,7 @@ class RunVerdicts:
         clock: Clock,
         hub: EventHub,
         execution: RemoteExecution,
+        attester: RunAttester | None = None,
     ) -> None:
         self._runs = runs
         self._jobs = jobs
@@ -105,6 +124,7 @@ class RunVerdicts:
         self._clock = clock
         self._hub = hub
         self._execution = execution
+        self._attester = attester
 
     async def take(self, held: HeldRun, brought: RunVerdict) -> bool:
         """Put the verdict of a run on record; False when another run's was first.
@@ -116,16 +136,17 @@ class RunVerdicts:
             return False
         early = any(file.base64 is None for file in brought.files)
         uploaded = await self._runs.uploaded(held) if early else {}
+        signs = self._attester is not None
         if early or sum(len(file.base64 or "") for file in brought.files) > LARGE_BYTES:
-            files, ran = await asyncio.to_thread(_checked, attempt, brought, uploaded)
+            checked = await asyncio.to_thread(_checked, attempt, brought, uploaded, signs=signs)
         else:
-            files, ran = _checked(attempt, brought, uploaded)
+            checked = _checked(attempt, brought, uploaded, signs=signs)
+        files = checked.files
         attempt = _with_verdict(attempt, held, brought, self._clock)
         files.update(await self._own_files(attempt, held.document))
-        written = await self._artifacts.write(_bundle(attempt, held, brought, files))
-        attempt = replace(attempt, bundle=written.location, artifacts=written.artifacts)
+        attempt = await self._written(attempt, held, brought, checked)
         events = self._events(attempt, held, brought.events)
-        if not await self._finish(held, attempt, events, ran):
+        if not await self._finish(held, attempt, events, checked.ran):
             return False
         if self._execution.is_here(attempt.id):
             self._show(events, read_events(held, brought.events))
@@ -138,6 +159,24 @@ class RunVerdicts:
             )
         )
         return True
+
+    async def _written(
+        self, attempt: Attempt, held: HeldRun, brought: RunVerdict, checked: _Checked
+    ) -> Attempt:
+        """Write the bundle, signed if there is a key; a verdict that can't be signed becomes an error."""
+        files = checked.files
+        try:
+            if self._attester is not None and checked.facts is not None:
+                at = attempt.finished_at or self._clock.now()
+                signed = {name: content for name, content in files.items() if name != MANIFEST}
+                files[ATTESTATION] = await self._attester.attest(
+                    attempt, held.document, checked.facts, signed, at
+                )
+        except AssaydError as trouble:
+            log.error("verdict.not_signed", attempt_id=attempt.id, code=trouble.code, message=trouble.message)
+            return failed_by(Failure(code=trouble.code, message=trouble.message), attempt)
+        written = await self._artifacts.write(_bundle(attempt, held, brought, files))
+        return replace(attempt, bundle=written.location, artifacts=written.artifacts)
 
     async def _finish(self, held: HeldRun, attempt: Attempt, events: Sequence[Event], ran: _Ran) -> bool:
         """Put a verdict on record whose bundle is written; remove what does not count.
@@ -220,14 +259,16 @@ def read_events(held: HeldRun, brought: Sequence[LiveEvent]) -> list[Event]:
 
 
 def _checked(
-    attempt: Attempt, brought: RunVerdict, uploaded: Mapping[str, bytes]
-) -> tuple[dict[str, bytes], _Ran]:
+    attempt: Attempt, brought: RunVerdict, uploaded: Mapping[str, bytes], *, signs: bool = False
+) -> _Checked:
     """Return the files by their names here, each checked against its digest, and what was run.
+
+    `signs`: read the facts to sign, too.
 
     Report and execution are pasted into answers as they are: so they are written anew, as one line of JSON.
     """
     theirs, ours = stamp(brought.attempt.created_at.astimezone(UTC)), stamp(attempt.created_at)
-    # The node signed its own bundle, whose files have other names: here its signature would not match.
+    # A node signs its own bundle, whose files have other names: a gateway with a key signs this one.
     kept = [file for file in brought.files if file.name != ATTESTATION]
     names = [_renamed(file.name, theirs, ours) for file in kept]
     if len(set(names)) < len(names):
@@ -239,9 +280,13 @@ def _checked(
     execution, validation = f"execution_{ours}.json", f"validation_{ours}.json"
     report = _report(attempt, brought, files[validation])
     files[validation] = canonical(report)
+    done = None
     if files[execution] != b"null":
-        files[execution] = canonical(_object(files[execution], "execution"))
-    return files, _Ran(cases=_cases(report), refusals=_refusals(report))
+        done = _object(files[execution], "execution")
+        files[execution] = canonical(done)
+    ran = _Ran(cases=_cases(report), refusals=_refusals(report))
+    facts = read_facts(report, done, ran.cases) if signs else None
+    return _Checked(files=files, ran=ran, facts=facts)
 
 
 def _renamed(name: str, theirs: str, ours: str) -> str:
@@ -366,7 +411,7 @@ def _refusals(report: JsonObject) -> Sequence[str]:
     if report.get("runtime_results") is not None or not isinstance(found, list):
         return ()
     errors = (each for each in found if isinstance(each, dict) and each.get("severity") == "error")
-    return [str(each.get("message")) for each in errors]
+    return [_text(str(each.get("message")), MOST_TEXT) for each in islice(errors, MOST_REFUSALS)]
 
 
 def _cases(report: JsonObject) -> Sequence[Case]:
@@ -383,17 +428,22 @@ def _cases(report: JsonObject) -> Sequence[Case]:
         documents = [CaseDocument.model_validate(each) for each in known]
     except ValidationError as problem:
         raise _invalid(f"report: invalid case: {problem.errors()[0]['msg']}") from problem
-    return [
-        Case(
-            duration_s=each.duration_ms / 1000,
-            **{
-                name: getattr(each, name)
-                for name in CaseDocument.model_fields
-                if name not in {"duration_ms", "preview", "result_text"}
-            },
-        )
-        for each in documents
-    ]
+    return [_case(each) for each in documents]
+
+
+def _case(document: CaseDocument) -> Case:
+    """Return a case with texts as long as those of an honest node at most."""
+    values = {
+        name: getattr(document, name)
+        for name in CaseDocument.model_fields
+        if name not in {"duration_ms", "preview", "result_text"}
+    }
+    texts = {
+        name: _text(value, MOST_NAME if name == "name" else MOST_OUTPUT)
+        for name, value in values.items()
+        if isinstance(value, str) and name in CASE_TEXTS
+    }
+    return Case(duration_s=document.duration_ms / 1000, **{**values, **texts})
 
 
 def _invalid(message: str) -> RequestError:

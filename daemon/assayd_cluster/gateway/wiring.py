@@ -44,6 +44,7 @@ from assayd_cluster.gateway.readiness import ClusterDoctor, ClusterReadiness
 from assayd_cluster.gateway.recording import GatewayJobRows
 from assayd_cluster.gateway.routes import NodeDoor
 from assayd_cluster.gateway.runs import Runs
+from assayd_cluster.gateway.signing import RunAttester
 from assayd_cluster.gateway.verdicts import RunVerdicts
 from assayd_cluster.gateway.watching import RunWatch
 from assayd_cluster.nodes import DatabaseNodes
@@ -180,6 +181,11 @@ def _note_republished(queue: QueueWatch, metrics: ClusterMetrics) -> None:
     metrics.republished.inc()
 
 
+def _note_passed_on(queue: QueueWatch, metrics: ClusterMetrics) -> None:
+    queue.note_passed_on()
+    metrics.republished.inc()
+
+
 class _Building:
     """Builds the cluster's parts when the daemon's first ones are there."""
 
@@ -233,6 +239,7 @@ class _Building:
         self._publisher.count = lambda outcome: metrics.messages.labels(outcome).inc()
         queue = QueueWatch()
         remote.on_republished = partial(_note_republished, queue, metrics)
+        live.on_passed_on = partial(_note_passed_on, queue, metrics)
         if self._broker.celery is not None:
             watching = await stack.enter_async_context(task_group())
             waiting, unclaimed = WaitingMessages(self._broker.celery), partial(access.read, count_unclaimed)
@@ -284,6 +291,9 @@ class _Building:
 
 
 def _verdicts(basics: Basics, runs: Runs, remote: RemoteExecution) -> RunVerdicts:
+    signing = None
+    if basics.attester is not None:
+        signing = RunAttester(attester=basics.attester, analyst=basics.analyst, kinds=basics.kinds)
     return RunVerdicts(
         runs=runs,
         jobs=basics.jobs,
@@ -292,6 +302,7 @@ def _verdicts(basics: Basics, runs: Runs, remote: RemoteExecution) -> RunVerdict
         clock=basics.clock,
         hub=basics.hub,
         execution=remote,
+        attester=signing,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,18 +27,49 @@ def servers(postgres: PostgresServer) -> Iterator[None]:
         yield
 
 
-def test_attempt_of_a_node_that_signs_gets_its_verdict(tmp_path: Path) -> None:
-    keys.create(tmp_path / "key")
+@pytest.fixture
+def signing(tmp_path: Path) -> Iterator[GatewayProcess]:
+    """Return a gateway with a key, before a node with another one."""
+    for name in ("gateway.key", "node.key"):
+        keys.create(tmp_path / name)
     gateway = GatewayProcess("oci", settings={"POOL__DEFAULT_TARGET": "0"})
-    gateway.host.settings["ATTESTATION__KEY"] = str(tmp_path / "key")
-    try:
-        gateway.start()
-        with gateway.client() as client:
-            attempt = client.submit(extractor(GOOD), wait_s=60)
-    finally:
-        gateway.dispose()
-    assert attempt["verdict"] == "validated"
-    assert "attestation.json" not in [artifact["name"] for artifact in attempt["artifacts"]]
+    gateway.settings["ATTESTATION__KEY"] = str(tmp_path / "gateway.key")
+    gateway.host.settings["ATTESTATION__KEY"] = str(tmp_path / "node.key")
+    gateway.start()
+    yield gateway
+    gateway.dispose()
+
+
+def test_bundles_of_a_gateway_are_signed_with_its_key(signing: GatewayProcess, tmp_path: Path) -> None:
+    code, chatty, lines = tmp_path / "good.py", tmp_path / "chatty.py", tmp_path / "items.jsonl"
+    code.write_text(GOOD)
+    chatty.write_text(f"Here it is:\n\n```python\n{GOOD}```\n")
+    lines.write_text("\n".join(json.dumps(extractor(each)) for each in (GOOD, GOOD + "\n")))
+    path = ("--sample-path", "/data/ACME/2024/report.csv")
+
+    def verify(*arguments: str | Path, key: str = "gateway") -> tuple[int, str]:
+        done = signing.assay("verify", *arguments, "--key", tmp_path / f"{key}.key.pub")
+        return done.returncode, done.stdout + done.stderr
+
+    assert signing.assay("validate", "extractor", chatty, *path).returncode == 0
+    signing.assay("artifacts", "last", "--extract", tmp_path / "bundle")
+    assert signing.assay("batch", "run", lines, "--name", "both").returncode == 0
+    (tmp_path / "batch.json").write_text(signing.assay("batch", "attestation", "both").stdout)
+
+    assert (
+        verify(tmp_path / "bundle", "--kind", "extractor", "--policy", "extractor", "--max-age", "1h")[0] == 0
+    )
+    assert verify(tmp_path / "bundle", key="node")[0] == 1
+    assert verify(code, "--attestation", tmp_path / "bundle/attestation.json")[0] == 0  # without the prose
+    assert verify(chatty, "--attestation", tmp_path / "bundle/attestation.json")[0] == 1
+    assert verify(tmp_path / "batch.json", "--batch", "--policy", "extractor")[0] == 0
+    said = signing.assay(
+        "verify", tmp_path / "bundle", "--key", tmp_path / "gateway.key.pub", "--json"
+    ).stdout
+    predicate = json.loads(said)["predicate"]
+    assert (predicate["attempt"]["node"], predicate["cases"]) == ("node-1", {"passed": 1})
+    assert predicate["sandbox"]["image"]["digest"].startswith("sha256:")
+    assert predicate["limits"]["memory_mb"] == 100
 
 
 def test_trace_goes_on_across_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:

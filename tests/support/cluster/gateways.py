@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import text
 
@@ -108,14 +109,14 @@ class OneGateway:
 
 @asynccontextmanager
 async def one_gateway(
-    folder: Path, database_url: str, name: str = "gateway", *, database_mb: int = 10_000
+    folder: Path, database_url: str, name: str = "gateway", *, database_mb: int = 10_000, **more: Any
 ) -> AsyncIterator[OneGateway]:
     """Run a gateway while the body runs; the bundles are those of all gateways in the folder."""
     (folder / "url").write_text(database_url)
     (folder / name).mkdir()
     bundles = {"directory": folder / "bundles"}
     cluster = ClusterSettings(database_url_file=folder / "url", bundles=bundles, database_mb=database_mb)
-    settings = GatewaySettings(state_dir=folder / name, policy_folders=(), cluster=cluster)
+    settings = GatewaySettings(state_dir=folder / name, policy_folders=(), cluster=cluster, **more)
     messages = Messages()
     async with AsyncExitStack() as stack:
         overrides = PartOverrides(analyst=SmallAnalyst(Gate()))

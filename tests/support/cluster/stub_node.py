@@ -80,9 +80,9 @@ def verdict_of(
     if text not in _DIGESTS:
         _DIGESTS[text] = read_submission(text.encode(), _KINDS).input_digest
     said = {"attempt_id": attempt, "kind": claimed["kind"], "status": "VALIDATED"}
-    report = canonical(
-        {**said, "input_digest": _DIGESTS[text], "stages": [], "runtime_results": {"cases": cases or []}}
-    )
+    said |= {"input_digest": _DIGESTS[text], "policy_digest": "ab" * 32}
+    empty: dict[str, object] = {"stages": [], "findings": [], "effective_limits": {}}
+    report = canonical({**said, **empty, "runtime_results": {"cases": cases or []}})
     files = {f"validation_{STAMP}.json": report, f"execution_{STAMP}.json": b"null"}
     files |= {f"{name}_{STAMP}.log": b"" for name in ("stdout", "stderr")}
     files[f"submission_{STAMP}.json"] = text.encode()

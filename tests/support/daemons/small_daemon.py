@@ -142,6 +142,9 @@ class SmallAnalyst:
         stage = StageReport(name="syntax", status=status, findings=findings)
         return Checked(stages=(stage,), payload=payload)
 
+    async def prepare(self, validator: Any, payload: Payload, *, flow: tuple[int, str]) -> Payload:
+        return payload
+
 
 class SmallSandbox:
     """Runs without a container."""

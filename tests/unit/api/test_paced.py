@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from assayd.api.paced import Paced
+from assayd.api.paced import NODES_SHARE, Paced
 from assayd.api.peer import NOBODY, Caller
 from assayd.model.submission import Peer
 from assayd.pace import Pace
@@ -39,7 +39,7 @@ class Work:
 def paced(work: Work, monkeypatch: pytest.MonkeyPatch) -> tuple[Paced, Pace]:
     monkeypatch.setattr("assayd.api.paced.perf_counter", work.clock)
     pace = Pace(clock=work.clock)
-    return Paced(work, pace), pace
+    return Paced(work, pace, Pace(NODES_SHARE, clock=work.clock)), pace
 
 
 def ask(
@@ -50,11 +50,12 @@ def ask(
     *,
     has_left: bool = False,
     is_node: bool = False,
+    token: str | None = None,
 ) -> list[asyncio.Task[None]]:
     async def nothing(*_: object) -> None:
         raise AssertionError("nothing is read or sent")
 
-    caller = Caller(peer=Peer(uid=user, gid=user, pid=1), groups=frozenset(), is_node=is_node)
+    caller = Caller(peer=Peer(uid=user, gid=user, pid=1), groups=frozenset(), is_node=is_node, token=token)
     scope = {"type": "http", "state": {"caller": caller, "has_left": lambda: has_left}}
     return [tasks.create_task(app(scope, nothing, nothing)) for _ in range(times)]
 
@@ -160,16 +161,32 @@ async def test_request_whose_client_has_left_is_not_begun(monkeypatch) -> None:
     assert work.begun == [1]
 
 
-async def test_node_of_a_cluster_never_rests(monkeypatch) -> None:
-    work = Work()
+async def test_node_that_uses_more_than_its_share_waits_while_others_are_served(monkeypatch) -> None:
+    work = Work(step_s=0.1)
     work.go_on.set()
-    app, pace = paced(work, monkeypatch)
-    pace.note(2)
-    pace.note(1)
-    pace.used(1, 100)
+    app, _ = paced(work, monkeypatch)
     async with asyncio.TaskGroup() as tasks:
-        ask(app, 1, tasks, is_node=True)
-    assert work.ended == [1]
+        ask(app, 2, tasks)
+        ask(app, 7, tasks, is_node=True, token="captured")
+        await until(lambda: len(work.ended) == 2)
+        ask(app, 7, tasks, is_node=True, token="captured")
+        ask(app, 7, tasks, is_node=True, token="honest")
+        ask(app, 2, tasks)
+        await until(lambda: len(work.ended) == 4)
+        assert work.ended == [2, 7, 7, 2]
+        work.now += 1
+    assert work.ended == [2, 7, 7, 2, 7]
+
+
+async def test_user_is_alone_among_nodes_and_a_node_is_not_alone_beside_a_user(monkeypatch) -> None:
+    work = Work(step_s=0.1)
+    work.go_on.set()
+    app, _ = paced(work, monkeypatch)
+    async with asyncio.TaskGroup() as tasks:
+        ask(app, 7, tasks, is_node=True, token="node")
+        await until(lambda: len(work.ended) == 1)
+        ask(app, 1, tasks, 5)
+        await until(lambda: work.ended == [7, 1, 1, 1, 1, 1])
 
 
 async def test_caller_without_a_token_does_not_end_the_being_alone_of_a_user(monkeypatch) -> None:

@@ -15,7 +15,14 @@ from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.ports.attesting import ATTESTATION
 from assayd_attestation import keys
-from assayd_attestation.verifying import MismatchError, UnsignedError, Wanted, verify, verify_batch
+from assayd_attestation.verifying import (
+    MismatchError,
+    UnsignedError,
+    Wanted,
+    verify,
+    verify_batch,
+    verify_submission,
+)
 from support.signed import CODE, NOW, Signed, attester, concluded, signed_bundle
 from support.stores.stored_attempts import Make
 
@@ -257,3 +264,15 @@ async def test_item_whose_attempt_is_gone_matches_only_if_reporting_profiles_do(
     with pytest.raises(MismatchError, match="only reported"):
         verify_batch(tmp_path / "b.json", signed.keys)
     assert verify_batch(tmp_path / "b.json", signed.keys, wanted=Wanted(reported=True))
+
+
+def test_attestation_of_a_submission_is_verified_by_its_digest(signed: Signed) -> None:
+    envelope = (signed.folder / ATTESTATION).read_bytes()
+    subjects = verify(signed.folder, signed.keys).statement["subject"]
+    assert isinstance(subjects, list)
+
+    verified = verify_submission(envelope, subjects[0]["digest"]["sha256"], signed.keys)
+
+    assert verified.predicate["verdict"] == "validated"
+    with pytest.raises(MismatchError, match="it is for another submission"):
+        verify_submission(envelope, "0" * 64, signed.keys)

@@ -8,8 +8,8 @@ from assayd.model.health import Health
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.gateway.broker_accounts import Readers
 from assayd_cluster.gateway.metrics import ClusterMetrics
-from assayd_cluster.gateway.queue_watch import LOOKS, RECENT_S, QueueWatch
-from assayd_cluster.gateway.readiness import account_row, broker_row, message_row, node_rows
+from assayd_cluster.gateway.queue_watch import LOOKS, RECENT_S, SLOTS, QueueWatch
+from assayd_cluster.gateway.readiness import MOST_PASSED_ON, account_row, broker_row, message_row, node_rows
 from assayd_cluster.nodes import DatabaseNodes, Node, Outbox
 
 
@@ -77,6 +77,28 @@ def test_attempts_that_were_published_again_are_shown_for_ten_minutes() -> None:
     assert message_row(queue).status is Health.WARN
     now[0] = RECENT_S + 1
     assert message_row(queue).status is Health.OK
+
+
+def test_counts_of_attempts_published_again_take_no_more_room_however_many_there_are() -> None:
+    now = [0.0]
+    queue = QueueWatch(lambda: now[0])
+    for _ in range(3 * SLOTS):
+        now[0] += RECENT_S / SLOTS
+        for _ in range(10):
+            queue.note_published_again()
+    assert len(queue._again._counts) == SLOTS
+    assert queue.published_again == 10 * SLOTS
+
+
+def test_node_that_claims_again_and_again_although_it_is_drained_is_shown() -> None:
+    queue = QueueWatch(lambda: 0.0)
+    for _ in range(MOST_PASSED_ON):
+        queue.note_passed_on()
+    assert message_row(queue).status is Health.OK  # messages that it had when it was drained
+    queue.note_passed_on()
+    row = message_row(queue)
+    assert row.status is Health.WARN
+    assert "nodes that take no work claimed" in row.detail
 
 
 def test_every_node_has_a_row_with_its_reason() -> None:

@@ -4,6 +4,7 @@ import time
 import pytest
 from sqlalchemy import insert
 
+from assayd.errors import RequestError
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.nodes import DRAINED, STOPPED, DatabaseNodes
 from assayd_cluster.tables import nodes as table
@@ -78,7 +79,39 @@ async def test_node_that_has_gone_is_forgotten_with_its_tokens(
         "code"
     ] == "token.revoked"
     assert (await gateway.ask("PUT", "/v1/nodes/alive", other, json={})).status_code != 401
-    assert (await gateway.ask("POST", "/v1/nodes/gone/forget", operator)).status_code == 404
+    assert (await gateway.ask("POST", "/v1/nodes/never/forget", operator)).status_code == 404
+
+
+class AwayOnce:
+    """Accounts of a broker whose management API fails the first time."""
+
+    def __init__(self) -> None:
+        self.removed: list[tuple[str, str]] = []
+        self._fails = True
+
+    async def remove(self, node: str, token_id: str) -> None:
+        if self._fails:
+            self._fails = False
+            raise RequestError("broker.accounts", "the broker's management API failed", retryable=True)
+        self.removed.append((node, token_id))
+
+
+async def test_forgetting_can_be_repeated_after_the_brokers_management_api_failed(
+    gateway, nodes: DatabaseNodes, database: DatabaseAccess
+) -> None:
+    accounts = AwayOnce()
+    gateway.app.state.cluster_nodes, gateway.app.state.broker_accounts = nodes, accounts
+    await add(database, "gone", ago_s=60)
+    operator = await gateway.token(Scope.OPERATE)
+    old = gateway.made[await gateway.token(Scope.NODE, node="gone")]
+    failed = await gateway.ask("POST", "/v1/nodes/gone/forget", operator)
+    assert failed.json()["error"]["code"] == "broker.accounts"
+    new = await gateway.token(Scope.NODE, node="gone")  # of a host that is to come back under that name
+    again = await gateway.ask("POST", "/v1/nodes/gone/forget", operator)
+    assert (again.status_code, again.json()["revoked"]) == (200, [])
+    assert accounts.removed == [("gone", old)]
+    refused = await gateway.ask("PUT", "/v1/nodes/gone", new, json={})
+    assert refused.status_code != 401
 
 
 async def test_operators_list_and_drain_over_the_api(

@@ -37,7 +37,7 @@ WORDS = {
     "cluster": "deploy/dev/cluster/run.py",
     "object-storage": "deploy/dev/s3.sh",
     "deb": "deb",
-    "release": "deploy/release.sh",
+    "release": '"make", "release"',
     "stop": "clean",
 }
 """What a test runs of a target, if it isn't the target itself; `clean` needs `stop`."""

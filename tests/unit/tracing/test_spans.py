@@ -128,3 +128,29 @@ async def test_long_value_is_cut(traced: Traced) -> None:
     traced.tracing.begin("attempt", {"kind": "k" * 10_000}).end()
     found = (await traced.spans())["attempt"]
     assert found.attributes == {"assayd.kind": "k" * 256}
+
+
+@pytest.mark.parametrize(("ratio", "sampled"), [(0.0, False), (1.0, True)])
+async def test_ratio_bounds_what_callers_sample(ratio: float, sampled: bool) -> None:
+    traced = Traced(sample_ratio=ratio)
+    context = traced.tracing.of_caller(CALLER)
+    assert context is not None
+    assert (context.trace_id, context.sampled) == ("0af7651916cd43dd8448eb211c80319c", sampled)
+    traced.tracing.begin("attempt", {}, parent=context).end()
+    assert ("attempt" in await traced.spans()) is sampled
+
+
+async def test_ratio_is_kept_for_any_trace_id_of_a_caller() -> None:
+    """The caller chooses the id: one of zeros is in each share that is decided by the id."""
+    chosen = from_headers([f"00-{1:032x}-b7ad6b7169203331-01"])
+    tracing = Traced(sample_ratio=0.5).tracing
+    decisions = [tracing.of_caller(chosen) for _ in range(1000)]
+    assert 400 < sum(each is not None and each.sampled for each in decisions) < 600
+
+
+async def test_what_a_caller_does_not_sample_is_not_traced(traced: Traced) -> None:
+    assert traced.tracing.of_caller(UNSAMPLED) == UNSAMPLED
+
+
+async def test_callers_are_ignored_if_the_setting_says_so() -> None:
+    assert Traced(continue_callers=False).tracing.of_caller(CALLER) is None

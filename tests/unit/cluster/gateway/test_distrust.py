@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
 
 from assayd.errors import RequestError
@@ -17,7 +20,7 @@ from assayd.model.records import Query
 from assayd_cluster.gateway.program import configure_gateway
 from assayd_cluster.settings import ClusterSettings, GatewaySettings
 from assayd_cluster.tokens import Scope, TokenTerms
-from support.cluster.gateways import OneGateway, one_gateway
+from support.cluster.gateways import OneGateway, one_gateway, silence
 from support.stores.postgres import PostgresServer, needs_postgres
 
 pytestmark = needs_postgres
@@ -55,19 +58,34 @@ class Operator:
         return [attempt["id"] for attempt in found.json()["attempts"]]
 
 
+@asynccontextmanager
+async def operated(tmp_path: Path, url: str) -> AsyncIterator[Operator]:
+    async with one_gateway(tmp_path, url) as gateway:
+        cluster = ClusterSettings(database_url_file=tmp_path / "url")
+        settings = GatewaySettings(state_dir=tmp_path / "gateway", policy_folders=(), cluster=cluster)
+        app: Any = configure_gateway(settings, gateway.gateway)().app
+        terms = TokenTerms(name="o", tenant="o", scopes=frozenset({Scope.OPERATE}))
+        token = (await app._app.state.cluster_tokens.create(terms))[1]
+        found = Operator(gateway, app, token)
+        for node in (found.stolen, found.honest):
+            await gateway.beat(node)
+        yield found
+
+
 @pytest.fixture
 async def operator(tmp_path: Path, postgres: PostgresServer) -> AsyncIterator[Operator]:
     with postgres.database() as url:
-        async with one_gateway(tmp_path, url) as gateway:
-            cluster = ClusterSettings(database_url_file=tmp_path / "url")
-            settings = GatewaySettings(state_dir=tmp_path / "gateway", policy_folders=(), cluster=cluster)
-            app: Any = configure_gateway(settings, gateway.gateway)().app
-            terms = TokenTerms(name="o", tenant="o", scopes=frozenset({Scope.OPERATE}))
-            token = (await app._app.state.cluster_tokens.create(terms))[1]
-            found = Operator(gateway, app, token)
-            for node in (found.stolen, found.honest):
-                await gateway.beat(node)
+        async with operated(tmp_path, url) as found:
             yield found
+
+
+@pytest.fixture
+async def two(tmp_path: Path, postgres: PostgresServer) -> AsyncIterator[tuple[Operator, OneGateway, str]]:
+    """Return an operator of one gateway, another gateway, and the URL of their database."""
+    with postgres.database() as url:
+        async with operated(tmp_path, url) as operator, one_gateway(tmp_path, url, "other") as other:
+            await other.beat(operator.stolen)
+            yield operator, other, url
 
 
 async def test_attempt_names_the_node_that_judged_it(operator: Operator) -> None:
@@ -116,6 +134,87 @@ async def test_run_in_the_hands_of_a_distrusted_node_is_another_nodes(operator: 
     assert again.run == 2
     assert await gateway.bring(operator.honest, attempt.id, again)
     assert (await gateway.service.wait(attempt.id, 30)).node == operator.honest
+
+
+async def test_forgotten_node_can_be_distrusted(operator: Operator) -> None:
+    bad = await operator.judged_by(operator.stolen, "# bad\n")
+    await silence(operator.gateway, "nodes", "name", operator.stolen)
+    assert (await operator.ask("POST", f"/v1/nodes/{operator.stolen}/forget")).status_code == 200
+    answer = await operator.ask("POST", f"/v1/nodes/{operator.stolen}/distrust")
+    assert (answer.json()["node"], answer.json()["marked"]) == (None, 1)
+    assert await operator.listed(distrusted=True, node=operator.stolen) == [bad.id]
+    unknown = await operator.ask("POST", "/v1/nodes/never-there/distrust")
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "not_found")
+
+
+@dataclass
+class Other:
+    """A session of another gateway, and what waits for it."""
+
+    connection: psycopg.AsyncConnection
+
+    async def waiting(self, statement: str) -> None:
+        """Return once a session waits for a lock in a statement that begins so."""
+        await self.connection.set_autocommit(True)  # a transaction would see the same again and again
+        wanted = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
+        async with asyncio.timeout(20):
+            while True:
+                found = await (await self.connection.execute(wanted, (f"{statement}%",))).fetchone()
+                if found is not None and found[0]:
+                    return
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def session(url: str) -> AsyncIterator[Other]:
+    address = url.replace("+psycopg", "")
+    async with await psycopg.AsyncConnection.connect(address) as connection:
+        yield Other(connection)
+
+
+async def test_claim_under_way_when_its_node_is_distrusted_is_taken_back(
+    two: tuple[Operator, OneGateway, str],
+) -> None:
+    operator, other, url = two
+    attempt = await operator.gateway.submit()
+    message = await operator.gateway.messages.next()
+    async with session(url) as holding, session(url) as looking:
+        # The claim has seen that its node takes work, and waits for the row of the attempt.
+        await holding.connection.execute(
+            "SELECT 1 FROM dispatches WHERE attempt_id = %s FOR UPDATE", (attempt.id,)
+        )
+        claiming = asyncio.create_task(other.claim(operator.stolen, message))
+        await looking.waiting("WITH found AS")
+        distrusting = asyncio.create_task(operator.ask("POST", f"/v1/nodes/{operator.stolen}/distrust"))
+        await looking.waiting("LOCK TABLE runs")
+        await holding.connection.rollback()
+    claimed, answer = await claiming, (await distrusting).json()
+    assert answer["taken_back"] == 1
+    with pytest.raises(RequestError):
+        await other.bring(operator.stolen, attempt.id, claimed)
+
+
+async def test_claim_that_comes_while_its_node_is_distrusted_is_refused(
+    two: tuple[Operator, OneGateway, str],
+) -> None:
+    operator, other, url = two
+    attempt = await operator.gateway.submit()
+    message = await operator.gateway.messages.next()
+    async with session(url) as distrusting, session(url) as looking:
+        await distrusting.connection.execute("LOCK TABLE runs IN EXCLUSIVE MODE")
+        claiming = asyncio.create_task(other.claim(operator.stolen, message))
+        await looking.waiting("WITH found AS")
+        await distrusting.connection.execute(
+            "UPDATE nodes SET drained = 1 WHERE name = %s", (operator.stolen,)
+        )
+        await distrusting.connection.commit()
+    with pytest.raises(RequestError) as refused:
+        await claiming
+    assert refused.value.code == "node.idle"
+    again = await operator.gateway.messages.next()
+    assert await operator.gateway.bring(
+        operator.honest, attempt.id, await operator.gateway.claim(operator.honest, again)
+    )
 
 
 async def test_marked_attempt_is_replayed_once_for_a_key(operator: Operator) -> None:

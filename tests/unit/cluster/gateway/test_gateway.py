@@ -18,6 +18,7 @@ from assayd.model.batch import BatchRequest
 from assayd.model.report import Case, CaseStatus, Verdict
 from assayd.ports.driving import Driven
 from assayd.store import tables as daemon_tables
+from assayd_attestation import keys
 from assayd_cluster import tables
 from assayd_cluster.documents import RunLost
 from assayd_cluster.gateway.dispatches import Message
@@ -113,6 +114,20 @@ async def test_cases_of_the_report_are_those_that_kinds_keep_records_of(
         ended = await gateway.service.wait(attempt.id, 30)
     assert kept == [case]
     assert (type(ended.cause), ended.cause) == (str, "completed")
+
+
+async def test_verdict_that_cannot_be_signed_becomes_an_error(tmp_path: Path, url: str) -> None:
+    keys.create(tmp_path / "key")
+    settings = {"command": ["/bin/false"], "command_key": tmp_path / "key.pub"}
+    async with one_gateway(tmp_path, url, attestation=settings) as gateway:
+        await gateway.beat("a")
+        attempt = await gateway.submit()
+        await gateway.finish_all("a", 1)
+        ended = await gateway.service.wait(attempt.id, 30)
+    assert ended.verdict is Verdict.ERROR
+    assert ended.error is not None
+    assert ended.error.code == "attestation.failed"
+    assert ended.bundle is None
 
 
 async def test_claim_needs_the_ticket_and_is_one_nodes_at_a_time(tmp_path: Path, url: str) -> None:

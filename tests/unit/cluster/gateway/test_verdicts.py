@@ -9,6 +9,7 @@ import time
 from datetime import UTC, datetime
 
 import pytest
+from pydantic import ValidationError
 
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
@@ -16,9 +17,17 @@ from assayd.model.bundle import stamp
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.ports.attesting import ATTESTATION
-from assayd_cluster.documents import BundleFile, JudgedAttempt, RunVerdict
+from assayd_cluster.documents import (
+    MOST_MESSAGE,
+    MOST_OUTPUT,
+    MOST_TEXT,
+    BundleFile,
+    JudgedAttempt,
+    RunFailure,
+    RunVerdict,
+)
 from assayd_cluster.gateway.held_runs import HeldRun
-from assayd_cluster.gateway.verdicts import _bundle, _cases, _checked
+from assayd_cluster.gateway.verdicts import MOST_REFUSALS, _bundle, _cases, _checked, _refusals
 
 ATTEMPT = Attempt(
     id="a",
@@ -59,6 +68,20 @@ def test_case_that_lacks_what_every_case_has_is_refused(lacking: str) -> None:
         _cases({"runtime_results": {"cases": [case]}})
 
 
+def test_texts_of_a_report_are_cut_before_they_are_recorded() -> None:
+    long = "x" * (MOST_OUTPUT + 1)
+    [case] = _cases({"runtime_results": {"cases": [{**CASE, "stderr": long, "message": "short\0"}]}})
+    assert (len(case.stderr), case.message) == (MOST_OUTPUT, "short\ufffd")
+    errors = [{"severity": "error", "message": long}] * (MOST_REFUSALS + 1)
+    assert [len(message) for message in _refusals({"findings": errors})] == [MOST_TEXT] * MOST_REFUSALS
+
+
+def test_internal_error_with_a_message_that_no_daemon_writes_is_refused() -> None:
+    assert RunFailure(code="x", message="m" * MOST_MESSAGE)
+    with pytest.raises(ValidationError):
+        RunFailure(code="x", message="m" * (MOST_MESSAGE + 1))
+
+
 def test_signature_of_a_node_is_not_kept_as_it_is_of_other_files() -> None:
     created_at, moment = ATTEMPT.created_at, stamp(ATTEMPT.created_at)
     report = {"attempt_id": "a", "kind": "code", "input_digest": "d", "status": "VALIDATED"}
@@ -78,8 +101,8 @@ def test_signature_of_a_node_is_not_kept_as_it_is_of_other_files() -> None:
         for name, content in contents.items()
     ]
     said = JudgedAttempt.model_construct(created_at=created_at, verdict=Verdict.VALIDATED)
-    kept, _ = _checked(ATTEMPT, RunVerdict.model_construct(attempt=said, files=files), {})
-    assert kept.keys() == contents.keys() - {ATTESTATION}
+    checked = _checked(ATTEMPT, RunVerdict.model_construct(attempt=said, files=files), {})
+    assert checked.files.keys() == contents.keys() - {ATTESTATION}
 
 
 def test_cut_files_cost_as_much_as_there_are() -> None:

@@ -1,0 +1,137 @@
+"""`assay module`: install validated modules into a folder tree, list, verify and roll back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assayd_client import module_tree
+from assayd_client.cli.options import Json, open_client
+
+module_app = typer.Typer(help="Install validated modules into a folder tree.", no_args_is_help=True)
+
+Tree = Annotated[Path, typer.Argument(metavar="TREE", help="Folder tree: CATEGORY/PLATFORM is a module.")]
+HEADS = ("module", "version", "installed", "policy", "kept", "state")
+
+
+@module_app.command("install")
+def install(  # noqa: PLR0913, PLR0917  (one parameter per option)
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the module to install.")],
+    tree: Annotated[Path, typer.Option("--into", metavar="TREE", help="Folder tree to install it into.")],
+    policy: Annotated[str, typer.Option(metavar="NAME", help="Profile to validate it under.")],
+    new_category: Annotated[
+        bool, typer.Option("--new-category", help="Create the category's folder if it doesn't exist.")
+    ] = False,
+    allow_downgrade: Annotated[
+        bool, typer.Option("--allow-downgrade", help="Replace a newer version by an older one.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Validate a module, and install it into a tree if it passes; the replaced version is kept."""
+    from assayd_client.cli.exits import OF_VERDICT
+    from assayd_client.cli.submitting import run
+    from assayd_client.cli.terminal import err, print_json
+    from assayd_client.cli.validate import print_attempt
+
+    candidate = module_tree.read_candidate(folder)
+    allowed = module_tree.Allowed(new_category=new_category, downgrade=allow_downgrade)
+    module_tree.check(tree, candidate, allowed)
+    with open_client(context) as client:
+        submission = {"kind": "module", "policy": policy, "payload": candidate.payload}
+        attempt = run(client, submission, show_progress=err().is_terminal and not as_json)
+        if attempt["verdict"] != "validated":
+            print_attempt(attempt, as_json=as_json)
+            raise typer.Exit(OF_VERDICT[attempt["verdict"]])
+        attested = any(one["name"] == "attestation.json" for one in attempt["artifacts"])
+        proof = client.artifact(attempt["id"], "attestation.json") if attested else None
+    record = module_tree.record_of(attempt, candidate, datetime.now(UTC))
+    replaced = module_tree.install(tree, candidate, record, proof, allowed)
+    if as_json:
+        print_json({**record, "module": candidate.name, "version": candidate.version, "replaced": replaced})
+        return
+    was = f"; replaced {replaced}, which is kept" if replaced else ""
+    print(f"{candidate.name} {candidate.version}: installed{was}")
+
+
+@module_app.command("list")
+def list_modules(tree: Tree, as_json: Json = False) -> None:
+    """List the modules of a tree; needs no daemon."""
+    _print(module_tree.installed_modules(tree), as_json=as_json)
+
+
+@module_app.command("rollback")
+def rollback(
+    tree: Tree,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Module: CATEGORY/PLATFORM.")],
+) -> None:
+    """Exchange a module with its kept version; a second rollback undoes the first. Needs no daemon."""
+    before, after = module_tree.roll_back(tree, name)
+    print(f"{name}: {before} replaced by {after}; {before} is kept")
+
+
+@module_app.command("verify")
+def verify(
+    tree: Tree,
+    key: Annotated[
+        Path | None,
+        typer.Option(metavar="PUB", help="Also check each attestation against these public keys, in PEM."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare the files of a tree with the digests that passed; exit 1 if any differs. Needs no daemon."""
+    from assayd_client.cli.exits import FAILED
+
+    found = module_tree.installed_modules(tree)
+    if key is not None:
+        found = _attested(found, key)
+    _print(found, as_json=as_json)
+    if any(each.problems for each in found):
+        raise typer.Exit(FAILED)
+
+
+def _attested(found: Sequence[module_tree.Installed], key: Path) -> list[module_tree.Installed]:
+    """Add the problems of each module's attestation."""
+    from dataclasses import replace
+
+    from assayd_client.cli.attestation import public_keys
+
+    keys = public_keys(key)
+    from assayd_attestation.verifying import MismatchError, verify_submission
+
+    def problem(each: module_tree.Installed) -> str | None:
+        if each.candidate is None:
+            return None
+        if each.attestation is None:
+            return "has no attestation"
+        try:
+            verify_submission(each.attestation, each.candidate.input_digest, keys)
+        except MismatchError as mismatch:
+            return f"attestation: {mismatch}"
+        return None
+
+    return [replace(each, problems=(*each.problems, *filter(None, [problem(each)]))) for each in found]
+
+
+def _print(found: Sequence[module_tree.Installed], *, as_json: bool) -> None:
+    from assayd_client.cli.terminal import out, plain, print_json, print_table
+
+    if as_json:
+        print_json({"modules": [each.document() for each in found]})
+        return
+    rows = [
+        [
+            plain(each.name),
+            plain(each.version),
+            plain(str(each.record.get("installed_at", ""))[:20]),
+            plain(str(each.record.get("policy", ""))[:64]),
+            plain(each.kept or ""),
+            plain("; ".join(each.problems)) or "ok",
+        ]
+        for each in found
+    ]
+    print_table(out(), HEADS, rows)

@@ -1,0 +1,526 @@
+"""A folder tree of installed modules: ``TREE/CATEGORY/PLATFORM``, each replaced in one step.
+
+A version is written to a new folder, flushed, and exchanged with the installed one by a single rename, so
+that a reader finds one whole version at every moment, also after a crash. The replaced version is kept. A
+module's hidden folder `.assayd` has its record (digests, attempt) and, if the daemon signs, the attestation.
+
+The tree may be hostile: folders are opened one below the other, and no symbolic link is followed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from assayd.did_you_mean import hint
+from assayd.errors import RequestError, StoreError
+from assayd.model.enforcement import REPORT_ONLY
+
+OWN = ".assayd"
+"""The folder with the record in a module, and with the lock and the kept versions in a tree."""
+RECORD, ATTESTATION = f"{OWN}/record.json", f"{OWN}/attestation.json"
+MOST_FILES, MOST_BYTES, MOST_DEPTH = 100, 4 * 2**20, 8
+MOST_ENTRIES, MOST_MODULES = 1000, 10_000
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NAME = re.compile(r"[a-z_]{1,64}/[a-z0-9_]{1,64}")
+_VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})", re.ASCII)
+_NOREPLACE, _EXCHANGE = 1, 2
+"""Flags of renameat2(2)."""
+
+Checkpoint = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowed:
+    """What an installation may do besides replacing a version by a newer one."""
+
+    new_category: bool = False
+    downgrade: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A module to install: its name (``category/platform``), version, payload and files."""
+
+    name: str
+    version: str
+    payload: Mapping[str, Any]
+    files: Mapping[str, bytes]
+
+    @property
+    def input_digest(self) -> str:
+        """Return the digest by which the daemon knows this submission."""
+        from assayd.documents.strict_json import canonical, digest
+
+        return digest(canonical({"kind": "module", "payload": self.payload}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """A module of a tree, as its record has it; `problems` say how the files differ from the record."""
+
+    name: str
+    version: str
+    record: Mapping[str, Any] = field(default_factory=dict)
+    kept: str | None = None
+    problems: tuple[str, ...] = ()
+    candidate: Candidate | None = None
+    attestation: bytes | None = None
+
+    def document(self) -> Mapping[str, object]:
+        """Return the module as JSON shows it."""
+        facts = {"module": self.name, "version": self.version, "kept": self.kept, "record": self.record}
+        return {**facts, "problems": list(self.problems)}
+
+
+def record_of(attempt: Mapping[str, Any], candidate: Candidate, now: datetime) -> dict[str, object]:
+    """Return the facts about a verdict for a record. Raises: RequestError ``module.refused``."""
+    if attempt["verdict"] != "validated" or attempt["input_digest"] != candidate.input_digest:
+        raise _refused(f"attempt {attempt['id']} didn't validate these files")
+    if not attempt.get("approvable", True):
+        raise _refused(f"attempt {attempt['id']}: {REPORT_ONLY}")
+    return {
+        "attempt_id": attempt["id"],
+        "policy": attempt["policy"],
+        "input_digest": attempt["input_digest"],
+        "validated_at": attempt["finished_at"],
+        "installed_at": now.isoformat(timespec="seconds").replace("+00:00", "Z"),
+    }
+
+
+def read_candidate(folder: Path) -> Candidate:
+    """Read a module's folder. Raises: RequestError ``module.refused``, ``request.files``."""
+    with _translated(), _opened(folder) as descriptor:
+        return _candidate(_read_files(descriptor))
+
+
+def install(
+    tree: Path,
+    candidate: Candidate,
+    record: Mapping[str, object],
+    attestation: bytes | None = None,
+    allowed: Allowed = Allowed(),
+    *,
+    checkpoint: Checkpoint = lambda _: None,
+) -> str | None:
+    """Write a validated module into a tree; return the version that it replaced.
+
+    Args:
+        tree: the folder of all modules.
+        candidate: the validated module.
+        record: from `record_of`.
+        attestation: the signed verdict.
+        allowed: whether it may create a category's folder, or replace a newer version.
+        checkpoint: called at each step, for tests.
+
+    Raises: RequestError ``module.refused``; StoreError ``module.not_written``.
+    """
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in candidate.files.items()}
+    document = {**record, "module": candidate.name, "version": candidate.version, "files": digests}
+    content = {**candidate.files, RECORD: json.dumps(document, sort_keys=True, indent=1).encode() + b"\n"}
+    if attestation is not None:
+        content[ATTESTATION] = attestation
+    category, platform = candidate.name.split("/")
+    slot = f"{category}.{platform}.{record['attempt_id']}"
+    with _translated(), _Tree.locked(tree) as held:
+        installed = held.check(candidate, allowed)
+        _write_all(held.own, f"part.{slot}", content, checkpoint)
+        _rename(held.own, f"part.{slot}", held.own, f"new.{slot}", _NOREPLACE)
+        checkpoint("staged")
+        with _made(held.descriptor, category) as within:
+            flag = _NOREPLACE if installed is None else _EXCHANGE
+            _rename(held.own, f"new.{slot}", within, platform, flag)
+            checkpoint("exchanged")
+            os.fsync(within)
+        held.recover(checkpoint)
+    return None if installed is None else installed.version
+
+
+def check(tree: Path, candidate: Candidate, allowed: Allowed = Allowed()) -> None:
+    """See that a module fits a tree, and write nothing. Raises: RequestError ``module.refused``."""
+    with _translated(), _opened(tree) as descriptor:
+        _require_own(descriptor, str(tree))
+        _Tree(descriptor, -1, tree).check(candidate, allowed)
+
+
+def roll_back(tree: Path, name: str) -> tuple[str, str]:
+    """Exchange an installed module with the kept version; return the version before and after.
+
+    The replaced version is kept, so that a second call undoes the first. Raises: as `install`.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise _refused(f"{name!r} is not CATEGORY/PLATFORM, like weather/open_meteo")
+    category, platform = name.split("/")
+    with _translated(), _Tree.locked(tree) as held:
+        before = held.installed(name)
+        if before is None:
+            close = hint(name, [each.name for each in installed_modules(tree)])
+            raise _refused(f"{name} isn't installed in {tree}{close}")
+        after = held.kept(name)
+        if after is None:
+            raise _refused(f"{name}: no earlier version is kept in {tree}")
+        with _below(held.descriptor, category) as within:
+            _rename(held.own, f"kept.{category}.{platform}", within, platform, _EXCHANGE)
+            os.fsync(within)
+            os.fsync(held.own)
+    return before.version, after.version
+
+
+def installed_modules(tree: Path) -> list[Installed]:
+    """Return the modules of a tree by name, compared with their records. Raises: as `install`."""
+    with _translated(), _opened(tree) as descriptor:
+        own = -1
+        with suppress(FileNotFoundError):
+            own = os.open(OWN, _FOLDER, dir_fd=descriptor)
+        try:
+            return list(_Tree(descriptor, own, tree).modules())
+        finally:
+            if own >= 0:
+                os.close(own)
+
+
+class _Tree:
+    """An open tree; `own` is its folder for the lock and kept versions, -1 if there is none."""
+
+    def __init__(self, descriptor: int, own: int, path: Path) -> None:
+        self.descriptor, self.own, self._path = descriptor, own, path
+
+    @classmethod
+    @contextmanager
+    def locked(cls, path: Path) -> Iterator[_Tree]:
+        """Open a tree alone, and complete an interrupted installation."""
+        with _opened(path) as descriptor:
+            _require_own(descriptor, str(path))
+            with _made(descriptor, OWN) as own:
+                lock = os.open(
+                    "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=own
+                )
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    tree = cls(descriptor, own, path)
+                    tree.recover()
+                    yield tree
+                except BlockingIOError:
+                    raise _refused(f"another install or rollback in {path} is running; try again") from None
+                finally:
+                    os.close(lock)
+
+    def recover(self, checkpoint: Checkpoint = lambda _: None) -> None:
+        """Keep the version that an install has replaced, and remove unfinished ones.
+
+        ``new.CATEGORY.PLATFORM.ATTEMPT`` has the version of that attempt until the exchange, and the replaced
+        one afterwards.
+        """
+        for entry in [name for name in self._own_entries() if name.startswith("new.")]:
+            _, category, platform, attempt_id = (*entry.split("."), "", "", "")[:4]
+            with _below(self.own, entry) as folder:
+                was_exchanged = _record(folder).get("attempt_id") != attempt_id
+            kept = f"kept.{category}.{platform}"
+            if not was_exchanged:
+                _rename(self.own, entry, self.own, f"old.{entry}", _NOREPLACE)
+                continue
+            if kept in self._own_entries():
+                _rename(self.own, kept, self.own, f"old.{entry}", _NOREPLACE)
+                checkpoint("set aside")
+            _rename(self.own, entry, self.own, kept, _NOREPLACE)
+            checkpoint("kept")
+        os.fsync(self.own)
+        for entry in self._own_entries():
+            if entry.startswith(("old.", "part.")):
+                shutil.rmtree(entry, dir_fd=self.own)
+        checkpoint("cleaned")
+
+    def _own_entries(self) -> list[str]:
+        with os.scandir(self.own) as entries:
+            return sorted(each.name for each in entries)
+
+    def check(self, candidate: Candidate, allowed: Allowed) -> Installed | None:
+        """Return the module that a candidate would replace. Raises: RequestError ``module.refused``."""
+        category, _ = candidate.name.split("/")
+        try:
+            with _below(self.descriptor, category) as within:
+                _require_own(within, f"{self._path}/{category}")
+        except FileNotFoundError:
+            if allowed.new_category:
+                return None
+            close = hint(category, self._folders(self.descriptor))
+            message = f"{self._path} has no category {category!r}{close}; pass --new-category to create it"
+            raise _refused(message) from None
+        installed = self.installed(candidate.name)
+        if installed is None or allowed.downgrade:
+            return installed
+        if _ordered(candidate.version) < _ordered(installed.version):
+            raise _refused(
+                f"{candidate.name} {candidate.version} is older than the installed {installed.version}; "
+                "pass --allow-downgrade to install it"
+            )
+        return installed
+
+    def installed(self, name: str) -> Installed | None:
+        """Return an installed module; None if its folder doesn't exist. Raises: RequestError."""
+        category, platform = name.split("/")
+        try:
+            with _below(self.descriptor, category) as within, _below(within, platform) as folder:
+                for each, shown in ((within, category), (folder, name)):
+                    _require_own(each, f"{self._path}/{shown}")
+                found = _examined(folder, name, self.kept(name))
+        except FileNotFoundError:
+            return None
+        if found.candidate is None or found.candidate.name != name:
+            raise _refused(f"{self._path}/{name} isn't the module {name}; move it elsewhere")
+        return found
+
+    def kept(self, name: str) -> Installed | None:
+        """Return the kept version of a module."""
+        if self.own < 0:
+            return None
+        try:
+            with _below(self.own, f"kept.{name.replace('/', '.')}") as folder:
+                return _examined(folder, name, None)
+        except FileNotFoundError:
+            return None
+
+    def modules(self) -> Iterator[Installed]:
+        """Yield the modules, by name; links are named and not read."""
+        for category in self._folders(self.descriptor):
+            try:
+                with _below(self.descriptor, category) as within:
+                    for platform in self._folders(within):
+                        yield self._module(within, f"{category}/{platform}")
+            except OSError as problem:
+                yield Installed(name=category, version="", problems=(_words(problem),))
+
+    def _module(self, within: int, name: str) -> Installed:
+        try:
+            with _below(within, name.partition("/")[2]) as folder:
+                return _examined(folder, name, self.kept(name))
+        except OSError as problem:
+            return Installed(name=name, version="", problems=(_words(problem),))
+
+    def _folders(self, descriptor: int) -> list[str]:
+        with os.scandir(descriptor) as entries:
+            found = [each for each in islice(entries, MOST_MODULES + 1) if each.name[:1] not in "._"]
+        if len(found) > MOST_MODULES:
+            raise _refused(f"a folder of {self._path} has more than {MOST_MODULES} entries")
+        return sorted(each.name for each in found if each.is_symlink() or each.is_dir())
+
+
+def _examined(folder: int, name: str, kept: Installed | None) -> Installed:
+    """Compare a module's folder with its record."""
+    kept_version = None if kept is None else kept.version
+    record = _record(folder)
+    try:
+        candidate = _candidate(_read_files(folder))
+    except RequestError as problem:
+        version = str(record.get("version", ""))[:32]
+        return Installed(name=name, version=version, kept=kept_version, problems=(problem.message,))
+    return Installed(
+        name=name,
+        version=candidate.version,
+        record=record,
+        kept=kept_version,
+        problems=tuple(_differences(candidate, name, record)),
+        candidate=candidate,
+        attestation=_content(folder, ATTESTATION),
+    )
+
+
+def _differences(candidate: Candidate, name: str, record: Mapping[str, Any]) -> Iterator[str]:
+    if not record:
+        yield "has no record: it wasn't installed by `assay module install`"
+        return
+    if candidate.name != name:
+        yield f"is the module {candidate.name}"
+    if candidate.input_digest == record.get("input_digest"):
+        return
+    digests = record.get("files")
+    digests = digests if isinstance(digests, dict) else {}
+    yield from (f"{file} is missing" for file in sorted(digests.keys() - candidate.files.keys()))
+    yield from (f"{file} was added" for file in sorted(candidate.files.keys() - digests.keys()))
+    for file, content in sorted(candidate.files.items()):
+        if file in digests and hashlib.sha256(content).hexdigest() != digests[file]:
+            yield f"{file} was changed"
+
+
+def _candidate(files: Mapping[str, bytes]) -> Candidate:
+    from assayd.kinds.module.submission import read_files
+    from assayd.ports.command_line import FileOptions
+
+    payload = read_files(files, FileOptions())
+    manifest: Any = payload["manifest"]
+    fields = {key: str(manifest.get(key)) for key in ("module_id", "category", "platform", "version")}
+    name = f"{fields['category']}/{fields['platform']}"
+    if _NAME.fullmatch(name) is None or _VERSION.fullmatch(fields["version"]) is None:
+        form = "category and platform must be lowercase words, version like 1.0.0"
+        raise _refused(f"manifest: {name} {fields['version']}: {form}")
+    if fields["module_id"] != name:
+        raise _refused(f"manifest: module_id is {fields['module_id']!r}, category and platform say {name!r}")
+    return Candidate(name=name, version=fields["version"], payload=payload, files=files)
+
+
+def _ordered(version: str) -> tuple[int, ...]:
+    found = _VERSION.fullmatch(version)
+    return tuple(map(int, found.groups())) if found else ()
+
+
+def _read_files(folder: int, prefix: str = "", depth: int = 1) -> dict[str, bytes]:
+    """Read a folder without hidden files and caches. Raises: RequestError ``module.refused``; OSError."""
+    files: dict[str, bytes] = {}
+    with os.scandir(folder) as entries:
+        found = sorted(islice(entries, MOST_ENTRIES + 1), key=lambda each: each.name)
+    if len(found) > MOST_ENTRIES:
+        raise _refused(f"{prefix or 'the folder'} has more than {MOST_ENTRIES} entries")
+    for entry in found:
+        name = f"{prefix}{entry.name}"
+        if entry.name.startswith(".") or entry.name == "__pycache__":
+            continue
+        if entry.is_symlink():
+            raise _refused(f"{name} is a symbolic link; replace it by the file")
+        if entry.is_dir(follow_symlinks=False):
+            if depth == MOST_DEPTH:
+                raise _refused(f"{name}: folders are more than {MOST_DEPTH} deep")
+            with _below(folder, entry.name) as inner:
+                files |= _read_files(inner, f"{name}/", depth + 1)
+        else:
+            content = _content(folder, entry.name)
+            if content is None:
+                raise _refused(f"{name} isn't a regular file")
+            files[name] = content
+        if len(files) > MOST_FILES or sum(map(len, files.values())) > MOST_BYTES:
+            raise _refused(f"a module has at most {MOST_FILES} files and {MOST_BYTES >> 20} MiB")
+    return files
+
+
+def _content(folder: int, name: str) -> bytes | None:
+    """Return a regular file's content, cut above the limit; None if there is none."""
+    *folders, last = name.split("/")
+    try:
+        if folders:
+            with _below(folder, folders[0]) as inner:
+                return _content(inner, "/".join((*folders[1:], last)))
+        descriptor = os.open(last, _FILE, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(descriptor, "rb") as stream:
+        return stream.read(MOST_BYTES + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+
+
+def _record(folder: int) -> Mapping[str, Any]:
+    """Return the record of a module; empty if it has none that can be read."""
+    try:
+        found = json.loads(_content(folder, RECORD) or b"{}")
+    except (ValueError, RecursionError, OSError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _write_all(parent: int, name: str, files: Mapping[str, bytes], checkpoint: Checkpoint) -> None:
+    """Write files into a new folder, durably."""
+    try:
+        with _made(parent, name) as folder:
+            for path, content in files.items():
+                *folders, last = path.split("/")
+                _write_one(folder, folders, last, content)
+                checkpoint("file")
+    except BaseException:
+        shutil.rmtree(name, ignore_errors=True, dir_fd=parent)
+        raise
+
+
+def _write_one(folder: int, folders: list[str], last: str, content: bytes) -> None:
+    if folders:
+        with _made(folder, folders[0]) as inner:
+            _write_one(inner, folders[1:], last, content)
+        return
+    with os.fdopen(os.open(last, _NEW_FILE, 0o644, dir_fd=folder), "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.fsync(folder)
+
+
+def _rename(source: int, old: str, target: int, new: str, flag: int) -> None:
+    """Rename without replacing anything, or exchange two folders, in one step."""
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if call is None or call(source, os.fsencode(old), target, os.fsencode(new), flag):
+        number = errno.ENOSYS if call is None else ctypes.get_errno()
+        if number in {errno.EINVAL, errno.ENOSYS, errno.EXDEV}:
+            message = "the file system of the tree can't exchange two folders in one step; use a local one"
+            raise StoreError("module.not_written", message)
+        raise OSError(number, os.strerror(number), new)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, _FOLDER)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _below(parent: int, name: str) -> Iterator[int]:
+    descriptor = os.open(name, _FOLDER, dir_fd=parent)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _made(parent: int, name: str) -> Iterator[int]:
+    """Open a folder of the caller's, which is created if it doesn't exist."""
+    with suppress(FileExistsError):
+        os.mkdir(name, 0o755, dir_fd=parent)
+        os.fsync(parent)
+    with _below(parent, name) as descriptor:
+        _require_own(descriptor, name)
+        yield descriptor
+
+
+def _require_own(descriptor: int, shown: str) -> None:
+    """Raise RequestError, if another user owns a folder, or all users can write to it."""
+    found = os.fstat(descriptor)
+    if found.st_uid != os.geteuid():
+        raise _refused(f"{shown} belongs to the user with id {found.st_uid}, not to you")
+    if found.st_mode & stat.S_IWOTH:
+        raise _refused(f"all users can write to {shown}; remove that permission first: chmod o-w")
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Translate errors of the file system."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno in {errno.ELOOP, errno.ENOTDIR, errno.ENOENT, errno.EACCES}:
+            raise _refused(_words(problem)) from problem
+        message = f"{problem.filename}: {problem.strerror}; each module of the tree is still whole; try again"
+        raise StoreError("module.not_written", message) from problem
+
+
+def _words(problem: OSError) -> str:
+    if problem.errno in {errno.ELOOP, errno.ENOTDIR}:
+        return f"{problem.filename} is a symbolic link or not a folder"
+    return f"{problem.filename}: {problem.strerror}"
+
+
+def _refused(message: str) -> RequestError:
+    return RequestError("module.refused", message)

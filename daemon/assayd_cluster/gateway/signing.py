@@ -1,0 +1,139 @@
+"""Signs the verdicts that nodes bring with the gateway's key: over the files and texts as they are here.
+
+Which texts were checked and run is worked out here from the submission, not taken from the node. What only
+the node can know, such as the container, is its word.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
+
+from assayd.analysis.analyst import Analyst, WorkerDied
+from assayd.documents import read_accepted
+from assayd.documents.submission import checked_texts
+from assayd.errors import AssaydError, RequestError
+from assayd.kind import Kind
+from assayd.model.attempt import Attempt
+from assayd.model.report import Case, Verdict
+from assayd.model.run import ContainerFacts
+from assayd.ports.attesting import Attester, Concluded
+
+MOST_LIMITS = 64
+MOST_CHARS = 256
+
+Short = Annotated[str, Field(max_length=MOST_CHARS)]
+
+
+class _Said(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
+
+
+class _Finding(_Said):
+    severity: Short
+
+
+class _Report(_Said):
+    """The signed part of a node's report."""
+
+    policy_digest: Short
+    effective_limits: dict[Short, Short | int | float | None] = Field(max_length=MOST_LIMITS)
+    findings: Annotated[list[_Finding], FailFast()]
+    runtime_results: object
+    score: float | None = Field(None, ge=0, le=1)
+
+
+class _Container(_Said):
+    engine: Short
+    runtime: Short
+    image: Short
+    image_digest: Short
+
+
+class _Execution(_Said):
+    container: _Container
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedFacts:
+    """The signed part of a node's documents. `container` is None if nothing ran."""
+
+    policy_digest: str
+    limits: Mapping[str, object]
+    findings: Mapping[str, int]
+    cases: Mapping[str, int] | None
+    score: float | None
+    container: ContainerFacts | None
+
+
+def read_facts(
+    report: Mapping[str, object], execution: Mapping[str, object] | None, cases: Sequence[Case]
+) -> SignedFacts:
+    """Read the signed facts of a report and an execution record. Raises: RequestError ``invalid``."""
+    try:
+        said = _Report.model_validate(report)
+        ran = _Execution.model_validate(execution) if execution is not None else None
+    except ValidationError as problem:
+        first = problem.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))[:MOST_CHARS]
+        raise RequestError("invalid", f"report or execution: {place}: {first['msg']}") from problem
+    return SignedFacts(
+        policy_digest=said.policy_digest,
+        limits=said.effective_limits,
+        findings=Counter(each.severity for each in said.findings),
+        cases=None if said.runtime_results is None else Counter(str(case.status) for case in cases),
+        score=said.score,
+        container=None if ran is None else ContainerFacts(**ran.container.model_dump()),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunAttester:
+    """Signs verdicts of nodes. The analyst prepares submissions, in a worker, as a daemon does."""
+
+    attester: Attester
+    analyst: Analyst
+    kinds: Mapping[str, Kind]
+
+    async def attest(
+        self,
+        attempt: Attempt,
+        document: bytes,
+        facts: SignedFacts,
+        files: Mapping[str, bytes],
+        at: datetime,
+    ) -> bytes:
+        """Return the signed statement of an attempt. Raises: AssaydError ``attestation.failed``."""
+        concluded = Concluded(
+            attempt=attempt,
+            policy_digest=facts.policy_digest,
+            enforcement=attempt.enforcement,
+            container=facts.container,
+            limits=facts.limits,
+            findings=facts.findings,
+            cases=facts.cases,
+            score=facts.score,
+            validated_at=at,
+            files=files,
+            sources=await self._sources(attempt, document, ran=facts.container is not None),
+        )
+        return await self.attester.attest(concluded)
+
+    async def _sources(self, attempt: Attempt, document: bytes, *, ran: bool) -> Sequence[tuple[str, str]]:
+        """Return the texts of a submission that were checked. Raises: AssaydError ``attestation.failed``."""
+        if attempt.verdict not in {Verdict.VALIDATED, Verdict.FAILED}:
+            return ()
+        try:
+            submission = await read_accepted(document, self.kinds)
+            validator, prepared = self.kinds[submission.kind], submission.payload
+            if ran or attempt.verdict is Verdict.VALIDATED:  # its static stages have passed
+                prepared = await self.analyst.prepare(validator, prepared, flow=attempt.flow)
+        except (AssaydError, WorkerDied) as problem:
+            message = f"the verdict can't be signed: the submission can't be read again: {problem}"
+            raise AssaydError("attestation.failed", message) from problem
+        return checked_texts(validator, prepared)
