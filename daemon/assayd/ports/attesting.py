@@ -20,9 +20,9 @@ ATTESTATION = "attestation.json"
 class Concluded:
     """A finished attempt, before its bundle is written.
 
-    `container` is None if nothing ran. `findings` are counts by severity, `cases` counts by status, None without
-    cases. `files` are the bundle's files, by name. `sources` are the texts that were checked and run, by their
-    place in the payload, e.g. ``files.adapter.py``.
+    `container` is None if nothing ran. `findings` are counts by severity, `cases` counts by status, None
+    without cases. `files` are the bundle's files, by name. `sources` are the texts that were checked and run,
+    by their place in the payload, e.g. ``files.adapter.py``.
     """
 
     attempt: Attempt
