@@ -199,6 +199,7 @@ def _run(told: bytearray, confinement: Confinement, programs: Mapping[str, UnitP
     program = programs[name]
     if program.IN_PYTHON:
         confinement.policy.install()
+        gc.freeze()  # or the collector would go through, and so copy, what the runner has made since `begin`
         gc.enable()
     else:
         # CPython ignores these two; all others are at their defaults in the runner.

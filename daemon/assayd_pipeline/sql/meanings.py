@@ -149,7 +149,8 @@ def _name(statement: str, complaint: str, tables: Prepared) -> Explained | None:
         new = f"{statement[: quoted.start()]}'{name}'{statement[quoted.end() :]}"
         if tables.complaint(new) is None:
             hint = f"Put text in single quotes: `'{name}'`."
-            return Explained(start=quoted.start(), written=quoted[0], of="names a column", hint=hint, new=new)
+            said = f"No column is named `{name}`; text needs single quotes."
+            return Explained(start=quoted.start(), written=said, of="", hint=hint, new=new, said=True)
     return None
 
 
@@ -304,8 +305,9 @@ def _qualified(statement: str, name: str, tables: Prepared) -> Explained | None:
     good = tables.complaint(new) is None
     return Explained(
         start=place.start(),
-        written=name,
-        of="is a column of several tables",
+        written=f"Several tables have a column `{name}`.",
+        of="",
         hint=f"Name its table: {written}.",
         new=new if good else None,
+        said=True,
     )

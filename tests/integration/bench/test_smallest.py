@@ -265,3 +265,14 @@ def test_whole_benchmark(place: Path, docker_host: str) -> None:
     run(place, "bench.run", "--smallest", DOCKER_HOST=docker_host)
 
     assert json.loads((place / "latest.json").read_text())["figures"]["oci_throughput_per_s"] > 0
+
+
+def test_messages_beside_those_of_other_tools(place: Path, daemon: DaemonProcess) -> None:
+    folder = place / "pairs"
+    run(place, "bench.hints.blind", "draw", daemon.socket, folder, "--each", 1)
+    key = json.loads((folder / "key.json").read_text())
+    (folder / "answers").write_text("".join(f"{number} {told['ours']}\n" for number, told in key.items()))
+
+    assert "all: 3 won, 0 ties, 0 lost (100 % won or tied)" in run(
+        place, "bench.hints.blind", "score", folder, folder / "answers"
+    )

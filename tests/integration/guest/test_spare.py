@@ -105,3 +105,9 @@ def test_runner_with_a_relay_leaves_both_filters_to_its_children(runner: GuestRu
     in_child = runner.call(FILTERS).value
 
     assert (filters(runner.process.pid), in_child) == (here, here + 2)
+
+
+def test_no_unit_collects_what_the_runner_has_made_between_units(observing: GuestRunner) -> None:
+    counted = "import gc\ndef extract():\n    return gc.get_stats()[0]['collections']"
+    seen = {observing.call(counted).value for _ in range(60)}
+    assert len(seen) == 1

@@ -72,32 +72,55 @@ _GAP = re.compile(r"(?<=[\w'\")\]}])[ \t]+(?=[\w'\"(\[{*-])")
 _MOST_PLACES = 40
 
 
-def spelling(error: SyntaxError, text: str) -> tuple[str, Edit | None] | None:
-    """Return the hint for an invalid line, and the edit if it is certain."""
+def spelling(error: SyntaxError, text: str) -> _Told | None:
+    """Return the explanation of an invalid line (misspelled keyword, missing sign), or None."""
     line = line_at(text, error.lineno)
     if line is None or error.lineno is None:
         return None
     most = max(TRIED_CHARS // max(len(text), 1), 4)
     words = list(_respelt(line, error.lineno, text))[:most]
-    found = [(word, changed) for word, changed in words if tree_of(changed) is not None]
+    found = [one for one in words if tree_of(one.text) is not None]
     if found:
-        told = f"Did you mean '{found[0][0]}'?"
-        return told, edit_between(text, found[0][1]) if len(found) == 1 else None
+        return found[0].told(edit_between(text, found[0].text) if len(found) == 1 else None)
     if any(tree_of(changed) is not None for changed in list(_with_comma(line, error.lineno, text))[:most]):
-        return "A comma, or an operator, is missing in this line.", None
-    if words:
-        return f"Did you mean '{words[0][0]}'?", None
-    return None
+        return _Told(
+            hint="Add the missing comma or operator.", cause="a comma or an operator is missing", edit=None
+        )
+    return _Told(hint=f"Did you mean '{words[0].keyword}'?", edit=None) if words else None
 
 
-def _respelt(line: str, number: int, text: str) -> Iterator[tuple[str, str]]:
-    """Yield each keyword one edit step from a word of the line, with the whole text that contains it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """The hint and the edit for a syntax error, and its cause if the compiler doesn't name it."""
+
+    hint: str | None
+    edit: Edit | None
+    cause: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Respelt:
+    """A word that may be a misspelt keyword, and the whole text with that keyword."""
+
+    word: str
+    keyword: str
+    text: str
+
+    def told(self, edit: Edit | None) -> _Told:
+        return _Told(
+            hint=f"Did you mean '{self.keyword}'?", cause=f"'{self.word}' is not a keyword", edit=edit
+        )
+
+
+def _respelt(line: str, number: int, text: str) -> Iterator[_Respelt]:
+    """Return each word of the line that is one edit away from a keyword."""
     for place in list(_WORD.finditer(line))[:_MOST_PLACES]:
         if keyword.iskeyword(place[0]):
             continue
         for word in _KEYWORDS:
             if abs(len(word) - len(place[0])) <= 1 and steps_between(place[0], word) == 1:
-                yield word, _replaced(text, number, line[: place.start()] + word + line[place.end() :])
+                changed = _replaced(text, number, line[: place.start()] + word + line[place.end() :])
+                yield _Respelt(word=place[0], keyword=word, text=changed)
 
 
 def _with_comma(line: str, number: int, text: str) -> Iterator[str]:
@@ -141,13 +164,13 @@ def explain(error: SyntaxError, text: str) -> Finding:
     row, groups = _match(error, text, line)
     suggestion = row.suggestion.format(*groups, line=line or 1)
     told = _left_out(error, text, row.rule) if row.rule == "syntax.unclosed_bracket" else None
-    edit = certain_edit(error, text, row.proposals) if line and (told is None or told[1] is None) else None
+    edit = certain_edit(error, text, row.proposals) if line and (told is None or told.edit is None) else None
     if told is None and edit is None:
         told = _left_out(error, text, row.rule)
     if told is None and edit is None and row.rule in _SPELLING:
         told = spelling(error, text)
     if told is not None:
-        suggestion, edit = told[0] or suggestion, told[1] or edit
+        suggestion, edit = told.hint or suggestion, told.edit or edit
     before = _line_before(error, text) if edit is None else None
     if before is not None:
         suggestion, edit = before
@@ -155,7 +178,7 @@ def explain(error: SyntaxError, text: str) -> Finding:
     return Finding(
         rule=row.rule,
         category=CATEGORY,
-        message=shorten(f"Syntax error: {error.msg}"),
+        message=shorten(f"Syntax error: {told.cause if told and told.cause else error.msg}"),
         line=line,
         column=column,
         end_line=error.end_lineno if error.end_lineno and line and error.end_lineno >= line else line,
@@ -200,25 +223,24 @@ _COMPARED = "Write == to compare; a single = assigns to a name."
 _COMMA = "Add the missing comma between the two values."
 
 
-def _left_out(error: SyntaxError, text: str, rule: str) -> tuple[str | None, Edit | None] | None:
-    """Return the suggestion for a missing character, and its edit, as far as the line shows them."""
+def _left_out(error: SyntaxError, text: str, rule: str) -> _Told | None:
+    """Return what to write for a sign that is left out, and its edit, where the line shows both."""
     shown = line_at(text, error.lineno) or ""
     if rule == "syntax.unclosed_bracket":
         edit, missing = closed(error, text), still_open(shown)
         told = f"Close all {len(missing)} brackets opened in line {error.lineno}: {missing}"
-        return (told if len(missing) > 1 else None, edit) if edit or len(missing) > 1 else None
+        several = len(missing) > 1
+        return _Told(hint=told if several else None, edit=edit) if edit or several else None
     if rule == "syntax.unterminated_string" and _APOSTROPHE.search(shown):
-        return (
-            f"Use double quotes for a string with an apostrophe, or write \\' (line {error.lineno}).",
-            None,
-        )
+        hint = f"Use double quotes for a string with an apostrophe, or write \\' (line {error.lineno})."
+        return _Told(hint=hint, edit=None)
     if rule not in _SPELLING and rule != "syntax.assignment":
         return None
     edit = comparison(error, text)
     if edit is not None:
-        return _COMPARED, edit
+        return _Told(hint=_COMPARED, edit=edit)
     edit = comma(error, text) if rule != "syntax.assignment" else None
-    return None if edit is None else (_COMMA, edit)
+    return None if edit is None else _Told(hint=_COMMA, edit=edit, cause="a comma is missing")
 
 
 def too_deep() -> Finding:

@@ -117,3 +117,27 @@ def test_several_forms_of_a_statement_are_all_told_and_the_first_is_named() -> N
     assert [word in found.hint for word in ("INTEGER PRIMARY KEY", "CURRENT_TIMESTAMP", "ENGINE")] == [
         True
     ] * 3
+
+
+@pytest.mark.parametrize(
+    ("statement", "message", "new"),
+    [
+        (
+            "SELECT id FROM items JOIN items AS other ON other.id = items.id",
+            "Several tables have a column `id`.",
+            "SELECT items.id FROM items JOIN items AS other ON other.id = items.id",
+        ),
+        (
+            "SELECT name FROM items WHERE sold = `paid`",
+            "No column is named `paid`; text needs single quotes.",
+            "SELECT name FROM items WHERE sold = 'paid'",
+        ),
+    ],
+)
+def test_refused_name_is_told_in_a_sentence(statement: str, message: str, new: str) -> None:
+    checked = tables()
+    complaint = checked.complaint(statement)
+    assert complaint is not None
+    found = refused(statement, complaint, checked)
+    assert found is not None
+    assert (found.written, found.said, found.new) == (message, True, new)

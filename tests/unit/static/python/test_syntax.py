@@ -25,6 +25,21 @@ def test_one_change_that_makes_it_python_is_an_edit(text: str, suggestion: str, 
     assert finding.edit.replacement == line
 
 
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("fro x in [1]:\n    print(x)\n", "'fro' is not a keyword"),
+        ("x = [1 2]\n", "a comma is missing"),
+        ("x = f(a  b)\n", "a comma or an operator is missing"),
+        ("from dataclasses import asdict dataclass\n", "a comma is missing"),
+        ("x y z\n", "invalid syntax"),
+    ],
+)
+def test_message_names_the_cause_that_the_compiler_does_not_know(text: str, cause: str) -> None:
+    [finding] = parse(text).findings
+    assert finding.message == f"Syntax error: {cause}"
+
+
 def test_what_is_missing_between_two_blanks_is_left_to_the_author() -> None:
     [finding] = parse("def f(a, b): pass\nx = f(a  b)\n").findings
     assert "comma" in (finding.suggestion or "")
