@@ -9,7 +9,7 @@
 
 Guest code controls the result: a value with a table's tag but another shape has no preview, and only a
 limited part of a large value is read.
-"""  # noqa: E501 - a picture
+"""
 
 from __future__ import annotations
 
