@@ -1,4 +1,4 @@
-"""What the submission of an extractor holds."""
+"""The payload of an extractor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ExtractorCase(ExpectedCase):
 
 
 class ExtractorPayload(BaseModel):
-    """`code` is a model's answer or plain Python; `sample_paths` are what it is tried on.
+    """`code` is a model's answer or plain Python; it is tried on `sample_paths`.
 
     `cases` are expected results for some paths, which run in addition to the sample paths.
     """

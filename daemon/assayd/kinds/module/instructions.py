@@ -1,4 +1,4 @@
-"""States in a prompt what a module has to be, and what the effective policy allows its files. Pure."""
+"""States the requirements for a module, and the policy's allowances, for a prompt. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TESTS_STAY = "Keep the tests unchanged: correct the code so that it meets their 
 
 
 def instructions(policy: ExecutionPolicy | None) -> tuple[str, ...]:
-    """Return the instructions for a module by the effective policy; without one, by the contract alone."""
+    """Return the instructions for a module by the effective policy, or by the contract alone."""
     contract = AdapterContract() if policy is None else policy.adapter
     return (*_contract(contract), _TESTS, *(() if policy is None else _allowed(policy)))
 

@@ -224,7 +224,7 @@ _COMMA = "Add the missing comma between the two values."
 
 
 def _left_out(error: SyntaxError, text: str, rule: str) -> _Told | None:
-    """Return what to write for a sign that is left out, and its edit, where the line shows both."""
+    """Return the explanation of a missing sign, with its edit, as far as the line shows them."""
     shown = line_at(text, error.lineno) or ""
     if rule == "syntax.unclosed_bracket":
         edit, missing = closed(error, text), still_open(shown)
