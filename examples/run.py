@@ -233,7 +233,7 @@ def try_examples(folders: dict[str, list[dict]], built: subprocess.Popen) -> lis
     for folder in folders:
         if folder not in FIRST:
             wrong += try_folder(folder, folders[folder])
-    return wrong + evaluate() + install_module()
+    return wrong + evaluate() + apply_rules() + install_module()
 
 
 def try_folder(folder: str, examples: list[dict]) -> list[str]:
@@ -284,6 +284,19 @@ def evaluate() -> list[str]:
     wanted = (folder / "expected.txt").read_text()
     print(f"      {'evaluate':<10} {printed.splitlines()[-1] if printed else 'no result'}", flush=True)
     return [] if printed == wanted else [f"{folder}: it should print\n{wanted}"]
+
+
+def apply_rules() -> list[str]:
+    """Approve the example of rules, apply it to the tree of examples, and return what is not as it should be."""
+    tree, name = "examples/extractor", "example-rules"
+    rules = f"{tree}/rules.yaml"
+    attempt = submit("validate", "extractor", rules, "--sample-path", rules, "--json")
+    assay("library", "approve", attempt["id"] if attempt else "", name)
+    printed = assay("extractor", "apply", name, tree, "--jsonl", "-")
+    lines = [json.loads(line) for line in printed.splitlines()]
+    good = sum(line.get("result", {}).get("kind") == "extractor" for line in lines)
+    print(f"      {'apply':<10} rules gave the fields of {good} of {len(lines)} paths in {tree}", flush=True)
+    return [] if good and good == len(lines) else [f"{rules}: it should give the kind of each path"]
 
 
 def install_module() -> list[str]:

@@ -3,22 +3,27 @@
 Each line holds the SHA-256 of the line before it, also across files, so that a changed, removed or inserted
 line shows. Whoever can write all files can write a whole new chain: keep copies elsewhere. Lines name
 paths, ids and users, and never hold source text.
+
+The daemon writes it. A command that works without the daemon adds its line too; a lock on the folder has each
+line follow the last one.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
 
-from assayd.model.audit_chain import line_digest, written_at
+from assayd.model.audit_chain import line_digest, previous_of, written_at
 
 log = structlog.get_logger()
 
@@ -27,12 +32,15 @@ NO_LINE = "0" * 64
 FILE_BYTES = 16 * 2**20
 FILES = 16
 """Files that are kept; with one more, the oldest goes, and the chain begins with the next one."""
+FOLDER = "audit"
+"""Below the state directory."""
 _NAME = re.compile(r"audit-(\d{6,12})\.jsonl")
 _LONGEST = 4096
+_MOST_ADDED = 2**20
 
 
 class AuditLog:
-    """The log of one folder, which one process writes."""
+    """The log of one folder."""
 
     def __init__(self, folder: Path, *, file_bytes: int = FILE_BYTES, files: int = FILES) -> None:
         """Go on with the chain of a folder. Raises: OSError, if it can't be used."""
@@ -52,26 +60,46 @@ class AuditLog:
             os.close(self._opened)
             self._opened = -1
 
-    def note(self, action: str, *, actor: dict[str, object], subject: str, **details: object) -> None:
-        """Write one line. A disk that is full is logged, and stops nothing."""
-        entry = {
-            "at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-            "actor": actor,
-            "action": action,
-            "subject": subject[:_LONGEST],
-            **details,
-            "previous": self._last,
-        }
-        line = json.dumps(entry, separators=(",", ":"), default=str).encode()
+    def note(self, action: str, *, actor: dict[str, object], subject: str, **details: object) -> bool:
+        """Write one line; return whether it is written. A full disk is logged, and stops nothing."""
+        entry = {"actor": actor, "action": action, "subject": subject[:_LONGEST], **details}
         try:
-            if self._written >= self._file_bytes:
-                self._turn()
-            self._append(line + b"\n")
+            with self._locked():
+                self._follow_others()
+                if self._written >= self._file_bytes:
+                    self._turn()
+                at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+                whole = {"at": at, **entry, "previous": self._last}
+                line = json.dumps(whole, separators=(",", ":"), default=str).encode()
+                self._append(line + b"\n")
         except OSError as problem:
             log.error("audit.not_written", action=action, problem=str(problem))
-            return
+            return False
         self._written += len(line) + 1
         self._last = line_digest(line)
+        return True
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
+
+    def _follow_others(self) -> None:
+        """Continue after lines that another process has added, if they follow the last line of this one.
+
+        If they don't, neither does the next line, so `verify` finds them.
+        """
+        size = os.fstat(self._opened).st_size
+        most = max(0, min(size - self._written, _MOST_ADDED))
+        for line in os.pread(self._opened, most, self._written).splitlines():
+            if previous_of(line) != self._last:
+                break
+            self._last = line_digest(line)
+        self._written = size
 
     def _append(self, line: bytes) -> None:
         """Write a line whole or not at all. Raises: OSError."""
@@ -108,6 +136,20 @@ class AuditLog:
         self._written = len(content)
         if content:
             self._last = line_digest(content.splitlines()[-1])
+
+
+def add_line(folder: Path, action: str, *, actor: dict[str, object], subject: str, **details: object) -> bool:
+    """Add a line to a daemon's log from another process; return False if the folder has no log.
+
+    Raises: OSError, if it can't be opened.
+    """
+    if not folder.is_dir() or not files_of(folder):
+        return False
+    adding = AuditLog(folder, file_bytes=sys.maxsize)  # only the daemon begins a file: it must be the owner
+    try:
+        return adding.note(action, actor=actor, subject=subject, **details)
+    finally:
+        adding.close()
 
 
 def files_of(folder: Path) -> list[Path]:

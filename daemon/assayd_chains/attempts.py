@@ -138,6 +138,21 @@ class DaemonAttempts:
         return attempt.trace if attempt is not None else None
 
 
+async def submit_rules(attempts: Attempts, repair: Repair) -> None:
+    """Submit the accepted rules of a repair in place of its code; not again, and not if that is gone."""
+    fallback = repair.fallback or {}
+    attempt_id, before = fallback.get("attempt_id"), await attempts.submission(repair.attempt_id)
+    if before is None or not isinstance(attempt_id, str):
+        return
+    if await attempts.submission(attempt_id) is not None:
+        return
+    parent = await attempts.finished(repair.attempt_id)
+    kept = {name: value for name, value in before.items() if name != "repair"}
+    payload = {**parent.payload, "code": fallback["rules"]}
+    document = {**kept, "payload": payload, "parent_id": repair.attempt_id}
+    await attempts.submit(attempt_id, document, peer=parent.attempt.peer)
+
+
 def _passes(refusal: BaseException) -> bool:
     return isinstance(refusal, RequestError) and refusal.retryable
 

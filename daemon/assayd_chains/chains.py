@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 from pydantic import BaseModel, ValidationError
@@ -30,7 +30,8 @@ from assayd.ports.chains import AttemptFix
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.driving import ELSEWHERE_S, Driven, Driving
 from assayd.ports.webhooks import WebhookGate
-from assayd_chains.attempts import Attempts, diffs_of
+from assayd_chains.answer_counts import AnswerCounts
+from assayd_chains.attempts import Attempts, diffs_of, submit_rules
 from assayd_chains.documents import generation_document, repair_document
 from assayd_chains.fitting import Misfit
 from assayd_chains.loop import ChainLoop, Course
@@ -477,25 +478,30 @@ class Chains:
         return await self._store.step(repair.id, number, draft=False)
 
     async def accept_fallback(self, repair: Repair) -> Repair:
-        """Accept the rules that a repair offers; again changes nothing.
+        """Accept the rules that a repair offers, and submit them; again changes nothing.
 
         Raises: RequestError ``repair.no_fallback``.
         """
         if repair.fallback is None:
             raise RequestError("repair.no_fallback", "the repair offers no rules in place of code")
-        if repair.fallback.get("accepted_at") is not None:
-            return repair
-        accepted_at = timestamp(self._clock.now())
-        accepted = replace(repair, fallback={**repair.fallback, "accepted_at": accepted_at})
-        await self._store.save_repair(accepted)
-        log.info("repair.fallback_accepted", repair_id=repair.id)
-        return accepted
+        if repair.fallback.get("accepted_at") is None:
+            accepted_at, attempt_id = timestamp(self._clock.now()), self._ids.new()
+            fallback = {**repair.fallback, "accepted_at": accepted_at, "attempt_id": attempt_id}
+            repair = replace(repair, fallback=fallback)
+            await self._store.save_repair(repair)
+            log.info("repair.fallback_accepted", repair_id=repair.id)
+        await submit_rules(self._attempts, repair)
+        return repair
 
     async def get_generation(self, chain_id: str) -> Chain | None:
         """Return a generation by its id; None if there is none."""
         course = self._courses.get(chain_id)
         chain = await self._store.generation(chain_id) if course is None else course.chain
         return chain if chain is not None and chain.words is not None else None
+
+    async def count_answers(self, *, uid: int | None, since: datetime, kind: str | None) -> AnswerCounts:
+        """Count providers' answers and their results by kind, provider and week."""
+        return await self._store.count_answers(uid=uid, since=since, kind=kind)
 
     async def list_generations(self, *, uid: int | None, before: str | None, limit: int) -> Sequence[Chain]:
         """Return generations, newest first."""

@@ -13,6 +13,9 @@ from typing import Any
 
 from assayd.documents.base import milliseconds, written_time
 from assayd.documents.chains import (
+    AnswerRuleDocument,
+    AnswersDocument,
+    AnswerWeekDocument,
     ApprovedDocument,
     FixDocument,
     GenerationDocument,
@@ -26,8 +29,33 @@ from assayd.documents.webhooks import EndedGenerationDocument, webhook_message
 from assayd.model.library import LibraryEntry
 from assayd.store.outbox import message_row
 from assayd.store.rows import Values
+from assayd_chains.answer_counts import AnswerCount, AnswerCounts, Key
 from assayd_chains.model import TOKENS, UNUSABLE, Answer, Chain, Repair, tokens_of
 from assayd_chains.provider import ProviderStep
+
+MOST_RULES = 20
+
+
+def answers_document(counted: AnswerCounts, since: datetime) -> AnswersDocument:
+    """Return the document of counted answers, the newest week first."""
+    weeks = sorted(counted.counts.items(), key=lambda item: (-item[0][2].toordinal(), item[0][:2]))
+    return AnswersDocument.model_construct(
+        since=written_time(since),
+        complete=counted.complete,
+        weeks=[_answer_week(key, count) for key, count in weeks],
+    )
+
+
+def _answer_week(key: Key, count: AnswerCount) -> AnswerWeekDocument:
+    rules = sorted(count.rules.items(), key=lambda item: (-item[1].attempts, item[0]))[:MOST_RULES]
+    return AnswerWeekDocument.from_value(
+        count,
+        kind=key[0],
+        provider=key[1],
+        week=key[2].isoformat(),
+        answers_to_pass=round(count.answers / count.validated, 2) if count.validated else None,
+        rules=[AnswerRuleDocument.from_value(one, rule=rule) for rule, one in rules],
+    )
 
 
 def repair_document(

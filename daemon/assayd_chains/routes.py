@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request
@@ -16,6 +17,7 @@ from assayd.api.events import Documents, EventStream
 from assayd.documents import plain
 from assayd.documents.base import ErrorDocument
 from assayd.documents.chains import (
+    AnswersDocument,
     GenerationBody,
     GenerationDocument,
     GenerationPageDocument,
@@ -28,8 +30,10 @@ from assayd.documents.chains import (
 from assayd.documents.library import ApproveBody, library_entry_body
 from assayd.errors import RequestError
 from assayd.store.recorder import Naming
+from assayd_chains.answer_counts import first_monday
 from assayd_chains.chains import Chains
 from assayd_chains.documents import (
+    answers_document,
     generation_document,
     generation_event,
     repair_document,
@@ -74,6 +78,7 @@ _FALLBACK_ACCEPTED: Responses = {
     409: described(ErrorDocument, "The repair offers no rules"),
 }
 _RULES: Responses = {200: answers.raw("application/yaml", "The rules")}
+_ANSWERS: Responses = {200: described(AnswersDocument, "Counts of answers")}
 _STEP: Responses = {200: described(StepDocument, "Prompt and answer")}
 _GENERATION: Responses = {200: described(GenerationDocument, "The generation")}
 _GENERATION_STARTED: Responses = {
@@ -93,7 +98,8 @@ _GENERATION_EVENTS = events(
 
 repairs = APIRouter(prefix="/v1", tags=["repairs"], responses=answers.ERRORS)
 generations = APIRouter(prefix="/v1/generations", tags=["generations"], responses=answers.ERRORS)
-ROUTERS = (repairs, generations)
+answered = APIRouter(prefix="/v1", tags=["repairs"], responses=answers.ERRORS)
+ROUTERS = (repairs, generations, answered)
 
 
 @repairs.post("/attempts/{id}/repair", status_code=202, responses=_REPAIR_STARTED, openapi_extra=_REPAIR_BODY)
@@ -187,6 +193,20 @@ async def _repair_changes(
             yield repair_event(number, repair, record)
             if repair.outcome is not None:  # a generation may go on with a hint
                 return
+
+
+@answered.get("/answers", responses=_ANSWERS)
+async def count_answers(
+    call: CallDep,
+    chains: ChainsDep,
+    *,
+    weeks: Annotated[int, Query(ge=1, le=53, description="This week and how many before it, in all.")] = 8,
+    kind: Annotated[str | None, Query(max_length=64, description="Only answers of this kind.")] = None,
+) -> Response:
+    """Count providers' answers and their results by kind, provider and week; all users' for operators."""
+    since = first_monday(datetime.now(UTC), weeks)
+    counts = await chains.count_answers(uid=call.shown_uid, since=since, kind=kind)
+    return json_response(answers_document(counts, since))
 
 
 @generations.post("", status_code=202, responses=_GENERATION_STARTED, openapi_extra=body_of(GenerationBody))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping, Select, Table, delete, insert, select, update
@@ -22,6 +23,7 @@ from assayd.store.access import DatabaseAccess
 from assayd.store.outbox import Outbox
 from assayd.store.rows import Values, from_micros, read_moment, to_micros
 from assayd.store.tables import generation_steps, generations, repair_fixes, repair_steps, repairs
+from assayd_chains.answer_counts import AnswerCounts, count_answers
 from assayd_chains.documents import generation_message
 from assayd_chains.model import (
     UNUSABLE,
@@ -118,6 +120,10 @@ class DatabaseChainStore:
         mine = select(generations).where(generations.c.uid == attempt.peer.uid)  # there is an index of those
         found = await self._generations(mine.where(generations.c.attempt_id == attempt.id))
         return found[0] if found else None
+
+    async def count_answers(self, *, uid: int | None, since: datetime, kind: str | None) -> AnswerCounts:
+        """Count answers by kind, provider and week, over the newest chains that began since a time."""
+        return await self._access.read(lambda connection: count_answers(connection, uid, since, kind))
 
     async def unfinished(self) -> Sequence[Chain]:
         """Return every chain without an outcome on record, oldest first."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         ItemPageDocument,
     )
     from assayd.documents.chains import (
+        AnswersDocument,
         GenerationDocument,
         GenerationPageDocument,
         RepairDocument,
@@ -44,6 +45,7 @@ _HOMES = {
     "attempts": ("ArtifactListDocument", "AttemptDocument", "AttemptPageDocument"),
     "batches": ("BatchDocument", "BatchPageDocument", "BatchResultDocument", "ItemPageDocument"),
     "chains": (
+        "AnswersDocument",
         "GenerationDocument",
         "GenerationPageDocument",
         "RepairDocument",
@@ -68,6 +70,7 @@ _HOMES = {
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "AnswersDocument",
     "ArtifactListDocument",
     "AttemptDocument",
     "AttemptPageDocument",

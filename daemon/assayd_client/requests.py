@@ -235,6 +235,11 @@ def repair(
     return _post(lambda: documents.RepairDocument, "attempts", attempt_id, "repair", document=wanted)
 
 
+def answers(*, weeks: int = 8, kind: str | None = None) -> ClientRequest[documents.AnswersDocument]:
+    """Count providers' answers and their results by kind, provider and week; at most 53 weeks."""
+    return _get(lambda: documents.AnswersDocument, "answers", weeks=weeks, kind=kind)
+
+
 def repairs_of(attempt_id: str) -> ClientRequest[documents.RepairPageDocument]:
     """Return the repairs that an attempt began or belongs to."""
     return _get(lambda: documents.RepairPageDocument, "attempts", attempt_id, "repairs")
@@ -555,12 +560,7 @@ def _get(
     return ClientRequest(method="GET", path=path(*parts), reads=reads, query=query, wait_s=wait_s)
 
 
-def _post(
-    reads: Callable[[], type[T]],
-    *parts: str,
-    query: Query = (),
-    **more: Any,
-) -> ClientRequest[T]:
+def _post(reads: Callable[[], type[T]], *parts: str, query: Query = (), **more: Any) -> ClientRequest[T]:
     return ClientRequest(method="POST", path=path(*parts), reads=reads, query=query, **more)
 
 

@@ -166,6 +166,7 @@ class Verbs:
     repair_step = DocumentVerb(requests.repair_step)
     repair_events = Events(requests.repair_events)
     cancel_repair = DocumentVerb(requests.cancel_repair)
+    answers = DocumentVerb(requests.answers)
     accept_fallback = DocumentVerb(requests.accept_fallback)
     generate = DocumentVerb(requests.generate)
     generation = DocumentVerb(requests.generation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -20,6 +21,15 @@ def tools() -> Path:
     """Return the folder of tools; what is missing on this machine is installed."""
     subprocess.run([ROOT / "deploy/dev/tools.sh", CACHE / "tools"], check=True, timeout=1800)
     return CACHE / "tools"
+
+
+@pytest.fixture(scope="session")
+def docker_host(docker_host: str, tools: Path) -> str:
+    """Return the engine; it has the images of this checkout, since a daemon refuses older ones for good."""
+    command = [ROOT / ".venv/bin/assay", "images", "build", "--cache", CACHE / "images"]
+    environ = {**os.environ, "DOCKER_HOST": docker_host, "ASSAYD_ENGINE__KIND": "docker"}
+    subprocess.run(command, env=environ, check=True, capture_output=True, timeout=1800)
+    return docker_host
 
 
 @pytest.fixture(scope="session")

@@ -92,3 +92,34 @@ def test_symbolic_link_in_place_of_a_file_is_not_followed(tmp_path: Path) -> Non
     with pytest.raises(OSError, match="symbolic"):
         AuditLog(tmp_path)
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_line_of_another_process_is_followed_by_the_daemons_next(tmp_path: Path) -> None:
+    log = written(tmp_path, 2)
+    for number in range(2):
+        assert audit.add_line(tmp_path, "image.adopted", actor={"uid": 0}, subject=f"ruby{number}")
+    log.note("POST /v1/attempts", actor=USER, subject="last")
+
+    lines = list(log.read())
+    assert [json.loads(line)["subject"] for line in lines[2:]] == ["ruby0", "ruby1", "last"]
+    assert audit_chain.verify(lines).lines == 5
+
+
+def test_line_that_does_not_follow_shows_although_the_daemon_goes_on(tmp_path: Path) -> None:
+    log = written(tmp_path, 2)
+    (file,) = audit.files_of(tmp_path)
+    with file.open("ab") as opened:
+        opened.write(b'{"at":"2026","action":"forged","previous":"0"}\n')
+    log.note("POST /v1/attempts", actor=USER, subject="last")
+
+    with pytest.raises(AuditError, match="line 3 doesn't follow line 2"):
+        audit_chain.verify(log.read())
+
+
+def test_line_of_another_process_begins_no_file(tmp_path: Path) -> None:
+    """The daemon, another user, couldn't write into it."""
+    assert not audit.add_line(tmp_path / "nothere", "image.adopted", actor=USER, subject="ruby")
+    assert not audit.add_line(tmp_path, "image.adopted", actor=USER, subject="ruby")
+    written(tmp_path, 1, file_bytes=10).close()
+    assert audit.add_line(tmp_path, "image.adopted", actor=USER, subject="ruby")
+    assert len(audit.files_of(tmp_path)) == 1

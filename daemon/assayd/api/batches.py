@@ -6,11 +6,12 @@ import re
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from assayd.api import answers
 from assayd.api.call import CallDep, body_pieces, json_response
 from assayd.api.events import EventStream, of_batch
+from assayd.api.paced import PacedStream
 from assayd.api.routes import ULID
 from assayd.documents import batch_document, item_document
 from assayd.documents.batches import BatchPageDocument, ItemPageDocument
@@ -97,7 +98,7 @@ async def list_batch_items(
 async def get_batch_results(call: CallDep, batch_id: Id) -> Response:
     """Return every item with its attempt and report, in line order, as they are now."""
     batch = await call.batch(batch_id)
-    return StreamingResponse(call.batches.results(batch.id), media_type="application/x-ndjson")
+    return PacedStream(call.batches.results(batch.id), media_type="application/x-ndjson")
 
 
 @router.get("/{id}/attestation", responses=answers.ATTESTATION, response_class=Response)

@@ -9,11 +9,12 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request
 from pydantic import AwareDatetime
 from starlette.concurrency import iterate_in_threadpool
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from assayd.api import answers
 from assayd.api.call import Call, CallDep, json_response, raw_json, read_body
 from assayd.api.events import EventStream, of_all
+from assayd.api.paced import PacedStream
 from assayd.audit import AuditLog
 from assayd.documents import compact
 from assayd.documents.base import timestamp
@@ -160,7 +161,7 @@ async def get_audit_log(
     if audit is None:
         raise RequestError("not_found", "this daemon keeps no audit log")
     lines = audit.read(timestamp(since) or "")
-    return StreamingResponse(iterate_in_threadpool(lines), media_type="application/x-ndjson")
+    return PacedStream(iterate_in_threadpool(lines), media_type="application/x-ndjson")
 
 
 @router.post("/v1/gc", tags=["operations"], responses=answers.GARBAGE)

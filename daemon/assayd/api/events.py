@@ -10,6 +10,7 @@ from contextlib import aclosing
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from assayd.api.paced import counted, rested
 from assayd.documents import compact, event_document, progress_document
 from assayd.documents.batches import BatchEventDocument
 from assayd.documents.chains import GenerationEventDocument, RepairEventDocument
@@ -47,7 +48,7 @@ class EventStream(Response):
         """Send events and heartbeats side by side."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         async with asyncio.TaskGroup() as group:
-            sending = group.create_task(self._send_events(send))
+            sending = group.create_task(counted(self._send_events(send)))
             unread = scope.get("state", {}).get("unread_bytes", lambda: 0)
             beating = group.create_task(self._send_heartbeats(send, unread))
             leaving = group.create_task(_wait_for_disconnect(receive))
@@ -60,6 +61,7 @@ class EventStream(Response):
         async with aclosing(self._events) as events:
             async for event in events:
                 await send(_chunk(_message(event)))
+                await rested()
 
     async def _send_heartbeats(self, send: Send, unread_bytes: Callable[[], int]) -> None:
         """Send comments until the client has left something unread for too long."""

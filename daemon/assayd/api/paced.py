@@ -1,15 +1,18 @@
-"""Starts the requests of a user at a pace, while others ask for something too."""
+"""Starts the requests of a user at a pace, and sends streams at it, while others ask for something too."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Hashable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Hashable
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from types import coroutine
 from typing import Any
 
+from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from assayd.api.peer import NOBODY, Caller
@@ -17,6 +20,49 @@ from assayd.pace import Pace
 
 NODES_SHARE = 0.5
 """Of the time, for each node of a cluster: its work is that of all users, but its token may be stolen."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """The caller of a request, and the pace that it keeps."""
+
+    pace: Pace
+    user: Hashable
+
+    def used(self, seconds: float) -> None:
+        self.pace.used(self.user, seconds)
+
+
+_SHARE: ContextVar[_Share | None] = ContextVar("share", default=None)
+
+
+async def counted(work: Awaitable[None]) -> None:
+    """Do a part of a request in another task than the request's; its steps count as the caller's."""
+    share = _SHARE.get()
+    await (work if share is None else _timed(work, share.used))
+
+
+async def rested() -> None:
+    """Wait while the caller of this request rests; for the time between two pieces of a stream."""
+    share = _SHARE.get()
+    await asyncio.sleep(0)  # a step counts when it ends
+    while share is not None and (rest_s := share.pace.rest_s(share.user)):  # noqa: ASYNC110 - no event ends it
+        await asyncio.sleep(rest_s)
+
+
+class PacedStream(StreamingResponse):
+    """An answer in pieces, which Starlette sends in a separate task. It rests between them."""
+
+    async def stream_response(self, send: Send) -> None:
+        """Send all pieces."""
+        self.body_iterator = _resting(self.body_iterator)
+        await counted(super().stream_response(send))
+
+
+async def _resting(pieces: AsyncIterable[Any]) -> AsyncIterator[Any]:
+    async for piece in pieces:
+        yield piece
+        await rested()
 
 
 class Paced:
@@ -47,7 +93,12 @@ class Paced:
         await self._enter(user, pace)
         if scope["state"].get("has_left", _stays)():
             return  # the client has disconnected: don't start the work
-        await _timed(self._app(scope, receive, send), partial(pace.used, user))
+        share = _Share(pace, user)
+        token = _SHARE.set(share)
+        try:
+            await _timed(self._app(scope, receive, send), share.used)
+        finally:
+            _SHARE.reset(token)
 
     async def _enter(self, user: Hashable, pace: Pace) -> None:
         rest_s = pace.rest_s(user)

@@ -12,11 +12,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Request
 from pydantic import AwareDatetime
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from assayd.api import answers
 from assayd.api.call import LARGE_BODY_BYTES, Call, CallDep, json_response, read_body
 from assayd.api.events import EventStream, of_attempt
+from assayd.api.paced import PacedStream
 from assayd.documents import attempt_document, read_event_id, read_submission
 from assayd.documents.attempts import ArtifactListDocument, AttemptPageDocument
 from assayd.errors import RequestError
@@ -207,7 +208,7 @@ async def get_artifact(
         "Content-Disposition": "attachment",  # what a guest wrote is never rendered
         "X-Content-Type-Options": "nosniff",
     }
-    return StreamingResponse(_after(first, pieces), headers=headers, media_type=artifact.media_type)
+    return PacedStream(_after(first, pieces), headers=headers, media_type=artifact.media_type)
 
 
 @router.get("/{id}/bundle", responses=answers.BUNDLE, response_class=Response)
@@ -217,7 +218,7 @@ async def get_bundle(call: CallDep, attempt_id: Id) -> Response:
     if attempt.bundle is None:
         raise RequestError("not_found", "the attempt has no bundle yet")
     headers = {"Content-Disposition": f'attachment; filename="{attempt.id}.tar"'}
-    return StreamingResponse(call.service.bundle(attempt), headers=headers, media_type="application/x-tar")
+    return PacedStream(call.service.bundle(attempt), headers=headers, media_type="application/x-tar")
 
 
 def _require_key(key: str | None) -> None:

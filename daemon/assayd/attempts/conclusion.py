@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
+from typing import TypeVar
 
 import structlog
 
@@ -16,6 +19,7 @@ from assayd.attempts.telemetry import facts_of
 from assayd.documents import canonical, execution_document, junit, limits_document, report_document
 from assayd.documents.submission import checked_texts
 from assayd.errors import AssaydError
+from assayd.fair_queue import FairSemaphore
 from assayd.findings.retry_context import PASSED
 from assayd.model.attempt import Attempt, Failure
 from assayd.model.bundle import Bundle, stamp
@@ -31,14 +35,18 @@ from assayd.ports.clock import Clock
 
 log = structlog.get_logger()
 
+T = TypeVar("T")
+
 _RATED = frozenset({Verdict.VALIDATED, Verdict.FAILED})
 
 POLICY_RULES = "policy."
 """How rules begin that the runtime policy gives."""
 NETWORK_RULE = "policy.network"
 
-LARGE_BYTES = 256 * 2**10
+LARGE_BYTES = 128 * 2**10
 """From here on a result is judged and written down in a thread, so that the event loop goes on."""
+MANY_CASES = 200
+"""A report with more cases is written down in a thread, too."""
 
 MOST_RULES = 50
 """Rules of errors that an attempt lists; its report has them all."""
@@ -64,7 +72,9 @@ def is_large(result: RunResult) -> bool:
 
 
 def _is_large(report: Report) -> bool:
-    """Return whether a report takes long to write: it contains its findings three times."""
+    """Return whether a report takes long to write: it has many cases, or long findings, three times each."""
+    if len(report.cases or ()) > MANY_CASES:
+        return True
     texts = sum(len(f.message) + len(f.context or "") + len(f.snippet or "") for f in report.findings)
     return texts > LARGE_BYTES // 4
 
@@ -80,6 +90,13 @@ class Conclusion:
     clock: Clock
     attachments: BundleAttachments = no_attachments
     attester: Attester | None = None
+    turns: FairSemaphore = field(default_factory=lambda: FairSemaphore(1))
+    """Of the thread for large results: several would compete with the event loop for the interpreter."""
+
+    async def in_thread(self, attempt: Attempt, function: Callable[[], T]) -> T:
+        """Call a function in a thread, one at a time, users in turn."""
+        async with self.turns.hold(*attempt.flow, attempt.id):
+            return await asyncio.to_thread(function)
 
     async def conclude(
         self,
@@ -102,7 +119,7 @@ class Conclusion:
             error=failure,
         )
         if _is_large(report) or (ran is not None and is_large(ran.result)):
-            result = await asyncio.to_thread(_serialized, job, report, ran)
+            result = await self.in_thread(job.attempt, partial(_serialized, job, report, ran))
         else:
             result = _serialized(job, report, ran)
         await self._attach(attempt, result)

@@ -223,12 +223,12 @@ class LocalExecution:
             return ran
         policy = job.policy.at_run_time()
         plan = partial(job.validator.plan_trial, payload, policy, job.limits, ran.result)
-        spec = await _decoded(plan, ran.result)
+        spec = await self._decoded(job, plan, ran.result)
         trial = await self._run_trial(job, spec) if spec is not None else None
         if spec is not None and trial is None:
             return ran
         judge = partial(job.validator.judge_trial, payload, policy, ran.result, trial)
-        further = await _decoded(judge, ran.result)
+        further = await self._decoded(job, judge, ran.result)
         added = {stage: with_levels(findings, policy.quality) for stage, findings in further.items()}
         united = {stage: (*found.get(stage, ()), *added.get(stage, ())) for stage in {**found, **added}}
         return replace(ran, judgement=replace(ran.judgement, stage_findings=united))
@@ -270,7 +270,8 @@ class LocalExecution:
 
     async def _judge(self, job: Job, payload: BaseModel, result: RunResult) -> Ran:
         """Let the validator judge the raw record."""
-        judgement = await _decoded(partial(job.validator.judge, payload, job.policy, result), result)
+        judge = partial(job.validator.judge, payload, job.policy, result)
+        judgement = await self._decoded(job, judge, result)
         found = judgement.stage_findings.items()
         leveled = {stage: with_levels(findings, job.policy.quality) for stage, findings in found}
         judgement = _settled(job, replace(judgement, stage_findings=leveled))
@@ -278,10 +279,9 @@ class LocalExecution:
             judgement = with_network_words(judgement, result)
         return Ran(result=result, judgement=await self.add_hints(job.validator, judgement))
 
-
-async def _decoded(function: Callable[[], T], result: RunResult) -> T:
-    """Call what decodes a result; in a thread if the result is large."""
-    return await asyncio.to_thread(function) if is_large(result) else function()
+    async def _decoded(self, job: Job, function: Callable[[], T], result: RunResult) -> T:
+        """Call a function that decodes a result; in a thread if the result is large."""
+        return await self.conclusion.in_thread(job.attempt, function) if is_large(result) else function()
 
 
 def _leave_abandoned(job: Job, ran: Ran | None, failure: Failure | None) -> None:

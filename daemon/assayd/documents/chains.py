@@ -80,6 +80,7 @@ class FallbackDocument(BaseDocument):
     notes: dict[str, str] = Field(description="Notes on fields that rules can't extract.")
     applied: AppliedDocument = Field(description="Results for the sample paths.")
     accepted_at: Timestamp | None = Field(description="When the rules were accepted.")
+    attempt_id: str | None = Field(None, description="The attempt that validates the accepted rules.")
 
 
 class RepairDocument(BaseDocument):
@@ -251,3 +252,39 @@ class GenerationEventDocument(BaseDocument):
             "and `anew` is true if it replaces the earlier text."
         )
     )
+
+
+class AnswerRuleDocument(BaseDocument):
+    """A rule that failed attempts of a repair broke."""
+
+    rule: str = Field(description="Id of the rule.")
+    attempts: int = Field(description="Failed attempts that broke it.")
+    answered: int = Field(description="Of these, how many a further attempt followed.")
+    cleared: int = Field(
+        description="Of these, how many further attempts didn't break it: hints that helped."
+    )
+
+
+class AnswerWeekDocument(BaseDocument):
+    """The answers of one provider for one kind, to chains that began in one week."""
+
+    kind: str = Field(description="The kind of submission.")
+    provider: str = Field(description="Name of the provider.")
+    week: str = Field(description="Monday of the week, as YYYY-MM-DD (UTC).")
+    generations: int = Field(description="Finished generations.")
+    validated: int = Field(description="Of these, how many were validated.")
+    validated_at_once: int = Field(description="Of these, how many by the first answer.")
+    answers_to_pass: float | None = Field(description="Mean number of answers of a validated generation.")
+    repairs: int = Field(description="Finished repairs, those of generations included.")
+    repaired: int = Field(description="Of these, how many ended with a validated attempt.")
+    hinted: int = Field(description="Finished repairs with a user's hint.")
+    hinted_repaired: int = Field(description="Of these, how many ended with a validated attempt.")
+    rules: list[AnswerRuleDocument] = Field(description="The 20 most frequent rules, most frequent first.")
+
+
+class AnswersDocument(BaseDocument):
+    """Counts of providers' answers and their results, without code."""
+
+    since: Timestamp = Field(description="Chains that began at or after this time are counted.")
+    complete: bool = Field(description="False if there were too many chains, and only the newest count.")
+    weeks: list[AnswerWeekDocument] = Field(description="Counts, the newest week first.")

@@ -84,6 +84,13 @@ class Raised:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CalledEach:
+    """Many calls in one process, in order: the value or the exception of each."""
+
+    results: tuple[Value | Raised, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NotCompiled:
     """The compiler in the container refused the text."""
 
@@ -111,7 +118,7 @@ class Exited:
     """A script that ended itself by ``sys.exit()``; its wait status says with what."""
 
 
-Record = Returned | Bound | Raised | NotCompiled | NoFunction | NotExecuted | Exited
+Record = Returned | Bound | CalledEach | Raised | NotCompiled | NoFunction | NotExecuted | Exited
 
 
 def read_record(body: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> Record:
@@ -128,9 +135,11 @@ def read_record(body: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> Record:
     return _READERS[status](fields)
 
 
-def _returned(fields: Mapping[str, JsonValue]) -> Returned | Bound:
+def _returned(fields: Mapping[str, JsonValue]) -> Returned | Bound | CalledEach:
     if "values" in fields:
         return _bound(fields)
+    if "each" in fields:
+        return _called_each(fields["each"])
     return Returned(value=_value(fields), again=_again(fields))
 
 
@@ -139,6 +148,18 @@ def _again(fields: Mapping[str, JsonValue]) -> tuple[JsonValue, ...]:
     if not isinstance(again, list) or len(again) > MOST_AGAIN:
         raise GuestJsonError("again is not a short list")
     return tuple(again)
+
+
+def _called_each(each: JsonValue) -> CalledEach:
+    if not isinstance(each, list):
+        raise GuestJsonError("each is not a list")
+    return CalledEach(results=tuple(_result(_object(one)) for one in each))
+
+
+def _result(fields: Mapping[str, JsonValue]) -> Value | Raised:
+    if "error_type" not in fields:
+        return _value(fields)
+    return read_raised({**fields, "traceback": ""}, "call")
 
 
 def _read_raised(fields: Mapping[str, JsonValue]) -> Raised:

@@ -53,6 +53,11 @@ def _entry(line: bytes) -> dict[str, object] | None:
     return None
 
 
+def previous_of(line: bytes) -> object:
+    """Return the digest by which a line refers to the one before it; None for one that was cut."""
+    return (_entry(line) or {}).get("previous")
+
+
 def written_at(line: bytes) -> str:
     """Return the time of a line as a string; empty for a truncated line."""
     return str((_entry(line) or {}).get("at", ""))

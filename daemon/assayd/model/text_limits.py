@@ -12,6 +12,8 @@ MOST_WAIT_S = 600
 
 SAMPLE_PATHS = 100
 SAMPLE_PATH_CHARS = 4096
+APPLIED_PATHS = 1000
+"""Paths that one attempt applies an extractor to."""
 
 FINDINGS = 500
 """Findings of one check."""

@@ -13,20 +13,21 @@ SUFFIXES = frozenset({".py", ".md", ".txt"})
 """Suffixes of a Python file or a model's raw answer."""
 
 
-def only_text(files: Mapping[str, bytes], *, what: str) -> str:
+def only_text(files: Mapping[str, bytes], *, what: str, also: frozenset[str] = frozenset()) -> str:
     """Return the text of the only file.
 
     Args:
         files: content by name.
         what: the expected file for the message, e.g. ``an extractor``.
+        also: additional accepted suffixes.
 
     Raises: RequestError ``request.files``, with the file at fault.
     """
     if len(files) != 1:
         raise RequestError("request.files", f"{what} must be one file, not {len(files)}", field="files")
     [(name, content)] = files.items()
-    if name != STDIN and PurePath(name).suffix not in SUFFIXES:
-        message = f"{name}: expected one of {', '.join(sorted(SUFFIXES))}"
+    if name != STDIN and PurePath(name).suffix not in SUFFIXES | also:
+        message = f"{name}: expected one of {', '.join(sorted(SUFFIXES | also))}"
         raise RequestError("request.files", message, field=name)
     return text_of(name, content)
 

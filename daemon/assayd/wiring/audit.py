@@ -5,14 +5,11 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 
 from assayd import __version__
-from assayd.audit import AuditLog
+from assayd.audit import FOLDER, AuditLog
 from assayd.documents.strict_json import digest
 from assayd.errors import ConfigError
 from assayd.settings import Settings
 from assayd.wiring.basics import Basics
-
-FOLDER = "audit"
-"""The folder of the audit log, relative to the state directory."""
 
 
 def open_audit(settings: Settings, basics: Basics, stack: AsyncExitStack) -> AuditLog:

@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from assayd.kinds.extractor.rules import PATTERN_CHARS, FallbackRule, RuleSet, Type, segments, take
 from assayd.model.prompting import TakenField
-from assayd_chains.fallback.rules import PATTERN_CHARS, FallbackRule, RuleSet, Type, segments, take
 
 Known = Mapping[str, Mapping[str, object]]
 """What attempts gave, by path and field."""

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from assayd.kinds.extractor.rules import apply, read, write
 from assayd.model.prompting import Taken
 from assayd.model.run import Cause
 from assayd_chains.fallback.infer import draft
-from assayd_chains.fallback.rules import apply, read, write
 from assayd_chains.model import Outcome
 
 Report = Mapping[str, object]
@@ -88,6 +88,7 @@ def offer(trigger: Trigger, tries: Sequence[EarlierTry], taken: Taken) -> Mappin
             ],
         },
         "accepted_at": None,
+        "attempt_id": None,
     }
 
 

@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "doctor": "upkeep:doctor",
     "evaluate": "evaluate:evaluate",
     "events": "attempts:events",
+    "extractor": "extractor:extractor_app",
     "gc": "upkeep:collect_garbage",
     "generate": "generate:generate",
     "generation": "generation:generation_app",

@@ -72,8 +72,10 @@ async def plain_engine() -> Engine:
 
 
 @contextmanager
-def noted(name: str, where: str, tag: str | None, cache: Path) -> Iterator[None]:
+def noted(name: str, where: str, tag: str | None, cache: Path) -> Iterator[str]:
     """Write the recipe of an adopted image, unless it is there, and its lock; a failure undoes that.
+
+    Yields the image's digest.
 
     Raises: RequestError, ConfigError.
     """
@@ -92,7 +94,7 @@ def noted(name: str, where: str, tag: str | None, cache: Path) -> Iterator[None]
         recipe.write_text(_recipe_text(place, tag))
     lock.write_text(f"# The image that was adopted; written by `assay images adopt {name}`.\n{digest}\n")
     try:
-        yield
+        yield digest
     except AssaydError:
         for path, content in before.items():
             path.unlink() if content is None else path.write_bytes(content)
@@ -164,8 +166,25 @@ def adopt_image(name: str, where: str, tag: str | None = None, cache: Path | Non
     A recipe that is there already is kept, with what was added to it; its lock is written anew.
     """
     folder = cache or _cache()
-    with noted(name, where, tag, folder):
+    with noted(name, where, tag, folder) as digest:
         build_images([name], folder)
+    _audit_adoption(name, digest, where)
+
+
+def _audit_adoption(name: str, digest: str, where: str) -> None:
+    """Add an adoption to the daemon's audit log; warn if that fails: the image is usable by now."""
+    from assayd.audit import FOLDER, add_line
+    from assayd.settings import load_settings
+
+    folder = load_settings().state_dir / FOLDER
+    actor: dict[str, object] = {"uid": os.getuid(), "pid": os.getpid()}
+    try:
+        added = add_line(folder, "image.adopted", actor=actor, subject=name, digest=digest, source=where)
+        reason = "" if added else "no daemon keeps one there"
+    except OSError as problem:
+        reason = problem.strerror or type(problem).__name__
+    if reason:
+        _say(f"the adoption isn't in the audit log {folder}: {reason}")
 
 
 def lock_image(name: str) -> None:

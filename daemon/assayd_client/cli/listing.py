@@ -186,3 +186,31 @@ def print_events(events: Iterable[StreamEvent], *, as_json: bool, with_id: bool)
         else:
             name = f"{plain(event.attempt_id or ''):<26} " if with_id else ""
             console.print(line((name, "bold"), hang=22) + event_line(event))
+
+
+ANSWER_HEADS = ("week", "kind", "provider", "generated", "at once", "answers", "repaired", "hinted", "rules")
+_RULES_LISTED = 3
+
+
+def answer_rows(weeks: Iterable[Document]) -> Iterator[tuple[str, ...]]:
+    """Return the counts of providers' answers, a row per week, kind and provider.
+
+    A rule is followed by the number of failed attempts that broke it; of those that a further attempt
+    followed, by how many of these cleared it.
+    """
+    for one in weeks:
+        mean = one["answers_to_pass"]
+        yield (
+            one["week"],
+            one["kind"],
+            one["provider"],
+            f"{one['validated']}/{one['generations']}",
+            f"{one['validated_at_once']}/{one['generations']}",
+            "–" if mean is None else f"{mean:g}",
+            f"{one['repaired']}/{one['repairs']}",
+            f"{one['hinted_repaired']}/{one['hinted']}",
+            ", ".join(
+                f"{each['rule']} {each['attempts']} (cleared {each['cleared']}/{each['answered']})"
+                for each in one["rules"][:_RULES_LISTED]
+            ),
+        )

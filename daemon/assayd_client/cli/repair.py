@@ -180,7 +180,7 @@ def cancel(context: typer.Context, repair_id: Id) -> None:
 
 @repair_app.command("accept")
 def accept(context: typer.Context, repair_id: Id, as_json: Json = False) -> None:
-    """Accept and print the rules that a repair offers in place of code."""
+    """Accept, validate and print the rules that a repair offers in place of code."""
     from assayd_client.cli.terminal import print_json
 
     with _client(context) as client:
@@ -189,6 +189,8 @@ def accept(context: typer.Context, repair_id: Id, as_json: Json = False) -> None
         print_json(repair)
         return
     print(repair["fallback"]["rules"], end="")
+    if (attempt_id := repair["fallback"].get("attempt_id")) is not None:
+        print(f"assay: attempt {attempt_id} validates them: assay show {attempt_id}", file=sys.stderr)
 
 
 @repair_app.command("stats")

@@ -12,7 +12,6 @@ from pathlib import PurePath
 from assayd.model.text_limits import SNIPPET_CHARS
 from assayd_client import Document
 from assayd_client.cli.kinds import command_line_of
-from assayd_client.cli.sample_paths import by_shape
 from assayd_client.cli.terminal import (
     BLANK_ELLIPSIS,
     WIDTH_WHEN_PIPED,
@@ -24,6 +23,7 @@ from assayd_client.cli.terminal import (
     plain,
     shorten,
 )
+from assayd_client.shapes import by_shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,14 +1,12 @@
 """The sample paths of a command line: named one by one, listed in a file, or chosen from a folder.
 
-Decides which paths look alike, and which of many represent them. The daemon limits their number.
+Decides which of many paths represent them. The daemon limits their number.
 """
 
 from __future__ import annotations
 
-import os
-import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -17,8 +15,9 @@ from zlib import crc32
 import typer
 
 from assayd.errors import RequestError
-from assayd.model.text_limits import SAMPLE_PATH_CHARS
 from assayd_client.cli.terminal import count, plain
+from assayd_client.shapes import by_shape, shape_of
+from assayd_client.trees import TreeWalk
 
 PER_SHAPE = 3
 """Paths of one shape that are chosen from a folder."""
@@ -26,9 +25,6 @@ MOST_CHOSEN = 50
 """Paths that are chosen from a folder, however many shapes it has."""
 MOST_BYTES = 16 * 2**20
 """Size of a file that lists paths."""
-RUNS = re.compile(r"[0-9]+|[^\W\d_]+")
-LONGEST_NUMBER = 3
-"""Digits of numbers that are alike however long they are; a year is of another shape than a counter."""
 
 SamplePath = Annotated[
     list[str] | None, typer.Option(metavar="P", help="Try the code on this path (repeatable).")
@@ -108,7 +104,7 @@ def grouped_tree(tree: Path) -> dict[str, Group]:
         fault = "not a folder" if tree.exists() else "no such folder"
         raise RequestError("usage", f"--sample-tree: {tree}: {fault}")
     groups: dict[str, Group] = {}
-    for path in _files_below(tree):
+    for path in (found.path for found in TreeWalk(tree).files() if found.code is None):
         group = groups.setdefault(shape_of(path), Group(count=0, chosen=[]))
         group.count += 1
         # The smallest checksums: an even sample of any number of paths, and the same at the next call.
@@ -127,48 +123,6 @@ def represented(groups: Mapping[str, Group]) -> Iterator[str]:
         if number < len(group.chosen)
     )
     return (path for _, path in zip(range(MOST_CHOSEN), rounds, strict=False))
-
-
-def by_shape(paths: Iterable[str]) -> dict[str, list[str]]:
-    """Return paths by their shapes, in their own order."""
-    groups: dict[str, list[str]] = {}
-    for path in paths:
-        groups.setdefault(shape_of(path), []).append(path)
-    return groups
-
-
-def shape_of(path: str) -> str:
-    """Return a path with its words and numbers replaced by what they look like; the suffix stays.
-
-    ``/data/CLIENT-7/2024/report.csv`` becomes ``/a/A-9/9999/a.csv``.
-    """
-    stem, dot, suffix = path.rpartition(".")
-    if not stem or not suffix.isalnum():
-        stem, dot, suffix = path, "", ""
-    return RUNS.sub(_run, stem) + dot + suffix
-
-
-def _run(found: re.Match[str]) -> str:
-    run = found.group()
-    if run[0].isdecimal():
-        return "9" if len(run) <= LONGEST_NUMBER else "9" * len(run)
-    if run.isupper():
-        return "A"
-    return "a" if run.islower() else "Aa"
-
-
-def _files_below(tree: Path) -> Iterator[str]:
-    for folder, folders, names in os.walk(tree):
-        folders.sort()
-        for name in names:
-            path = os.path.join(folder, name)  # noqa: PTH118  (a million of them)
-            if len(path) <= SAMPLE_PATH_CHARS and _is_text(path) and not os.path.islink(path):  # noqa: PTH114
-                yield path
-
-
-def _is_text(path: str) -> bool:
-    """Return whether a file's name is valid UTF-8, as JSON must be."""
-    return not any("\ud800" <= character <= "\udfff" for character in path)
 
 
 def _checksum(path: str) -> tuple[int, str]:

@@ -186,10 +186,36 @@ def backup(
     print(f"{target}: the database and {copied} of {state_dir}")
 
 
-def metrics(context: typer.Context) -> None:
-    """Print the daemon's metrics."""
+def metrics(
+    context: typer.Context,
+    answers: Annotated[
+        bool, typer.Option("--answers", help="Count providers' answers by kind, provider and week instead.")
+    ] = False,
+    weeks: Annotated[
+        int, typer.Option(min=1, max=53, help="With --answers: weeks to count, the current one included.")
+    ] = 8,
+    kind: Annotated[
+        str | None, typer.Option(metavar="KIND", help="With --answers: count only this kind.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Print the daemon's metrics, or what models get wrong (--answers)."""
+    if as_json and not answers:
+        raise RequestError("usage", "--json needs --answers; the other metrics are Prometheus text")
     with open_client(context) as client:
-        sys.stdout.write(client.metrics().decode())
+        if not answers:
+            sys.stdout.write(client.metrics().decode())
+            return
+        counted = client.answers(weeks=weeks, kind=kind)
+    if as_json:
+        print_json(counted)
+        return
+    from assayd_client.cli.listing import ANSWER_HEADS, answer_rows
+    from assayd_client.cli.terminal import print_table
+
+    print_table(out(), ANSWER_HEADS, list(answer_rows(counted["weeks"])))
+    if not counted["complete"]:
+        print("assay: only the newest chains are counted", file=sys.stderr)
 
 
 def top(

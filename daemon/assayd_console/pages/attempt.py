@@ -68,6 +68,7 @@ TAIL_CHARS = 16_000
 """Of the output of an attempt that runs."""
 SOURCE_BYTES = 4 * 2**20
 """A larger submission is only offered as a file."""
+MOST_CASES = 200
 MOST_TEXTS = 20
 """Of a submission, those with findings first; the others are in that file."""
 
@@ -204,6 +205,7 @@ async def _details(daemon: ConsoleDaemon, attempt: Document) -> dict[str, Any]:
     texts.sort(key=lambda text: not text.has_findings)  # those without stay in their order
     return {
         "sent": _sent(attempt),
+        "cases": shown_cases(((attempt["report"] or {}).get("runtime_results") or {}).get("cases") or []),
         "first": first_error(texts, findings),
         "errors": sum(finding["severity"] == "error" for finding in findings),
         "texts": texts[:MOST_TEXTS],
@@ -212,6 +214,13 @@ async def _details(daemon: ConsoleDaemon, attempt: Document) -> dict[str, Any]:
         "used": list(used(attempt)),
         "repairs": (await daemon.ask(requests.repairs_of(attempt["id"])))["repairs"],
     }
+
+
+def shown_cases(cases: list[Document]) -> list[Document]:
+    """Return the cases that a page shows: all, or of many those that failed first."""
+    if len(cases) <= MOST_CASES:
+        return cases
+    return sorted(cases, key=lambda case: bool(case["status"] == "passed"))[:MOST_CASES]
 
 
 def _sent(attempt: Document) -> Document | None:

@@ -20,6 +20,8 @@ from assayd_console.rendering import page
 from assayd_console.sources import sources
 
 PAGE = 100
+RUNS = 10
+"""Attempts shown in which an entry was applied to paths."""
 TIGHTENED = ("resources.", "imports.", "network.")
 """What a request may tighten, by how its names begin."""
 
@@ -86,12 +88,16 @@ async def show_entry(request: Request) -> Response:
     history = (await daemon.ask(requests.library_history(name)))["entries"]
     version = request.path_params.get("version") or history[0]["version"]
     entry = await daemon.ask(requests.library_entry(name, version))
+    label = f"applied={entry['name']}/{entry['version']}"
+    runs = await daemon.ask(requests.attempts(label=[label], limit=RUNS))
     texts, _ = sources((entry["submission"] or {}).get("payload") or {}, ())
     return page(
         "entry.html",
         title=f"{name}, version {version}",
         entry=entry,
         history=history,
+        runs=runs["attempts"],
+        runs_label=label,
         texts=texts,
         submission=json.dumps(entry["submission"], indent=1)[:20_000],
     )

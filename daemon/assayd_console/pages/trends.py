@@ -24,6 +24,8 @@ from assayd_console.shown import took
 SPANS = {"1h": (3600, 120), "24h": (86_400, 3600), "7d": (604_800, 21_600), "30d": (2_592_000, 86_400)}
 """How far back, and how much one column stands for, in seconds."""
 USUAL = "24h"
+WEEKS = (8, 1, 26, 53)
+"""How many weeks of answers can be counted; the first is the default."""
 MOST_BARS = 15
 LIMITS = ("time", "unit time", "memory", "output", "disk", "files")
 
@@ -38,6 +40,26 @@ async def show_pictures(request: Request) -> Response:
     asked = await _asked(request)
     pictures, summary = await _pictures(request.app.state.daemon, asked)
     return page("_trends.html", pictures=pictures, summary=summary, **asked)
+
+
+async def show_answers(request: Request) -> Response:
+    """Show what models get wrong: counts of providers' answers by week, kind and provider."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    kinds = [kind["kind"] for kind in await daemon.kinds()]
+    kind = request.query_params.get("kind", "")
+    weeks = request.query_params.get("weeks", "")
+    asked = int(weeks) if weeks in map(str, WEEKS) else WEEKS[0]
+    wanted = kind if kind in kinds else None
+    counted = await daemon.ask(requests.answers(weeks=asked, kind=wanted))
+    return page(
+        "answers.html",
+        title="What models get wrong",
+        counted=counted,
+        kinds=kinds,
+        kind=wanted,
+        weeks=asked,
+        choices=WEEKS,
+    )
 
 
 async def download(request: Request) -> Response:
@@ -130,5 +152,6 @@ def _histogram(
 ROUTES = [
     Route("/trends", show_trends),
     Route("/trends/pictures", show_pictures),
+    Route("/trends/answers", show_answers),
     Route("/trends/{name}.svg", download),
 ]

@@ -194,6 +194,13 @@ def test_costs_of_parts(place: Path, daemon: DaemonProcess) -> None:
     assert "cli_help_cpu_ms" in run(place, "bench.client", daemon.socket, 1)
 
 
+def test_tree_of_files(place: Path, daemon: DaemonProcess) -> None:
+    told = json.loads(run(place, "bench.trees", "--paths", 1500, "--socket", daemon.socket))
+
+    assert told["paths"] == 1500
+    assert told["paths_per_s"] > 0
+
+
 def test_floods(place: Path) -> None:
     assert "quiet" in run(place, "bench.analysis_flood", "--attempts", 1, "--seconds", 1)
     assert "chunks" in run(place, "bench.relay_flood", "--attempts", 1, "--seconds", 1, "--ways", "chunks")

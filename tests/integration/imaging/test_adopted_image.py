@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
 import tarfile
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
@@ -16,9 +17,11 @@ import pytest
 import pytest_asyncio
 
 from assayd.attempts.admission import limits_of
+from assayd.audit import AuditLog
 from assayd.documents import canonical
 from assayd.errors import ConfigError
 from assayd.kinds import registry
+from assayd.model import audit_chain
 from assayd.model.report import Judgement
 from assayd.model.run import Cause, Limits, RunResult
 from assayd.package_data import share
@@ -89,6 +92,8 @@ def place(
     patch.setenv("ASSAYD_IMAGES__RECIPES_DIR", str(folder / "images.d"))
     patch.setenv("ASSAYD_ENGINE__KIND", kind.removesuffix("-templates"))
     patch.setenv("ASSAYD_ENGINE__IMAGES_DIR", str(folder / "store"))
+    patch.setenv("ASSAYD_STATE_DIR", str(folder / "state"))
+    AuditLog(folder / "state/audit").note("daemon.started", actor={"daemon": "01D"}, subject="1")
     if kind == "docker":
         patch.setenv("ASSAYD_ENGINE__URL", request.getfixturevalue("docker_host"))
     yield folder
@@ -183,6 +188,16 @@ async def test_image_without_python_brings_evidence_and_outputs(sandbox: Sandbox
 
 
 @ONLY_OCI
+async def test_adoption_is_in_the_audit_log_with_its_user_and_the_digest(place: Path, plain: str) -> None:
+    lines = list(AuditLog(place / "state/audit").read())
+
+    adopted = [json.loads(line) for line in lines if b"image.adopted" in line]
+    [entry] = [each for each in adopted if each["subject"] == plain]
+    assert entry["actor"]["uid"] == os.getuid()
+    assert entry["digest"] in (place / f"images.d/{plain}.lock").read_text()
+    assert audit_chain.verify(lines).lines == 1 + len(adopted)
+
+
 async def test_bill_of_materials_of_an_adopted_image_is_written_anew(sandbox: Sandbox, plain: str) -> None:
     await sandbox.images.get(plain)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, MutableMapping
+from typing import Any
 
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from assayd.api.paced import NODES_SHARE, Paced
+from assayd.api.events import EventStream
+from assayd.api.paced import NODES_SHARE, Paced, PacedStream
 from assayd.api.peer import NOBODY, Caller
+from assayd.documents.events import EventDocument
 from assayd.model.submission import Peer
 from assayd.pace import Pace
 
@@ -196,3 +199,57 @@ async def test_caller_without_a_token_does_not_end_the_being_alone_of_a_user(mon
     async with asyncio.TaskGroup() as tasks:
         ask(app, NOBODY, tasks)
     assert pace.is_alone(1)
+
+
+async def stream(app: Paced, user: int, sent: list[object]) -> None:
+    """Have an answer sent in pieces, as the server does: the client stays to the end."""
+
+    async def receive() -> dict[str, str]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message.get("body"))
+
+    caller = Caller(peer=Peer(uid=user, gid=user, pid=1), groups=frozenset())
+    scope = {"type": "http", "asgi": {"spec_version": "2.3"}, "state": {"caller": caller}}
+    await app(scope, receive, send)
+
+
+def pieces_of(now: list[float], kind: str, step_s: float = 0.01) -> PacedStream | EventStream:
+    """Return an answer of three pieces, each of which takes so long by the clock."""
+
+    async def pieces() -> AsyncGenerator[Any, None]:
+        for number in range(3):
+            now[0] += step_s
+            yield b"piece" if kind == "stream" else EventDocument.model_construct(id=number, kind="state")
+
+    return PacedStream(pieces()) if kind == "stream" else EventStream(pieces(), heartbeat_s=60)
+
+
+def pieces_in(sent: list[object]) -> list[object]:
+    """Return what was sent but the start, the end and the heartbeat."""
+    return [piece for piece in sent if piece not in {None, b"", b": still here\n\n"}]
+
+
+@pytest.mark.parametrize("kind", ["stream", "events"])
+async def test_pieces_of_a_stream_count_and_each_waits_while_its_user_rests(monkeypatch, kind: str) -> None:
+    """They were sent by tasks of their own, whose time nobody counted."""
+    now, sent = [0.0], list[object]()
+    monkeypatch.setattr("assayd.api.paced.perf_counter", lambda: now[0])
+    pace = Pace(clock=lambda: now[0])
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        await pieces_of(now, kind)(scope, receive, send)
+
+    app = Paced(answer, pace)
+    pace.note(2)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(stream(app, 1, sent))
+        await until(lambda: pace.rest_s(1) > 0)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert pace.rest_s(1) == pytest.approx(0.04)
+        assert len(pieces_in(sent)) == 1
+        now[0] += 2.0  # the other user has gone
+    assert len(pieces_in(sent)) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from types import SimpleNamespace
 from typing import cast
@@ -10,12 +11,13 @@ from unittest.mock import Mock
 import pytest
 
 from assayd.attempts.attempt_run import Job
-from assayd.attempts.conclusion import LARGE_BYTES
+from assayd.attempts.conclusion import LARGE_BYTES, Conclusion
 from assayd.attempts.lifecycle import LocalExecution
 from assayd.model.merge import Ran
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Judgement
 from assayd.model.run import Cause, Outcome, RunEnd, RunResult, UnitResult
+from support.stores.stored_attempts import Make
 
 POLICY = ExecutionPolicy(name="x")
 OK = Outcome(cause=Cause.COMPLETED)
@@ -27,15 +29,33 @@ async def test_a_large_result_is_decoded_in_a_thread(size: int, elsewhere: bool)
     validator = Mock()
     validator.plan_trial.side_effect = lambda *_: threads.append(threading.current_thread())
     validator.judge_trial.side_effect = lambda *_: threads.append(threading.current_thread()) or {}
-    job = SimpleNamespace(validator=validator, policy=POLICY, limits=None)
+    job = SimpleNamespace(validator=validator, policy=POLICY, limits=None, attempt=Make().attempt())
     unit = UnitResult(name="test_a.py", wait_status=0, outcome=OK, results=(b"x" * size,))
     result = RunResult(units=(unit,), end=RunEnd.FINISHED, outcome=OK)
     ran = Ran(result=result, judgement=Judgement(stage_findings={}))
 
-    execution = LocalExecution(**dict.fromkeys(_PORTS, Mock()), daemon_id="d", generation="g")
+    parts = {**dict.fromkeys(_PORTS, Mock()), "conclusion": Conclusion(artifacts=Mock(), clock=Mock())}
+    execution = LocalExecution(**parts, daemon_id="d", generation="g")
     await execution._tried(cast("Job", job), Mock(), ran)
 
     assert [one is not threading.current_thread() for one in threads] == [elsewhere, elsewhere]
+
+
+async def test_large_results_are_worked_on_one_at_a_time() -> None:
+    """Several threads together kept the event loop waiting for the interpreter."""
+    conclusion, running, most = Conclusion(artifacts=Mock(), clock=Mock()), 0, 0
+
+    def work() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        threading.Event().wait(0.01)
+        running -= 1
+
+    attempts = map(Make().attempt, range(1, 6))
+    await asyncio.gather(*(conclusion.in_thread(each, work) for each in attempts))
+
+    assert most == 1
 
 
 _PORTS = ("analyst", "sandbox", "jobs", "conclusion", "verdicts", "clock", "slots")

@@ -1,7 +1,8 @@
 """`call`: compile a source, run it as a module, call one of its functions, return the value.
 
 Arguments: source, filename, function, args, kwargs, builtins; `names`: which names of which modules may be
-taken by a computed name, where built-ins are safe; `again`: arguments of further calls, for warnings.
+taken by a computed name, where built-ins are safe; `again`: arguments of further calls, for warnings;
+`each`: arguments of many calls, in place of `args`.
 Record: see docs/guest-protocol.md.
 """
 
@@ -14,6 +15,7 @@ from .. import private
 from ..failures import not_compiled, raised
 from ..values import is_a, render
 from ._again import results_again
+from ._each import results_each
 from ._text import argument, read_text
 
 TYPE_CHECKING = False
@@ -53,6 +55,11 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
         function = module.__dict__.get(name)
         if not callable(function):
             return {"status": "no_function"}
+        if "each" in arguments:
+            return {
+                "status": "returned",
+                "each": results_each(function, argument(arguments, "each", list), text),
+            }
         phase = "call"
         began_s, started = process_time(), perf_counter()
         value = function(*args, **kwargs)

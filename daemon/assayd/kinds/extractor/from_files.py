@@ -8,13 +8,16 @@ from assayd.errors import RequestError
 from assayd.ports.command_line import FileOptions
 from assayd.static.submitted_file import only_text
 
+RULES = frozenset({".yaml", ".yml"})
+"""Files of extraction rules."""
+
 
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
     """Return the payload of one file and the sample paths.
 
     Raises: RequestError ``request.options``, ``request.sample_paths``.
     """
-    code = only_text(files, what="an extractor")
+    code = only_text(files, what="an extractor", also=RULES)
     if options.input is not None or options.extra:
         raise RequestError("request.options", "an extractor doesn't accept --input or --option")
     if not options.sample_paths:

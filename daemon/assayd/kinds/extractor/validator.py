@@ -1,7 +1,8 @@
 """Path extractors: a function that turns a file path into a dict of its fields.
 
 Static stages: syntax, security, signature; each must pass before the next. Then one call per sample path in
-one container, each in a separate process; all must return a dict. Source: docs/kinds/extractor.md.
+one container, each in a separate process; all must return a dict. Approved code is applied to many paths in
+one process. YAML rules are checked as such, and run as Python. Source: docs/kinds/extractor.md.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from types import MappingProxyType
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
 from assayd.findings.call_unit import Tried, judge_call
+from assayd.findings.each_unit import EachJudge
 from assayd.findings.expected import VALUES_COMPARED, cases_told, judge_value
+from assayd.findings.retry_context import without_layout
 from assayd.findings.runs import cause_finding, grouped
 from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.kinds.extractor import generating
@@ -22,6 +25,7 @@ from assayd.kinds.extractor import worth as extraction_worth
 from assayd.kinds.extractor.generating import ExtractorContext
 from assayd.kinds.extractor.payload import ExtractorCase, ExtractorPayload
 from assayd.kinds.extractor.quality import judge_quality
+from assayd.kinds.extractor.rules import INVALID_RULE, PYTHON_HEADER, check_rules, rules_text, to_python
 from assayd.kinds.extractor.samples import SAMPLES
 from assayd.kinds.extractor.taken_fields import taken_fields
 from assayd.kinds.extractor.worth import Again, again_for, judge_worth, results_of
@@ -44,6 +48,7 @@ from assayd.static.python.source import PythonSource, mentioned
 from assayd.static.python.source import normal_form as python_normal_form
 
 FILENAME = "extractor.py"
+RULES_FILENAME = "rules.yaml"
 
 EXPECTED = ExpectedFunction(
     function="extract",
@@ -66,6 +71,8 @@ _PRELOAD = (
 Never names from a request: the runner itself imports these.
 """
 
+_PATHS_PER_PROCESS = 100
+"""Paths that approved code is applied to in one process; an early end loses all their results."""
 _PATHS_TOLD = 20
 """Maximum sample paths in a request for a fix."""
 
@@ -87,6 +94,7 @@ _REMINDERS = (
 _RULES = (
     *model_answer.RULES,
     *python_source.RULES,
+    INVALID_RULE,
     *python_meant.NAME_RULES,
     *python_security.RULES,
     PACKAGE_RULE,
@@ -110,7 +118,9 @@ class Extractor(Kind[ExtractorPayload]):
 
     name = "extractor"
     payload = ExtractorPayload
-    bounded = MappingProxyType({"code": Cap.SOURCE, "sample_paths": Cap.SAMPLE_PATHS, "cases": Cap.INPUTS})
+    bounded = MappingProxyType(
+        {"code": Cap.SOURCE, "sample_paths": Cap.SAMPLE_PATHS, "cases": Cap.INPUTS, "paths": Cap.INPUTS}
+    )
     default_policy = "extractor"
     any_image = True
     rules = _RULES
@@ -133,25 +143,26 @@ class Extractor(Kind[ExtractorPayload]):
         )
 
     def prepare(self, payload: ExtractorPayload) -> ExtractorPayload:
-        """Return the payload with the extracted code."""
-        return payload.model_copy(update={"code": _source(payload).text})
+        """Return the payload with the Python code of the answer or the rules."""
+        rules = rules_text(payload.code)
+        return payload.model_copy(
+            update={"code": to_python(rules) if rules is not None else _source(payload).text}
+        )
 
     def plan(self, payload: ExtractorPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
-        """Plan one call per sample path, and one per case."""
+        """Plan one unit per sample path and case, or one for many paths that approved code is applied to."""
         text = payload.code
         names = _names_asked(text, policy.imports)
-        paths = ((path, path) for path in payload.sample_paths)
-        cases = ((case.name, case.path) for case in payload.cases)
         builtins = "full" if policy.reports_only else "safe"
-        calls = (*paths, *cases)
-        *units, last = (_unit(name, path, text, limits, names, builtins) for name, path in calls)
+        units = [_unit(name, call, text, limits, names, builtins) for name, call in _calls(payload)]
         if (again := _again(payload, policy)) is not None:
+            last = units[-1]
             arguments = {**last.arguments, "again": again.calls}
-            last = replace(last, arguments=arguments, without_check=last.arguments)
+            units[-1] = replace(last, arguments=arguments, without_check=last.arguments)
         return RunSpec(
             image=self.image_of(policy),
             limits=limits,
-            units=(*units, last),
+            units=tuple(units),
             network=policy.network,
             imports=_with_packages(policy.imports),
             preload=_PRELOAD,
@@ -160,6 +171,8 @@ class Extractor(Kind[ExtractorPayload]):
 
     def judge(self, payload: ExtractorPayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
         """Judge every path, and the quality of the results if all paths have one."""
+        if payload.paths:
+            return _judge_applied(payload, result)
         text, names = payload.code, (*payload.sample_paths, *(case.name for case in payload.cases))
         tries = [_judge_path(name, unit, text) for name, unit in _by_name(names, result)]
         paths, called = tries[: len(payload.sample_paths)], tries[len(payload.sample_paths) :]
@@ -178,16 +191,18 @@ class Extractor(Kind[ExtractorPayload]):
         return Judgement(stage_findings={"sandbox": found, "quality": quality}, cases=cases)
 
     def code_of(self, answer: str) -> str:
-        """Return the Python code of an answer."""
-        return model_answer.clean(answer).text
+        """Return the Python code or the rules of an answer."""
+        return rules_text(answer) or model_answer.clean(answer).text
 
     def passage(self, payload: ExtractorPayload) -> Passage:
-        """Return the whole function."""
+        """Return the whole function, or all rules."""
+        if (rules := rules_text(payload.code)) is not None:
+            return Passage(name=RULES_FILENAME, language="yaml", text=rules)
         return Passage(name=FILENAME, language="python", text=_source(payload).text)
 
     def surroundings(self, payload: ExtractorPayload) -> Sequence[Surrounding]:
         """Return the sample paths and the cases."""
-        paths = "\n".join(payload.sample_paths[:_PATHS_TOLD])
+        paths = "\n".join((payload.sample_paths or payload.paths)[:_PATHS_TOLD])
         around = [Surrounding(title="sample paths", text=paths)]
         if payload.cases:
             told = cases_told((case, case.path, case.expected) for case in payload.cases)
@@ -195,7 +210,9 @@ class Extractor(Kind[ExtractorPayload]):
         return around
 
     def normal_form(self, payload: ExtractorPayload) -> bytes:
-        """Return the syntax tree of the code."""
+        """Return the syntax tree of the code; of rules, the text without comments."""
+        if (rules := rules_text(payload.code)) is not None:
+            return without_layout(rules, "#")
         return python_normal_form(_source(payload).text)
 
     def around(self, context: ExtractorContext) -> Sequence[Surrounding]:
@@ -207,7 +224,9 @@ class Extractor(Kind[ExtractorPayload]):
         return generating.base_of(context)
 
     def taken(self, payload: ExtractorPayload) -> Taken:
-        """Return the sample paths, and the fields of the dict that extract() returns."""
+        """Return the sample paths, and the fields of the dict that extract() returns; nothing for rules."""
+        if rules_text(payload.code) is not None:
+            return Taken(texts=(), fields=())
         fields = taken_fields(_source(payload).text, EXPECTED.function)
         return Taken(texts=payload.sample_paths, fields=fields)
 
@@ -222,13 +241,17 @@ def _parsed(payload: ExtractorPayload) -> PythonSource:
 
 def _check_syntax(payload: ExtractorPayload, policy: ExecutionPolicy) -> Sequence[Finding]:
     """``def extract(path`` -> syntax.unclosed_bracket."""
+    if (rules := rules_text(payload.code)) is not None:
+        return tuple(check_rules(rules))
     source = _parsed(payload)
     meant = check_meant(source, policy.imports)
     return (*_source(payload).findings, *source.findings, *meant)
 
 
 def _check_security(payload: ExtractorPayload, policy: ExecutionPolicy) -> Sequence[Finding]:
-    """``import os`` -> import.not_allowed."""
+    """``import os`` -> import.not_allowed. Rules import nothing."""
+    if rules_text(payload.code) is not None:
+        return ()
     source = _parsed(payload)
     found = python_security.scan(source, policy.imports)
     paths = policy.imports.allows("os.path")
@@ -236,7 +259,9 @@ def _check_security(payload: ExtractorPayload, policy: ExecutionPolicy) -> Seque
 
 
 def _check_signature(payload: ExtractorPayload, _: ExecutionPolicy) -> Sequence[Finding]:
-    """``def extract(): …`` -> signature.no_parameter."""
+    """``def extract(): …`` -> signature.no_parameter. Rules have no signature."""
+    if rules_text(payload.code) is not None:
+        return ()
     return check_signature(_parsed(payload), EXPECTED)
 
 
@@ -254,7 +279,39 @@ _GIVEN_NAMES = {"os.path": "posixpath"}
 """The internal names of modules, if they differ from the public ones."""
 
 
+def _calls(payload: ExtractorPayload) -> Iterator[tuple[str, dict[str, JsonValue]]]:
+    """Return the name of each unit with the arguments of its call or calls."""
+    for path in payload.sample_paths:
+        yield path, {"args": [path]}
+    for case in payload.cases:
+        yield case.name, {"args": [case.path]}
+    for name, paths in _shares(payload.paths):
+        yield name, {"args": [], "each": [[path] for path in paths]}
+
+
+def _shares(paths: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
+    """Divide the paths that code is applied to among processes."""
+    for start in range(0, len(paths), _PATHS_PER_PROCESS):
+        share = paths[start : start + _PATHS_PER_PROCESS]
+        yield f"paths {start + 1} to {start + len(share)}", share
+
+
+def _judge_applied(payload: ExtractorPayload, result: RunResult) -> Judgement:
+    """Judge the results of approved code for many paths: each must be a dict, and may be empty."""
+    judge, tries = EachJudge(text=payload.code, function=EXPECTED.function), list[Tried]()
+    shares = list(_shares(payload.paths))
+    for (_, paths), (_, unit) in zip(shares, _by_name([name for name, _ in shares], result), strict=True):
+        tries += [_require_dict(tried) for tried in judge.judge(paths, unit)]
+    cases = [one.case for one in tries]
+    found = grouped((one.case.name, finding) for one in tries for finding in one.findings)
+    if not has_errors(found) and any(case.status is not CaseStatus.PASSED for case in cases):
+        found = (*found, _incomplete(cases, result))
+    return Judgement(stage_findings={"sandbox": found, "quality": ()}, cases=tuple(cases))
+
+
 def _again(payload: ExtractorPayload, policy: ExecutionPolicy) -> Again | None:
+    if payload.paths or payload.code.startswith(PYTHON_HEADER):
+        return None
     last = payload.cases[-1].path if payload.cases else payload.sample_paths[-1]
     return again_for(payload.sample_paths, last, payload.code, policy)
 
@@ -265,7 +322,7 @@ def _worth(payload: ExtractorPayload, policy: ExecutionPolicy, tries: Sequence[T
     paths = [result if isinstance(result, dict) else {} for result in results[: len(payload.sample_paths)]]
     samples = dict(zip(payload.sample_paths, paths, strict=True))
     last = results[-1]
-    if any(paths) and isinstance(last, dict):
+    if any(paths) and isinstance(last, dict) and not payload.code.startswith(PYTHON_HEADER):
         again = _again(payload, policy)
         yield from judge_worth(results_of(samples, last, again, tries[-1].again), payload.code)
 
@@ -282,7 +339,12 @@ def _names_asked(text: str, imports: ImportPolicy) -> dict[str, JsonValue]:
 
 
 def _unit(
-    name: str, path: str, text: str, limits: Limits, names: Mapping[str, JsonValue], builtins: str
+    name: str,
+    call: Mapping[str, JsonValue],
+    text: str,
+    limits: Limits,
+    names: Mapping[str, JsonValue],
+    builtins: str,
 ) -> Unit:
     return Unit(
         name=name,
@@ -291,7 +353,7 @@ def _unit(
             "source": text,
             "filename": FILENAME,
             "function": EXPECTED.function,
-            "args": [path],
+            **call,
             "kwargs": {},
             "builtins": builtins,
             **({"names": dict(names)} if names else {}),
@@ -317,8 +379,11 @@ _NOT_RUN = "Convert it to a dict: return dict(…) with pairs, or a dict compreh
 
 def _judge_path(path: str, unit: UnitResult | None, text: str) -> Tried:
     """Judge one call; it must return a dict, not an instance of a subclass."""
-    tried = judge_call(path, unit, text=text, function=EXPECTED.function)
-    if unit is None or tried.value is None:
+    return _require_dict(judge_call(path, unit, text=text, function=EXPECTED.function))
+
+
+def _require_dict(tried: Tried) -> Tried:
+    if tried.value is None:
         return tried
     if tried.value.type_name == "dict" and isinstance(tried.value.value, dict):
         return tried

@@ -250,3 +250,26 @@ def test_a_further_call_that_hangs_ends_the_process_after_it_told_of_the_check(b
     assert [event[0] for event in seen.events] == ["check"]
     assert os.WTERMSIG(int(str(seen.end["wait_status"]))) == signal.SIGALRM
     assert seen.records == []
+
+
+def test_each_call_has_a_result_and_an_exception_ends_only_its_own(begun: GuestRunner) -> None:
+    arguments = {
+        "source": "def f(x):\n    if x == '':\n        raise SystemExit(3)\n    return {'n': 6 // int(x)}",
+        "filename": "g.py",
+        "builtins": "safe",
+        "function": "f",
+        "args": [],
+        "kwargs": {},
+        "each": [["2"], ["0"], [""], ["3"]],
+    }
+
+    seen = begun.run("call", arguments)
+
+    assert seen.record["status"] == "returned"
+    assert seen.record["each"] == [
+        {"value": {"n": 3}, "value_type": "dict"},
+        {"error_type": "ZeroDivisionError", "line": 4, "message": "integer division or modulo by zero"},
+        {"error_type": "SystemExit", "line": 3, "message": "3"},
+        {"value": {"n": 2}, "value_type": "dict"},
+    ]
+    assert seen.end["wait_status"] == 0

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from assayd.kinds.extractor.rules import apply, write
 from assayd.model.prompting import TakenField
 from assayd_chains.fallback.infer import COMPUTED, NOT_FOUND, draft
-from assayd_chains.fallback.rules import apply, write
 
 PATHS = ("/data/CLIENT-ABC/2024/Q1/report.csv", "/data/CLIENT-XYZ/2023/Q2/data.csv")
 

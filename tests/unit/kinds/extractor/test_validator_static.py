@@ -79,7 +79,7 @@ def test_examples_are_decided_as_listed(
 
 
 def test_every_example_file_is_listed() -> None:
-    there = {path.name for path in EXAMPLES.iterdir() if path.suffix in {".py", ".md"}}
+    there = {path.name for path in EXAMPLES.iterdir() if path.suffix in {".py", ".md", ".yaml"}}
     assert there == {example["file"] for example in LISTED}
 
 

@@ -1,0 +1,39 @@
+"""Calls a function for each of many arguments in one process: for approved code, applied to many paths.
+
+A call sees what earlier calls of its unit left behind. An exception ends its own call only.
+"""
+
+from __future__ import annotations
+
+from .. import private
+from ..failures import ShownText, told
+from ..values import render
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..reporter import Record
+    from ._text import SubmittedText
+
+private.isolate(globals())
+
+_MESSAGE_CHARS = 400
+_TOLD = ("error_type", "line")
+
+
+def results_each(
+    function: Callable[..., object], calls: Sequence[Sequence[object]], text: SubmittedText
+) -> list[Record]:
+    """Return the result of each call, in order: a value with its type, or an exception."""
+    return [_result(function, args, text) for args in calls]
+
+
+def _result(function: Callable[..., object], args: Sequence[object], text: SubmittedText) -> Record:
+    try:
+        value = function(*args)
+    except BaseException as problem:  # noqa: BLE001 - guest code, which may raise whatever it likes
+        raised = told(problem, {text.filename: ShownText(text.filename, text.source)})
+        return {**{name: raised[name] for name in _TOLD}, "message": str(raised["message"])[:_MESSAGE_CHARS]}
+    found = render(value)
+    return {"value": found.value, "value_type": found.value_type}

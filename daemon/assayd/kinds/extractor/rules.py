@@ -1,0 +1,235 @@
+r"""Extraction rules as YAML, and their results for a path. Pure.
+
+    extract:
+      client_id:
+        from: segment(-4)         # /data/CLIENT-ABC/2024/Q1/report.csv: CLIENT-ABC
+        pattern: CLIENT-(.*)      # the whole segment must match; the group is taken
+      year:
+        from: segment(-3)
+        type: integer
+    notes:
+      start_month: 'NOTE: …'
+
+An extractor is Python or such rules; a container runs rules as the Python that `to_python` returns, because
+a pattern can backtrack. Source: docs/kinds/extractor.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Annotated
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from assayd.model.finding import Finding, Rule
+from assayd.model.text_limits import shorten
+
+INTEGER_DIGITS = 18
+PATTERN_CHARS = 512
+RULES_CHARS = 64 * 2**10
+"""Longest text of rules: YAML takes a while to read."""
+MOST_FIELDS = 200
+_MOST_FINDINGS = 20
+_FENCES = ("```yaml", "```yml")
+
+INVALID_RULE = Rule(
+    id="rules.invalid",
+    title="The extraction rules are invalid",
+    help="Bad: `from: segment(1)`. Good: `from: segment(-1)`, which counts from the path's end.",
+)
+_HINT = (
+    "Write each field as `NAME: {from: segment(-N), pattern: TEXT(.*), type: integer}`. The keys `pattern` "
+    "and `type` are optional."
+)
+
+PYTHON_HEADER = "# Generated from extraction rules."
+_PYTHON = """
+def extract(path: str) -> dict:
+    parts = [part for part in path.split("/") if part]
+    fields = {}
+    for name, (place, pattern, is_integer) in RULES.items():
+        if -place > len(parts):
+            continue
+        text = parts[place]
+        if pattern is not None:
+            found = pattern.fullmatch(text)
+            if found is None or found[1] is None:
+                continue
+            text = found[1]
+        if not is_integer:
+            fields[name] = text
+        elif text.isascii() and text.isdigit() and len(text) <= INTEGER_DIGITS:
+            fields[name] = int(text)
+    return fields
+"""
+
+
+class Type(StrEnum):
+    """What a field's text is read as."""
+
+    STRING = "string"
+    """Unchanged text."""
+    INTEGER = "integer"
+    """Decimal digits."""
+
+
+def _one_group(pattern: str) -> str:
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as problem:
+        raise ValueError(f"not a valid regular expression: {problem}") from problem
+    if groups != 1:
+        raise ValueError(f"it has {groups} groups; exactly one must mark the extracted part")
+    return pattern
+
+
+class FallbackRule(BaseModel):
+    """Where a field comes from: a segment of the path, counted from its end."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    source: str = Field(alias="from", pattern=r"^segment\(-[1-9][0-9]?\)$")
+    pattern: Annotated[str, Field(max_length=PATTERN_CHARS), AfterValidator(_one_group)] | None = None
+    type: Type = Type.STRING
+
+    @property
+    def place(self) -> int:
+        """Return the segment's index."""
+        return int(self.source.removeprefix("segment(").removesuffix(")"))
+
+
+class RuleSet(BaseModel):
+    """Rules by field, and notes about the fields without a rule."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    extract: Annotated[dict[str, FallbackRule], Field(max_length=MOST_FIELDS)]
+    notes: dict[str, str] = {}
+
+
+def segments(path: str) -> list[str]:
+    """Split a path: ``/data/2024/a.csv`` -> ``["data", "2024", "a.csv"]``."""
+    return [part for part in path.split("/") if part]
+
+
+def take(rule: FallbackRule, path: str) -> str | int | None:
+    """Return a field's value; None where the rule does not fit the path."""
+    parts = segments(path)
+    if -rule.place > len(parts):
+        return None
+    text = parts[rule.place]
+    if rule.pattern is not None:
+        found = re.fullmatch(rule.pattern, text)
+        if found is None or found[1] is None:
+            return None
+        text = found[1]
+    if rule.type is Type.STRING:
+        return text
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= INTEGER_DIGITS else None
+
+
+def apply(rules: RuleSet, path: str) -> tuple[Mapping[str, str | int], tuple[str, ...]]:
+    """Return the fields of a path, and the names of those whose rule does not fit it."""
+    taken = {name: take(rule, path) for name, rule in rules.extract.items()}
+    fields = {name: value for name, value in taken.items() if value is not None}
+    return fields, tuple(name for name, value in taken.items() if value is None)
+
+
+def write(rules: RuleSet) -> str:
+    """Return rules as YAML, in ASCII: it can be shown on any terminal."""
+    document = rules.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return yaml.safe_dump({"extract": {}, **document}, sort_keys=False, width=100)
+
+
+def read(text: str) -> RuleSet:
+    """Read rules. Raises: ValueError."""
+    try:
+        return RuleSet.model_validate(yaml.safe_load(text))
+    except (yaml.YAMLError, ValidationError) as problem:
+        raise ValueError(f"invalid extraction rules: {problem}") from problem
+
+
+def rules_text(code: str) -> str | None:
+    """Return the rules in an answer, which may be a YAML block; None if it's something else."""
+    text = code.lstrip("\ufeff").replace("\r\n", "\n")
+    if _begins_as_rules(text):
+        return text
+    lines = text.split("\n")
+    begin = next((number for number, line in enumerate(lines) if line.strip() in _FENCES), None)
+    if begin is None:
+        return None
+    rest = lines[begin + 1 :]
+    end = next((number for number, line in enumerate(rest) if line.strip() == "```"), len(rest))
+    block = "\n".join(rest[:end]) + "\n"
+    return block if _begins_as_rules(block) else None
+
+
+def check_rules(text: str) -> Iterator[Finding]:
+    """``from: segment(1)`` -> rules.invalid."""
+    if len(text) > RULES_CHARS:
+        yield _invalid(f"The rules have {len(text)} characters; the limit is {RULES_CHARS}.", 1)
+        return
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        rules = RuleSet.model_validate(yaml.safe_load(text))
+    except yaml.MarkedYAMLError as problem:
+        line = problem.problem_mark.line + 1 if problem.problem_mark is not None else 1
+        yield _invalid(f"The rules aren't valid YAML: {problem.problem}.", line)
+    except (yaml.YAMLError, RecursionError, ValueError) as problem:
+        if not isinstance(problem, ValidationError):
+            yield _invalid(f"The rules aren't valid YAML: {shorten(str(problem), 200)}.", 1)
+            return
+        for fault in problem.errors()[:_MOST_FINDINGS]:
+            place = ".".join(str(part) for part in fault["loc"])
+            yield _invalid(
+                f"{shorten(place, 100)}: {shorten(fault['msg'], 300)}.", _line_of(node, fault["loc"])
+            )
+    else:
+        if not rules.extract:
+            yield _invalid("The rules name no field.", 1)
+
+
+def to_python(text: str) -> str:
+    """Return valid rules as the Python that extracts the same fields."""
+    rules = read(text).extract
+    patterns = {
+        name: "None" if rule.pattern is None else f"re.compile({rule.pattern!r})"
+        for name, rule in rules.items()
+    }
+    table = [
+        f"    {name!r}: ({rule.place}, {patterns[name]}, {rule.type is Type.INTEGER}),"
+        for name, rule in rules.items()
+    ]
+    imports = ["import re", ""] if any(rule.pattern is not None for rule in rules.values()) else []
+    head = [PYTHON_HEADER, *imports, f"INTEGER_DIGITS = {INTEGER_DIGITS}", "RULES = {", *table, "}"]
+    return "\n".join(head) + "\n" + _PYTHON
+
+
+def _begins_as_rules(text: str) -> bool:
+    """Return whether the first line that isn't a comment is the key of rules."""
+    for line in text.split("\n"):
+        if line.strip() and not line.startswith(("#", "---")):
+            return line.partition("#")[0].rstrip() in {"extract:", "notes:", "extract: {}"}
+    return False
+
+
+def _line_of(node: yaml.Node | None, place: tuple[int | str, ...]) -> int:
+    """Return the line of the deepest key of a place, from 1."""
+    line = 1
+    for part in place:
+        if not isinstance(node, yaml.MappingNode):
+            break
+        found = next(((key, value) for key, value in node.value if key.value == str(part)), None)
+        if found is None:
+            break
+        line, node = found[0].start_mark.line + 1, found[1]
+    return line
+
+
+def _invalid(message: str, line: int) -> Finding:
+    return Finding(
+        rule=INVALID_RULE.id, category="syntax", message=shorten(message), line=line, suggestion=_HINT
+    )

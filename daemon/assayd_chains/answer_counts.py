@@ -1,0 +1,166 @@
+"""Counts providers' answers and their results by kind, provider and week, from the tables of chains.
+
+Reads a bounded number of the newest chains by an index, row by row, and no code. A generation counts in the
+week in which it began, and so does each repair.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+from sqlalchemy import Connection, Select, Table, select
+
+from assayd.ids import encode
+from assayd.store.rows import from_micros, to_micros
+from assayd.store.tables import generations, repair_fixes, repairs, verdicts
+from assayd_chains.model import Outcome
+
+MOST_CHAINS = 2_000
+"""Generations that are read at most, and repairs, the newest of each."""
+_AT_ONCE = 500
+"""Ids of one statement."""
+_RANDOM_BITS = 80
+
+Key = tuple[str, str, date]
+
+
+@dataclass(slots=True)
+class RuleCount:
+    """A rule: failed attempts that broke it, those that another attempt followed, those that cleared it."""
+
+    attempts: int = 0
+    answered: int = 0
+    cleared: int = 0
+
+
+@dataclass(slots=True)
+class AnswerCount:
+    """The counts of one kind, provider and week; `answers` are those of validated generations."""
+
+    generations: int = 0
+    validated: int = 0
+    validated_at_once: int = 0
+    answers: int = 0
+    repairs: int = 0
+    repaired: int = 0
+    hinted: int = 0
+    hinted_repaired: int = 0
+    rules: defaultdict[str, RuleCount] = field(default_factory=lambda: defaultdict(RuleCount))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerCounts:
+    """Counts by kind, provider and Monday; not `complete` if there were more chains than are read."""
+
+    counts: Mapping[Key, AnswerCount]
+    complete: bool
+
+
+def first_monday(now: datetime, weeks: int) -> datetime:
+    """Return the beginning of the first of so many weeks, of which the last is the current one."""
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    return midnight - timedelta(days=now.weekday(), weeks=weeks - 1)
+
+
+def count_answers(connection: Connection, uid: int | None, since: datetime, kind: str | None) -> AnswerCounts:
+    """Count the answers to chains of a user, or of all, that began since a time."""
+    counts: defaultdict[Key, AnswerCount] = defaultdict(AnswerCount)
+    columns = (repairs.c.attempt_id, repairs.c.generation_id, repairs.c.hint)
+    fixed = connection.execute(_newest(repairs, columns, uid, since, kind)).all()
+    fixes = _attempts_of_fixes(connection, [row.id for row in fixed])
+    of_generation = Counter({row.generation_id: 0 for row in fixed})
+    for row in fixed:
+        of_generation[row.generation_id] += len(fixes.get(row.id, ()))
+        if row.outcome is not None:
+            _add_repair(counts[_key(row)], row.outcome, hinted=row.hint is not None)
+    written = 0
+    for row in connection.execute(_newest(generations, (generations.c.drafts,), uid, since, kind)):
+        written += 1
+        if row.outcome is not None:
+            _add_generation(counts[_key(row)], row.outcome, json.loads(row.drafts), of_generation[row.id])
+    tries = {row.id: [row.attempt_id, *fixes.get(row.id, ())] for row in fixed}
+    broken = _rules(connection, [attempt_id for some in tries.values() for attempt_id in some if attempt_id])
+    for row in fixed:
+        _add_rules(counts[_key(row)].rules, [one for one in tries[row.id] if one in broken], broken)
+    return AnswerCounts(counts=dict(counts), complete=max(len(fixed), written) < MOST_CHAINS)
+
+
+def _newest(
+    table: Table, columns: Sequence[Any], uid: int | None, since: datetime, kind: str | None
+) -> Select[Any]:
+    """Select the newest chains by an index: of the user, or of the ids, which begin with a time."""
+    shown = (table.c.id, table.c.kind, table.c.provider, table.c.started_at, table.c.outcome, *columns)
+    statement = select(*shown).order_by(table.c.started_at.desc()).limit(MOST_CHAINS)
+    if uid is None:
+        first = encode(to_micros(since) // 1000 << _RANDOM_BITS)
+        statement = select(*shown).where(table.c.id >= first).order_by(table.c.id.desc()).limit(MOST_CHAINS)
+    else:
+        statement = statement.where(table.c.uid == uid, table.c.started_at >= to_micros(since))
+    return statement if kind is None else statement.where(table.c.kind == kind)
+
+
+def _key(row: Any) -> Key:
+    began = from_micros(row.started_at).astimezone(UTC).date()
+    return row.kind, row.provider, began - timedelta(days=began.weekday())
+
+
+def _attempts_of_fixes(connection: Connection, ids: Sequence[str]) -> Mapping[str, list[str | None]]:
+    """Return the attempt of each fix by repair, in order; None for a fix that wasn't run."""
+    found: defaultdict[str, list[str | None]] = defaultdict(list)
+    columns = (repair_fixes.c.repair_id, repair_fixes.c.attempt_id)
+    for some in _in_shares(ids):
+        wanted = select(*columns).where(repair_fixes.c.repair_id.in_(some))
+        for row in connection.execute(wanted.order_by(repair_fixes.c.repair_id, repair_fixes.c.number)):
+            found[row.repair_id].append(row.attempt_id)
+    return found
+
+
+def _rules(connection: Connection, ids: Sequence[str]) -> Mapping[str, frozenset[str]]:
+    """Return the rules that finished attempts broke, by attempt."""
+    found = {}
+    for some in _in_shares(ids):
+        wanted = select(verdicts.c.attempt_id, verdicts.c.rules).where(verdicts.c.attempt_id.in_(some))
+        for row in connection.execute(wanted):
+            found[row.attempt_id] = frozenset(json.loads(row.rules))
+    return found
+
+
+def _in_shares(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Return ids in shares that fit into one statement."""
+    return (ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE))
+
+
+def _add_repair(count: AnswerCount, outcome: str, *, hinted: bool) -> None:
+    good = Outcome.read_of_repair(outcome) is Outcome.VALIDATED
+    count.repairs += 1
+    count.repaired += good
+    count.hinted += hinted
+    count.hinted_repaired += hinted and good
+
+
+def _add_generation(count: AnswerCount, outcome: str, drafts: Sequence[Any], fixes: int) -> None:
+    count.generations += 1
+    if outcome == Outcome.VALIDATED:
+        answers = len(drafts) + fixes
+        count.validated += 1
+        count.validated_at_once += answers == 1
+        count.answers += answers
+
+
+def _add_rules(
+    rules: defaultdict[str, RuleCount], tries: Sequence[str], broken: Mapping[str, frozenset[str]]
+) -> None:
+    """Count the rules of a repair's attempts, oldest first; a validated one broke none."""
+    for attempt_id in tries:
+        for rule in broken[attempt_id]:
+            rules[rule].attempts += 1
+    for before, after in pairwise(tries):
+        for rule in broken[before]:
+            rules[rule].answered += 1
+            rules[rule].cleared += rule not in broken[after]

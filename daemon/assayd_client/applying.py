@@ -1,0 +1,196 @@
+"""Applies an approved extractor to many paths: attempts of a thousand paths each, a few at a time.
+
+Results come in the order of the paths. Many paths share a process; if one of them ends it, the paths of that
+process run again, each in its own.
+
+    with PlainClient() as client:
+        entry = client.library_entry("quarter", 3)
+        for results in applied(client, entry, TreeWalk(Path("/srv/reports")).files()):
+            ...
+"""
+
+from __future__ import annotations
+
+import os
+from base64 import b64decode, b64encode
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Event
+
+from assayd.errors import RequestError
+from assayd.ids import Ulids
+from assayd.model.text_limits import APPLIED_PATHS, SAMPLE_PATHS
+from assayd_client.answers import Document
+from assayd_client.blocking import PlainClient
+from assayd_client.cli.patience import Patience
+from assayd_client.errors import ClientError
+from assayd_client.trees import Found
+
+AT_ONCE = 3
+"""Attempts that run at the same time."""
+ATTEMPT_CHARS = 2**20
+"""Characters of the paths of one attempt."""
+LABEL = "applied"
+"""Label of the attempts; its value is the entry as NAME/VERSION."""
+_WAIT_S = 60
+_UNFINISHED = {"error", "skipped"}
+"""Statuses of cases whose process ended before they had a result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """The result of an extractor for one path: a dict, or an error."""
+
+    path: str
+    result: Document | None = None
+    code: str | None = None
+    message: str = ""
+    line: int | None = None
+
+    @property
+    def reason(self) -> str | None:
+        """Return the error in words, for counts."""
+        if self.code is None:
+            return None
+        return f"{self.code}: {self.message}" + ("" if self.line is None else f" (line {self.line})")
+
+    def document(self, entry: str) -> Document:
+        """Return the result as one JSON line has it."""
+        shown = os.fsencode(self.path).decode("utf-8", "backslashreplace")
+        exact = {} if shown == self.path else {"path_base64": b64encode(os.fsencode(self.path)).decode()}
+        if self.code is None:
+            return {"path": shown, **exact, "entry": entry, "result": self.result}
+        error = {"code": self.code, "message": self.message, "line": self.line}
+        return {"path": shown, **exact, "entry": entry, "error": error}
+
+
+def read_applied(document: Document) -> Applied:
+    """Read a document of `Applied.document`. Raises: KeyError, TypeError, ValueError."""
+    path = os.fsdecode(b64decode(document["path_base64"])) if "path_base64" in document else document["path"]
+    if "error" not in document:
+        return Applied(path=path, result=document["result"])
+    return Applied(path=path, **document["error"])
+
+
+def applied(
+    client: PlainClient, entry: Document, found: Iterable[Found], *, at_once: int = AT_ONCE
+) -> Iterator[list[Applied]]:
+    """Yield the results of an entry for all paths, in order, some at a time.
+
+    If the caller ends early, attempts that still run are cancelled.
+
+    Raises: RequestError ``extractor.kind``, ``extractor.refused``; ClientError.
+    """
+    run = _Run(client, entry)
+    waiting: deque[Future[list[Applied]]] = deque()
+    with ThreadPoolExecutor(at_once) as pool:
+        try:
+            for share in _shares(found):
+                waiting.append(pool.submit(run.results, share))
+                if len(waiting) > at_once:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            run.stop()
+            for future in waiting:
+                future.cancel()
+
+
+def _shares(found: Iterable[Found]) -> Iterator[list[Found]]:
+    share: list[Found] = []
+    chars = 0
+    for one in found:
+        if len(share) == APPLIED_PATHS or chars > ATTEMPT_CHARS:
+            yield share
+            share, chars = [], 0
+        share.append(one)
+        chars += len(one.path)
+    if share:
+        yield share
+
+
+class _Run:
+    """Submits the attempts of one run, from several threads."""
+
+    def __init__(self, client: PlainClient, entry: Document) -> None:
+        submission = entry["submission"]
+        if entry["kind"] != "extractor":
+            message = f"{entry['name']}@{entry['version']} is of the kind {entry['kind']}, not an extractor"
+            raise RequestError("extractor.kind", message)
+        self._client = client
+        self._entry = entry
+        self._code = submission["payload"]["code"]
+        self._envelope = {
+            name: submission[name] for name in ("kind", "policy", "overrides") if submission.get(name)
+        }
+        self._ids = Ulids()
+        self._running: set[str] = set()
+        self._stopped = Event()
+
+    def stop(self) -> None:
+        """Cancel all running attempts, and submit no more."""
+        self._stopped.set()
+        for attempt_id in tuple(self._running):
+            with suppress(ClientError):  # it has ended, or the daemon is away
+                self._client.cancel(attempt_id)
+
+    def results(self, share: Sequence[Found]) -> list[Applied]:
+        """Return the results of some paths, in order."""
+        known = {one.path: Applied(path=one.path, code=one.code, message=one.message) for one in share}
+        paths = [one.path for one in share if one.code is None]
+        if paths:
+            known.update(self._cases(paths, "paths"))
+            again = [path for path in paths if known[path].code in _UNFINISHED]
+            for start in range(0, len(again), SAMPLE_PATHS):
+                known.update(self._cases(again[start : start + SAMPLE_PATHS], "sample_paths"))
+        return [known[one.path] for one in share]
+
+    def _cases(self, paths: Sequence[str], field: str) -> dict[str, Applied]:
+        attempt = self._attempt(paths, field)
+        report = attempt["report"] or {}
+        ran = report.get("runtime_results")
+        if ran is None and attempt["verdict"] == "failed":
+            entry, why = self._entry, next(iter(report["findings"]), {"message": "see the attempt"})
+            message = f"the policy refuses {entry['name']}@{entry['version']} now: {why['message']}"
+            raise RequestError("extractor.refused", f"{message} (attempt {attempt['id']})")
+        if ran is None:
+            why = attempt["error"] or {"code": attempt["verdict"], "message": "the attempt has no results"}
+            return {path: Applied(path=path, code=why["code"], message=why["message"]) for path in paths}
+        final = field == "sample_paths"
+        return {case["name"]: _applied(case, final=final) for case in ran["cases"]}
+
+    def _attempt(self, paths: Sequence[str], field: str) -> Document:
+        """Submit paths and return the finished attempt; wait while the daemon is away or full."""
+        labels = {LABEL: f"{self._entry['name']}/{self._entry['version']}"}
+        document = {**self._envelope, "payload": {"code": self._code, field: list(paths)}, "labels": labels}
+        attempt_id, patience = self._ids.new(), Patience()
+        self._running.add(attempt_id)
+        try:
+            while not self._stopped.is_set():
+                try:
+                    attempt = self._client.submit(document, wait_s=_WAIT_S, attempt_id=attempt_id)
+                except ClientError as problem:
+                    patience.wait(problem)
+                    continue
+                patience.answered()
+                if attempt["state"] == "finished":
+                    return attempt
+        finally:
+            self._running.discard(attempt_id)
+        return {"id": attempt_id, "verdict": "cancelled", "report": None, "error": None}
+
+
+def _applied(case: Document, *, final: bool) -> Applied:
+    if case["status"] == "passed":
+        return Applied(path=case["name"], result=case["result"])
+    if case["status"] in _UNFINISHED and not final:
+        code = case["status"]
+    elif case["cause"] == "completed":
+        code = case["error_type"] or "result.not_dict"
+    else:
+        code = case["error_type"] or case["cause"] or case["status"]
+    return Applied(path=case["name"], code=code, message=case["message"] or "", line=case["line"])

@@ -1,0 +1,270 @@
+"""`assay extractor`: apply an approved extractor to a tree of files, and see how well it still fits."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from assayd.errors import RequestError
+from assayd_client import Document, PlainClient
+from assayd_client.cli.exits import FAILED, INTERRUPTED
+from assayd_client.cli.library import Entry, Json, find_entry
+from assayd_client.cli.options import open_client
+from assayd_client.cli.terminal import StyledLine, count, line, out, plain, print_json, shorten
+from assayd_client.shapes import Tally, compared
+from assayd_client.trees import TreeWalk
+
+if TYPE_CHECKING:
+    from assayd_client.cli.results_file import ResultsFile
+
+extractor_app = typer.Typer(
+    help="Apply an approved extractor to a tree of files, and compare.", no_args_is_help=True
+)
+
+Tree = Annotated[
+    Path, typer.Argument(metavar="TREE", help="Folder with the files. Symbolic links aren't followed.")
+]
+MOST_SHAPES = 10
+MOST_REASONS = 3
+MOST_CHANGED = 50
+"""Paths of changed shapes that a repair tries."""
+STDOUT = Path("-")
+
+
+class _Progress:
+    """Shows on a terminal's standard error how many paths are done."""
+
+    def __init__(self) -> None:
+        self.began = self._shown = time.monotonic()
+        self._visible = sys.stderr.isatty()
+
+    def show(self, tally: Tally, *, last: bool = False) -> None:
+        now = time.monotonic()
+        if self._visible and (last or now - self._shown > 0.5):
+            self._shown = now
+            rate = tally.paths / max(now - self.began, 0.001)
+            text = f"{tally.paths:,} paths, {tally.failed:,} failed, {rate:,.0f} paths/s"
+            print(f"\r\x1b[K{'' if last else text}", end="", file=sys.stderr, flush=True)
+
+
+@extractor_app.command("apply")
+def apply_to_tree(
+    context: typer.Context,
+    entry: Entry,
+    tree: Tree,
+    jsonl: Annotated[
+        Path | None,
+        typer.Option(metavar="OUT", help="Write one JSON line per path to this file; - is standard output."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue OUT after its last path, as the same entry.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Run an approved extractor or approved rules on the path of every file in a tree.
+
+    Ends with 0 if every path gave a dict, and with 1 if a path failed.
+    """
+    from assayd_client.cli.results_file import ResultsFile
+
+    _require_folder(tree)
+    if resume and (jsonl is None or jsonl == STDOUT):
+        raise RequestError("usage", "--resume continues a file: name it with --jsonl OUT")
+    if as_json and jsonl == STDOUT:
+        raise RequestError("usage", "--json and --jsonl - both write to standard output; choose one")
+    with open_client(context) as client:
+        found, tally = find_entry(client, entry), Tally()
+        with ResultsFile(jsonl, _name(found), tree, resume=resume) as results:
+            walk = TreeWalk(tree)
+            try:
+                _apply(client, found, walk, tally, results)
+            except KeyboardInterrupt:
+                hint = f"; continue: add --resume to --jsonl {plain(str(jsonl))}" if results.is_file else ""
+                print(f"assay: interrupted after {count(tally.paths, 'path')}{hint}", file=sys.stderr)
+                raise typer.Exit(INTERRUPTED) from None
+    summary = {"entry": _name(found), "tree": str(tree), "links": walk.links, **tally.document()}
+    if as_json:
+        print_json(summary)
+    elif jsonl != STDOUT:
+        out().lines(_summary(summary))
+    if tally.failed:
+        raise typer.Exit(FAILED)
+
+
+@extractor_app.command("drift")
+def drift(
+    context: typer.Context,
+    entry: Entry,
+    tree: Tree,
+    threshold: Annotated[
+        float,
+        typer.Option(min=0, max=1, metavar="SHARE", help="Exit with 1 beyond this drift, from 0 to 1."),
+    ] = 0.05,
+    repair: Annotated[
+        str | None,
+        typer.Option(metavar="P", help="Beyond the threshold, let this provider repair the extractor."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare how many paths match now with the approval's sample paths.
+
+    Ends with 1 if more than the threshold of the paths no longer match, or lack a field that others had.
+    """
+    from assayd_client.cli.results_file import ResultsFile
+
+    _require_folder(tree)
+    with open_client(context) as client:
+        found, now = find_entry(client, entry), Tally()
+        cases = _approved_cases(client, found)
+        before = Tally()
+        for case in cases:
+            before.add(case["name"], case["result"])
+        _apply(client, found, TreeWalk(tree), now, ResultsFile(None, "", tree, resume=False))
+        change = {"entry": _name(found), "tree": str(tree), **compared(before, now), "threshold": threshold}
+        drifted = change["drift"] > threshold
+        if repair is not None and drifted:
+            change["repair"] = _begin_repair(client, found, cases, change, repair)
+    if as_json:
+        print_json(change)
+    else:
+        out().lines(_drift_lines(change, entry, tree))
+    if drifted:
+        raise typer.Exit(FAILED)
+
+
+def _apply(client: PlainClient, entry: Document, walk: TreeWalk, tally: Tally, results: ResultsFile) -> None:
+    """Apply an entry to the files of a walk; count and write the results."""
+    from assayd_client.applying import applied
+
+    progress = _Progress()
+    for share in applied(client, entry, walk.files(results.read(tally))):
+        results.write(share)
+        for one in share:
+            tally.add(one.path, one.result, one.reason)
+        progress.show(tally)
+    progress.show(tally, last=True)
+    if not tally.paths:
+        raise RequestError("usage", f"{walk.tree} has no file; name another folder")
+
+
+def _require_folder(tree: Path) -> None:
+    if not tree.is_dir():
+        fault = "not a folder" if tree.exists() else "no such folder"
+        raise RequestError("usage", f"{tree}: {fault}")
+
+
+def _shown(path: str) -> str:
+    """Return a path in one line."""
+    return plain(os.fsencode(path).decode("utf-8", "backslashreplace").replace("\n", "\\n"))
+
+
+def _name(entry: Document) -> str:
+    return f"{entry['name']}@{entry['version']}"
+
+
+def _approved_cases(client: PlainClient, entry: Document) -> list[Document]:
+    """Return the cases of the sample paths that an entry was approved with.
+
+    Raises: RequestError ``extractor.kind``, ``extractor.samples``.
+    """
+    if entry["kind"] != "extractor":
+        raise RequestError(
+            "extractor.kind", f"{_name(entry)} is of the kind {entry['kind']}, not an extractor"
+        )
+    report = client.attempt(entry["attempt_id"])["report"] or {}
+    number = len(entry["submission"]["payload"].get("sample_paths", ()))
+    cases: list[Document] = ((report.get("runtime_results") or {}).get("cases") or [])[:number]
+    if not cases:
+        message = f"{_name(entry)} was approved without sample paths: validate and approve it with some"
+        raise RequestError("extractor.samples", message)
+    return cases
+
+
+def _begin_repair(
+    client: PlainClient, entry: Document, cases: list[Document], change: Document, provider: str
+) -> Document:
+    """Submit the extractor with the paths that don't match, and the approved results as cases."""
+    submission = entry["submission"]
+    shapes = [one["unmatched"] for one in change["lost_shapes"]]
+    paths = list(dict.fromkeys(path for some in shapes for path in some))[:MOST_CHANGED]
+    kept = [case for case in cases if case["result"]]
+    payload = {
+        "code": submission["payload"]["code"],
+        "sample_paths": paths,
+        "cases": [
+            {"name": f"approved {number}", "path": case["name"], "expected": case["result"]}
+            for number, case in enumerate(kept, 1)
+        ],
+    }
+    document = {
+        **{
+            name: submission[name]
+            for name in ("kind", "policy", "overrides", "intent")
+            if submission.get(name)
+        },
+        "payload": payload,
+        "repair": {"provider": provider},
+    }
+    attempt = client.submit(document, wait_s=60)
+    return {"attempt_id": attempt["id"], "verdict": attempt["verdict"], "sample_paths": paths}
+
+
+def _summary(summary: Document) -> Iterator[StyledLine]:
+    yield line((summary["entry"], "bold"), f" on {plain(summary['tree'])}: {count(summary['paths'], 'path')}")
+    yield line(f"{summary['matched']:>9,} with fields")
+    yield line(f"{summary['empty']:>9,} without fields")
+    yield line(f"{summary['failed']:>9,} failed")
+    if summary["links"]:
+        yield line((f"{summary['links']:>9,} symbolic links skipped", "dim"))
+    yield from _shape_lines("Paths without fields, by shape", summary["shapes"])
+
+
+def _shape_lines(head: str, shapes: list[Document]) -> Iterator[StyledLine]:
+    wanted = [one for one in shapes if one["matched"] < one["paths"]]
+    if not wanted:
+        return
+    yield line("")
+    yield line((head, "bold"))
+    for one in wanted[:MOST_SHAPES]:
+        example = (one["unmatched"] or [one["example"]])[0]
+        yield line(f"  {one['paths'] - one['matched']:,} of {one['paths']:,} like {_shown(example)}", hang=4)
+        for reason, number in list(one["reasons"].items())[:MOST_REASONS]:
+            yield line(f"{number:>9,} {shorten(plain(reason), 200)}", hang=10)
+    if len(wanted) > MOST_SHAPES:
+        yield line((f"  … and {count(len(wanted) - MOST_SHAPES, 'more shape')}", "dim"))
+
+
+def _drift_lines(change: Document, entry: str, tree: Path) -> Iterator[StyledLine]:
+    yield line((change["entry"], "bold"), f" on {plain(change['tree'])}: {count(change['paths'], 'path')}")
+    yield line(
+        f"Matched: {change['approved_matched']:,} of {count(change['approved_paths'], 'path')} at approval, "
+        f"{change['matched']:,} of {change['paths']:,} now"
+    )
+    if change["new_shapes"]:
+        yield line("")
+        yield line((f"New shapes ({len(change['new_shapes'])})", "bold"))
+        for one in change["new_shapes"][:MOST_SHAPES]:
+            yield line(
+                f"  {one['matched']:,} of {one['paths']:,} matched like {_shown(one['example'])}", hang=4
+            )
+    if change["emptied_fields"]:
+        yield line("")
+        yield line(("Fields that became empty", "bold"))
+        for one in change["emptied_fields"][:MOST_SHAPES]:
+            yield line(f"  {plain(one['field'])}: in {one['before']:.1%} at approval, {one['now']:.1%} now")
+    yield from _shape_lines("Paths that don't match, by shape", change["lost_shapes"])
+    yield line("")
+    exceeded = change["drift"] > change["threshold"]
+    verb = "exceeds" if exceeded else "is within"
+    yield line((f"Drift {change['drift']:.1%} {verb} the threshold {change['threshold']:.1%}", "bold"))
+    if "repair" in change:
+        begun = change["repair"]
+        yield line(f"Repair begun: assay show {begun['attempt_id']}")
+    elif exceeded:
+        yield line(f"Repair: assay extractor drift {plain(entry)} {plain(str(tree))} --repair PROVIDER")

@@ -1,0 +1,166 @@
+"""Groups paths by shape, counts an extractor's results for them, and compares two such counts.
+
+Two paths have the same shape if they differ only in their words and numbers. All counts are bounded, however
+many paths there are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from assayd_client.answers import Document
+
+RUNS = re.compile(r"[0-9]+|[^\W\d_]+")
+LONGEST_NUMBER = 3
+"""Digits of numbers that are alike however long they are; a year is of another shape than a counter."""
+MOST_SHAPES = 2_000
+"""Shapes that are counted separately; paths of further shapes are counted as `OTHERS`."""
+MOST_FIELDS = 1_000
+MOST_REASONS = 10
+EXAMPLES = 3
+"""Paths without fields that are kept of each shape."""
+OTHERS = "(other shapes)"
+_REASON_CHARS = 200
+
+
+def by_shape(paths: Iterable[str]) -> dict[str, list[str]]:
+    """Return paths by their shapes, in their own order."""
+    groups: dict[str, list[str]] = {}
+    for path in paths:
+        groups.setdefault(shape_of(path), []).append(path)
+    return groups
+
+
+def shape_of(path: str) -> str:
+    """Return a path with its words and numbers replaced by what they look like; the suffix stays.
+
+    ``/data/CLIENT-7/2024/report.csv`` becomes ``/a/A-9/9999/a.csv``.
+    """
+    stem, dot, suffix = path.rpartition(".")
+    if not stem or not suffix.isalnum():
+        stem, dot, suffix = path, "", ""
+    return RUNS.sub(_run, stem) + dot + suffix
+
+
+def _run(found: re.Match[str]) -> str:
+    run = found.group()
+    if run[0].isdecimal():
+        return "9" if len(run) <= LONGEST_NUMBER else "9" * len(run)
+    if run.isupper():
+        return "A"
+    return "a" if run.islower() else "Aa"
+
+
+@dataclass(slots=True)
+class ShapeCount:
+    """The paths of one shape: how many there are, how many gave fields, and why others failed."""
+
+    paths: int = 0
+    matched: int = 0
+    failed: int = 0
+    example: str = ""
+    reasons: Counter[str] = field(default_factory=Counter)
+    unmatched: list[str] = field(default_factory=list)
+
+
+class Tally:
+    """Counts results by shape and by field. A path is matched if it gave a dict with at least one field."""
+
+    def __init__(self) -> None:
+        self.paths = self.matched = self.failed = 0
+        self.shapes: dict[str, ShapeCount] = {}
+        self.fields: Counter[str] = Counter()
+
+    def add(self, path: str, result: Mapping[str, object] | None, reason: str | None = None) -> None:
+        """Count one path with its result, or with the reason for having none."""
+        matched, failed = bool(result), result is None
+        one = self._shape(path)
+        for count in (self, one):
+            count.paths += 1
+            count.matched += matched
+            count.failed += failed
+        if not matched and len(one.unmatched) < EXAMPLES:
+            one.unmatched.append(path)
+        if reason is not None:
+            known = reason[:_REASON_CHARS]
+            one.reasons[known if known in one.reasons or len(one.reasons) < MOST_REASONS else "…"] += 1
+        for name, value in (result or {}).items():
+            if value not in {None, ""} if isinstance(value, str | None) else value not in ([], {}):
+                self._count_field(name)
+
+    def _count_field(self, name: str) -> None:
+        if name in self.fields or len(self.fields) < MOST_FIELDS:
+            self.fields[name] += 1
+
+    def _shape(self, path: str) -> ShapeCount:
+        shape = shape_of(path)
+        if shape not in self.shapes and len(self.shapes) >= MOST_SHAPES:
+            shape = OTHERS
+        one = self.shapes.setdefault(shape, ShapeCount())
+        one.example = one.example or path
+        return one
+
+    def document(self) -> Document:
+        """Return all counts, the shapes with the most unmatched paths first."""
+        return {
+            "paths": self.paths,
+            "matched": self.matched,
+            "empty": self.paths - self.matched - self.failed,
+            "failed": self.failed,
+            "shapes": [
+                {
+                    "shape": shape,
+                    "paths": one.paths,
+                    "matched": one.matched,
+                    "failed": one.failed,
+                    "example": one.example,
+                    "unmatched": list(one.unmatched),
+                    "reasons": dict(one.reasons.most_common()),
+                }
+                for shape, one in sorted(self.shapes.items(), key=lambda item: _by_unmatched(*item))
+            ],
+        }
+
+
+def compared(before: Tally, now: Tally) -> Document:
+    """Return the changes from the paths of an approval to the paths of a tree.
+
+    `drift` is the largest of these shares: of paths that don't match although their shape did at approval or
+    is new; and, of each field, how much fewer of the matched paths have it.
+    """
+    document = now.document()
+    known = {shape for shape, one in before.shapes.items() if one.matched < one.paths}
+    unmatched = [one for one in document["shapes"] if one["matched"] < one["paths"]]
+    lost = [one for one in unmatched if one["shape"] not in known]
+    fields = sorted(_emptied(before, now), key=lambda one: one["now"] - one["before"])
+    share = _share(sum(one["paths"] - one["matched"] for one in lost), now.paths)
+    return {
+        **{name: document[name] for name in ("paths", "matched", "empty", "failed")},
+        "approved_paths": before.paths,
+        "approved_matched": before.matched,
+        "new_shapes": [one for one in document["shapes"] if one["shape"] not in before.shapes],
+        "lost_shapes": lost,
+        "lost_share": share,
+        "emptied_fields": fields,
+        "drift": max(share, *(round(one["before"] - one["now"], 4) for one in fields), 0.0),
+    }
+
+
+def _emptied(before: Tally, now: Tally) -> Iterator[dict[str, Any]]:
+    """Return the fields that fewer of the matched paths have than at approval."""
+    for name, number in before.fields.items():
+        then, today = _share(number, before.matched), _share(now.fields[name], now.matched)
+        if now.matched and today < then:
+            yield {"field": name, "before": then, "now": today}
+
+
+def _share(part: int, whole: int) -> float:
+    return round(part / whole, 4) if whole else 0.0
+
+
+def _by_unmatched(shape: str, one: ShapeCount) -> tuple[int, str]:
+    return one.matched - one.paths, shape

@@ -1,0 +1,82 @@
+"""Walks the files of a folder in a fixed order: symbolic links aren't followed, problems are reported.
+
+The order is that of the bytes of the names, folder by folder, so that a walk can continue after a path.
+Memory holds the names of the folders on the way down, not those of the tree.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from assayd.model.text_limits import SAMPLE_PATH_CHARS
+
+Parts = tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file, or a path that can't be read or submitted, with a code and a message."""
+
+    path: str
+    code: str | None = None
+    message: str = ""
+
+
+@dataclass(slots=True)
+class TreeWalk:
+    """One walk of a folder; `links` counts the symbolic links that it skipped."""
+
+    tree: Path
+    links: int = 0
+
+    def files(self, after: str | None = None) -> Iterator[Found]:
+        """Yield every file in order; with `after`, only those beyond that path of an earlier walk."""
+        yield from self._below(str(self.tree), None if after is None else self._parts(after))
+
+    def _parts(self, path: str) -> Parts:
+        inner = os.fsencode(path).removeprefix(os.fsencode(str(self.tree))).lstrip(b"/")
+        return tuple(inner.split(b"/"))
+
+    def _below(self, top: str, after: Parts | None) -> Iterator[Found]:
+        waiting: list[tuple[str, Parts | None, bool]] = [(top, after, True)]
+        while waiting:
+            path, rest, is_folder = waiting.pop()
+            if not is_folder:
+                yield _checked(path)
+                continue
+            try:
+                inner = self._entries(path, rest)
+            except OSError as error:
+                yield Found(path, "folder.unreadable", error.strerror or "unreadable")
+                continue
+            waiting += reversed(inner)
+
+    def _entries(self, folder: str, after: Parts | None) -> list[tuple[str, Parts | None, bool]]:
+        """Return the entries of a folder in order, without those that an earlier walk has passed."""
+        found = []
+        with os.scandir(folder) as entries:
+            named = sorted((os.fsencode(entry.name), entry) for entry in entries)
+        for name, entry in named:
+            if entry.is_symlink():
+                self.links += 1
+                continue
+            is_folder = entry.is_dir(follow_symlinks=False)
+            rest = None
+            if after:
+                if name < after[0] or (name == after[0] and not (is_folder and len(after) > 1)):
+                    continue
+                rest = after[1:] if name == after[0] else None
+            found.append((entry.path, rest, is_folder))
+        return found
+
+
+def _checked(path: str) -> Found:
+    if any("\ud800" <= character <= "\udfff" for character in path):
+        return Found(path, "path.not_utf8", "the name isn't valid UTF-8")
+    if len(path) > SAMPLE_PATH_CHARS:
+        message = f"the path has {len(path)} characters; the limit is {SAMPLE_PATH_CHARS}"
+        return Found(path, "path.too_long", message)
+    return Found(path)
