@@ -1,6 +1,6 @@
-"""States in a prompt how steps are written and what the effective policy allows them. Pure.
+"""Writes the prompt's instructions for steps: their form, and the policy's allowances. Pure.
 
-Says only what the kinds of steps in question need: a SQL step is told no bash rules.
+They cover only the types of the steps in question: a SQL step gets no bash rules.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STRICT = (
     "code of its last command."
 )
 _BUILTINS_REFUSED = ("eval", "source", ".", "alias", "enable")
-"""Builtins that models reach for; a profile may allow them."""
+"""Builtins that models often use; a profile may allow them."""
 
 _CSV = (
     'SQL steps are SQLite. FROM "data/x.csv" reads a CSV file as a table: its first line names the columns, '
@@ -51,18 +51,18 @@ _SQL_RULES = {
     "sql.trigger": "triggers",
     "sql.virtual_table": "virtual tables",
 }
-"""What the rules that a profile may set refuse, in the order of how often models run into them."""
+"""Operations that configurable rules reject, ordered by how often models violate the rules."""
 _SQL_NEVER = "TRUNCATE, ATTACH, VACUUM and commands of the sqlite3 shell such as .mode"
 
 
 def instructions(
     policy: ExecutionPolicy | None, types: Collection[Writer] = BOTH, *, selects: bool = True
 ) -> tuple[str, ...]:
-    """Return the instructions for steps of these types, by the effective policy.
+    """Return the instructions for steps of these types by the effective policy.
 
     Args:
-        policy: None stands for a profile that is not known any more.
-        types: the types of the steps that are written.
+        policy: None means that the profile no longer exists.
+        types: the types of the steps to write.
         selects: whether a step may need the rows that a SQL step selects.
     """
     lines = [_ORDER, _OUTPUT]

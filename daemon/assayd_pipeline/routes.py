@@ -1,4 +1,4 @@
-"""What can be asked about stored pipelines: which there are, and what became of each step of one."""
+"""Routes for stored pipelines: lists, and the results of each step."""
 
 from __future__ import annotations
 
