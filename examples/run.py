@@ -233,7 +233,7 @@ def try_examples(folders: dict[str, list[dict]], built: subprocess.Popen) -> lis
     for folder in folders:
         if folder not in FIRST:
             wrong += try_folder(folder, folders[folder])
-    return wrong + evaluate() + apply_rules() + install_module()
+    return wrong + evaluate() + run_workflows() + apply_rules() + install_module() + run_again()
 
 
 def try_folder(folder: str, examples: list[dict]) -> list[str]:
@@ -286,6 +286,17 @@ def evaluate() -> list[str]:
     return [] if printed == wanted else [f"{folder}: it should print\n{wanted}"]
 
 
+def run_workflows() -> list[str]:
+    """Run the example of a workflow, check one that must be refused, and return what is not as it should be."""
+    folder = Path("examples/workflow")
+    printed = assay("workflow", "run", str(folder / "sales.yaml"))
+    refused = assay("workflow", "check", str(folder / "fails_types.yaml"))
+    wanted = {printed: (folder / "expected.json").read_text(), refused: "2 nodes, 1 error\n"}
+    wrong = [f"{folder}: it should print\n{text}" for found, text in wanted.items() if found != text]
+    print(f"      {'workflow':<10} 1 validated, 1 refused before it ran{', NOT AS EXPECTED' * bool(wrong)}")
+    return wrong
+
+
 def apply_rules() -> list[str]:
     """Approve the example of rules, apply it to the tree of examples, and return what is not as it should be."""
     tree, name = "examples/extractor", "example-rules"
@@ -311,6 +322,25 @@ def install_module() -> list[str]:
     listed = assay("module", "verify", str(tree))
     print(f"      {'install':<10} {printed.strip() or 'no result'}", flush=True)
     return [] if "\tok" in listed else [f"examples/module/weather isn't installed in {tree}: {listed}"]
+
+
+def run_again() -> list[str]:
+    """Approve the example of a pipeline, run it on other data, and return what is not as it should be."""
+    place = "examples/pipeline/csv_import"
+    attempt = submit("validate", "pipeline", place, "--json")
+    assay("library", "approve", attempt["id"] if attempt else "last", "example-import")
+    text = Path(place, "data/sales.csv").read_text()
+    good, bad = RUN / "good.csv", RUN / "bad.csv"
+    good.write_text(text + text.splitlines()[1].replace("1", "7", 1) + "\n")
+    bad.write_text(text.replace("amount", "total", 1))
+    verdicts = []
+    for path in (good, bad):
+        ran = submit("pipeline", "run", "example-import", "--file", f"data/sales.csv={path}", "--json")
+        rules = [finding["rule"] for finding in ran["report"]["findings"]] if ran else []
+        verdicts.append(f"{ran['verdict'] if ran else 'no result'} {' '.join(rules)}".strip())
+    print(f"      {'run again':<10} other data: {verdicts[0]}; a renamed column: {verdicts[1]}", flush=True)
+    wanted = ["validated", "failed data.columns"]
+    return [] if verdicts == wanted else [f"{place}: {verdicts} instead of {wanted}"]
 
 
 def options(place: Path, example: dict):

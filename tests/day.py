@@ -146,7 +146,7 @@ class Watch:
 
 def a_day(items: int, containers: int) -> tuple[dict[str, object], Problems]:
     """Send the batch, break things at a quarter, a half and three quarters; give the record."""
-    lines = mixed(items, containers=containers, malformed=items // 100)
+    lines = mixed(items, containers=containers, malformed=max(1, items // 100))
     daemon = DaemonProcess(os.environ["DOCKER_HOST"], settings={"LOG__LEVEL": "info"})
     daemon.start()
     try:
@@ -232,13 +232,13 @@ def record(
         "client_peak_mb": round(client.peak_kb / 1024, 1),
         "interactive_verdicts": dict(somebody.verdicts),
         "interactive": asdict(spread([took for _, took in somebody.took_s.values()])),
-        "interactive_without_outages": asdict(spread(calm)),
+        "interactive_without_outages": asdict(spread(calm)) if calm else None,  # a short day has none
     }
 
 
 def long_batch(marks: tuple[int, ...], containers: int) -> tuple[dict[str, object], Problems]:
     """Send a long batch; give what daemon and client took of memory when so many lines were done."""
-    lines = mixed(marks[-1], containers=containers, malformed=marks[-1] // 100)
+    lines = mixed(marks[-1], containers=containers, malformed=max(1, marks[-1] // 100))
     daemon = DaemonProcess(os.environ["DOCKER_HOST"], settings={"LOG__LEVEL": "info"})
     daemon.start()
     try:
@@ -279,10 +279,11 @@ def main() -> int:
     chosen = parser.parse_args()
     if chosen.what == "day":
         items = chosen.items or 2000
-        found, problems = a_day(items, containers=items // 10)
+        found, problems = a_day(items, containers=max(1, items // 10))
     else:
         items = chosen.items or 10_000
-        found, problems = long_batch((items // 10, items // 2, items), containers=min(50, items // 10))
+        marks = (max(1, items // 10), max(1, items // 2), items)
+        found, problems = long_batch(marks, containers=min(50, max(1, items // 10)))
     found |= {"problems": len(problems), "measured_at": f"{datetime.now(UTC):%Y-%m-%d}", "machine": machine()}
     found["load_average"] = round(os.getloadavg()[1], 1)
     print(json.dumps(found, indent=1))

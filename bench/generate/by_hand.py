@@ -1,4 +1,4 @@
-"""Has people answer the 80 chains of the benchmark, and records their answers.
+"""Has people answer the chains of the benchmark, and records their answers.
 
     python -m bench.generate.by_hand FOLDER --writer NAME [--state DIR] [--open N]
 

@@ -1,4 +1,6 @@
-"""The 80 chains that people answer: 40 requests in words, and 40 broken submissions to repair.
+"""The chains that people answer: requests in words, and broken submissions to repair.
+
+40 of each are evenly spread over what other benchmarks have; the others are harder ones (`hard.toml`).
 
 Each chain has a provider of its own name at the daemon, so that its answers are its own. The order mixes
 kinds; it is the same each time.
@@ -147,8 +149,8 @@ def _payload(client: PlainClient, attempt_id: str) -> Document:
 
 def load() -> list[Request | Repair]:
     """Return all chains, kinds mixed."""
-    requests = [Request(intent=one) for one in _spread(intents.load(), REQUESTS)]
-    repairs = [Repair(case=one) for one in _spread(cases.load(), REPAIRS)]
+    requests = [Request(intent=one) for one in (*_spread(intents.load(), REQUESTS), *intents.hard())]
+    repairs = [Repair(case=one) for one in (*_spread(cases.load(), REPAIRS), *cases.hard())]
     return sorted([*requests, *repairs], key=lambda one: hashlib.sha256(one.id.encode()).digest())
 
 

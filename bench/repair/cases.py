@@ -9,6 +9,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 FILES = HERE / "cases"
+HARD = HERE / "hard.toml"
 STEPS = frozenset({"bash", "sql"})
 
 Document = dict[str, object]
@@ -46,6 +47,25 @@ def load() -> list[Case]:
     """Read all of them, in the order of the manifest."""
     manifest = tomllib.loads((HERE / "manifest.toml").read_text(encoding="utf-8"))
     return list(_cases(manifest))
+
+
+def hard() -> list[Case]:
+    """Read the harder submissions, whose texts are in one file."""
+    told = tomllib.loads(HARD.read_text(encoding="utf-8"))["case"]
+    return [
+        Case(
+            kind=one["kind"],
+            name=one["name"],
+            category="hard",
+            wrong=one["wrong"],
+            broken=one["broken"].lstrip("\n"),
+            right=one["right"].lstrip("\n"),
+            cheat=None,
+            given=one["given"],
+            held_out=one["held_out"],
+        )
+        for one in told
+    ]
 
 
 def _cases(manifest: Mapping[str, dict[str, object]]) -> Iterator[Case]:

@@ -247,6 +247,7 @@ class Daemon:
             await self._parts.admission.recover(unfinished)
             await self._parts.batches.recover(unfinished)
             await self._parts.chains.recover()
+            await self._parts.workflows.recover()
         _settle_memory()
         origin = self._parts.origin
         log.info(

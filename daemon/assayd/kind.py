@@ -21,8 +21,15 @@ from pydantic import BaseModel
 from typing_extensions import TypeVar
 
 from assayd.errors import ConfigError
-from assayd.findings.briefing import allowances, answer_form
-from assayd.findings.retry_context import context_of, headline_of, retry_context, without_layout
+from assayd.findings.briefing import allowances, answer_form, usual
+from assayd.findings.retry_context import (
+    context_of,
+    headline_of,
+    is_unreadable,
+    needs_allowances,
+    retry_context,
+    without_layout,
+)
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.prompting import (
@@ -100,7 +107,8 @@ class Kind(ABC, Generic[P, Q]):
         language: the language of that text.
         beginning: a regular expression for how a program in that language begins, so that an answer that is
             such a program, without JSON around it, is accepted. Python, bash and SQL need none.
-        comparison: how results are compared with what cases expect; a model is told if there are cases.
+        comparison: how results are compared with what cases expect, by `compare` of a case; a model is sent
+            those that its cases have.
         task: what a model is asked to write.
         example: another request and its answer, which a model is shown. Needed with `generation_context`;
             the answer has the requested form.
@@ -129,7 +137,7 @@ class Kind(ABC, Generic[P, Q]):
     checked_parts: Sequence[str] = ()
     language: str = "python"
     beginning: str = ""
-    comparison: str = ""
+    comparison: ClassVar[Mapping[str, str]] = {}
     task: str = ""
     example: Example
     generation_context: type[BaseModel] | None = None
@@ -263,13 +271,19 @@ class Kind(ABC, Generic[P, Q]):
         return ()
 
     def context(self, payload: P, report: Document, policy: ExecutionPolicy | None = None) -> RepairContext:
-        """Return the passage to fix, given the submitted payload, its failed report and effective policy."""
+        """Return the passage to fix, given the submitted payload, its failed report and effective policy.
+
+        Omits the rules and surroundings if the code isn't valid in its language, and the allowed modules if
+        the fault has nothing to do with names.
+        """
+        unreadable = is_unreadable(report)
+        allowed = usual(policy) if policy and needs_allowances(report, self.runtime_stages) else None
         return context_of(
             self.passage(payload),
             report,
-            instructions=(*self.rules_for(policy), *self._compared(payload)),
+            instructions=() if unreadable else (*self.rules_for(allowed), *self._compared(payload)),
             runtime_stages=self.runtime_stages,
-            surroundings=self.surroundings(payload),
+            surroundings=() if unreadable else self.surroundings(payload),
         )
 
     def patch(self, payload: P, passage: str, code: str) -> Document:
@@ -292,7 +306,7 @@ class Kind(ABC, Generic[P, Q]):
         """Return the prompt's part of the kind, given the context and the effective policy."""
         return Briefing(
             task=self.task,
-            rules=(*self.rules_for(policy), *self._compared(context)),
+            rules=(*self.rules_for(usual(policy)), *self._compared(context)),
             example=self.example,
             form=answer_form(self.example.answer.form),
             surroundings=tuple(self.around(context)),
@@ -308,6 +322,6 @@ class Kind(ABC, Generic[P, Q]):
         return {**base, self.code_field: self.code_of(proposal.code)}
 
     def _compared(self, asked: object) -> tuple[str, ...]:
-        """Return how results are compared, if a payload or the context of a request has cases."""
-        cases = getattr(asked, "cases", ())
-        return (self.comparison,) if self.comparison and cases else ()
+        """Return how results are compared with the cases of a payload or of the context of a request."""
+        modes = {str(case.compare) for case in getattr(asked, "cases", ())}
+        return tuple(told for mode, told in self.comparison.items() if mode in modes)

@@ -26,7 +26,7 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer, RepairWish
-from assayd.ports.chains import AttemptFix
+from assayd.ports.chains import AttemptFix, AttemptRepair
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.driving import ELSEWHERE_S, Driven, Driving
 from assayd.ports.webhooks import WebhookGate
@@ -417,10 +417,8 @@ class Chains:
     def _count_tokens(self, chain: Chain) -> None:
         """Count the tokens of the round that has ended."""
         for name in TOKENS:
-            count = tokens_of(chain.round.answers, name) or 0
-            self._metrics.provider_tokens.labels(chain.kind, chain.provider, name.partition("_")[0]).inc(
-                count
-            )
+            tokens = self._metrics.provider_tokens.labels(chain.kind, chain.provider, name.partition("_")[0])
+            tokens.inc(tokens_of(chain.round.answers, name) or 0)
 
     async def _alert(self, chain: Chain) -> None:
         """Run the operator's command with what couldn't be repaired, or generated at all."""
@@ -468,6 +466,10 @@ class Chains:
             reason=fix.reason,
             hint=repair.hint,
         )
+
+    async def repair_of(self, attempt_id: str) -> AttemptRepair | None:
+        """Return the first repair that an attempt began; None if there is none."""
+        return await self._store.repair_of(attempt_id)
 
     async def repair_diffs(self, repair: Repair) -> Sequence[str | None]:
         """Return what each fix changed; None for one that wasn't submitted, or is no longer kept."""
@@ -535,9 +537,7 @@ class Chains:
 
     async def _cancel(self, chain_id: str, kind: Driven, *, ended: bool) -> bool:
         """End a chain wherever it is carried out; False if it has ended, or none carries it out."""
-        if ended:
-            return False
-        return self.end(chain_id) or await self._driving.cancel(kind, chain_id)
+        return not ended and (self.end(chain_id) or await self._driving.cancel(kind, chain_id))
 
     def end(self, chain_id: str) -> bool:
         """End a chain that is carried out in this process; return whether it is."""

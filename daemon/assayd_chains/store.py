@@ -19,6 +19,7 @@ from sqlalchemy import Connection, RowMapping, Select, Table, delete, insert, se
 from assayd.model.attempt import Attempt
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
+from assayd.ports.chains import AttemptRepair
 from assayd.store.access import DatabaseAccess
 from assayd.store.outbox import Outbox
 from assayd.store.rows import Values, from_micros, read_moment, to_micros
@@ -114,6 +115,15 @@ class DatabaseChainStore:
         member = select(repair_fixes.c.repair_id).where(repair_fixes.c.attempt_id == attempt_id)
         wanted = (repairs.c.attempt_id == attempt_id) | repairs.c.id.in_(member)
         return await self._repairs(select(repairs).where(wanted).order_by(repairs.c.id))
+
+    async def repair_of(self, attempt_id: str) -> AttemptRepair | None:
+        """Return the first repair that an attempt began, as the core knows it; None if there is none."""
+        found = [one for one in await self.repairs_of(attempt_id) if one.attempt_id == attempt_id]
+        if not found:
+            return None
+        passed = [fix.attempt_id for fix in found[0].fixes if fix.verdict is Verdict.VALIDATED]
+        ended = found[0].outcome is not None
+        return AttemptRepair(id=found[0].id, ended=ended, attempt_id=passed[-1] if passed else None)
 
     async def generation_of(self, attempt: Attempt) -> Chain | None:
         """Return the generation whose last attempt this is."""

@@ -40,6 +40,12 @@ if TYPE_CHECKING:
     from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument
     from assayd.documents.policy_review import ExplanationDocument, SuggestionDocument
     from assayd.documents.summary import SummaryDocument
+    from assayd.documents.workflows import (
+        WorkflowCheckDocument,
+        WorkflowDocument,
+        WorkflowOutputsDocument,
+        WorkflowPageDocument,
+    )
 
 _HOMES = {
     "attempts": ("ArtifactListDocument", "AttemptDocument", "AttemptPageDocument"),
@@ -66,6 +72,12 @@ _HOMES = {
     "operations": ("DaemonDocument", "ExaminationDocument", "GarbageDocument"),
     "policy_review": ("ExplanationDocument", "SuggestionDocument"),
     "summary": ("SummaryDocument",),
+    "workflows": (
+        "WorkflowCheckDocument",
+        "WorkflowDocument",
+        "WorkflowOutputsDocument",
+        "WorkflowPageDocument",
+    ),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -102,6 +114,10 @@ __all__ = [
     "SummaryDocument",
     "TokenDocument",
     "TokenListDocument",
+    "WorkflowCheckDocument",
+    "WorkflowDocument",
+    "WorkflowOutputsDocument",
+    "WorkflowPageDocument",
 ]
 
 

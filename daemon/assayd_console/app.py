@@ -29,6 +29,7 @@ from assayd_console.pages import (
     reference,
     submit,
     trends,
+    workflows,
 )
 from assayd_console.pulse import Pulse
 from assayd_console.rendering import HERE, page, show_cluster
@@ -41,7 +42,20 @@ USED_LINK = (
 STATUS = {"usage": 400, "invalid": 400, "too_large": 413}
 """Statuses of errors that are found without asking the daemon."""
 
-PAGES = (attempts, attempt, submit, batches, chains, generate, now, policy_review, reference, nodes, trends)
+PAGES = (
+    attempts,
+    attempt,
+    submit,
+    batches,
+    chains,
+    generate,
+    now,
+    policy_review,
+    reference,
+    nodes,
+    trends,
+    workflows,
+)
 
 
 def build(

@@ -44,7 +44,7 @@ def bars(rows: Sequence[Bar], *, title: str, of: int = 0, width: int = WIDTH) ->
     for place, row in enumerate(rows):
         top, long = place * ROW, room * row.number / most
         share = f" · {row.number / of:.0%}" if of else ""
-        name = Markup('<text x="0" y="{}">{}</text>').format(top + 14, _short(row.name, 60))
+        name = Markup('<text x="0" y="{}">{}</text>').format(top + 14, short(row.name, 60))
         if row.href:
             name = Markup('<a href="{}">{}</a>').format(row.href, name)
         parts += [
@@ -54,7 +54,7 @@ def bars(rows: Sequence[Bar], *, title: str, of: int = 0, width: int = WIDTH) ->
                 long + 6, top + 31, row.shown, share
             ),
         ]
-    return _svg(parts, title, width, max(len(rows), 1) * ROW + 4)
+    return picture(parts, title, width, max(len(rows), 1) * ROW + 4)
 
 
 def stacked(spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width: int = WIDTH) -> Markup:
@@ -96,7 +96,7 @@ def stacked(spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width
         '<line class="key" x1="0" x2="14" y1="{0}" y2="{0}"/><text class="dim" x="19" y="{1}">{2}</text>'
     )
     parts.append(key.format(base + 53, base + 58, "share validated, 0 to 100 %"))
-    return _svg([*parts, *_legend(VERDICTS, base + 38)], title, width, height)
+    return picture([*parts, *_legend(VERDICTS, base + 38)], title, width, height)
 
 
 def grid(cells: Iterable[tuple[str, str, str]], *, title: str, width: int = WIDTH) -> Markup:
@@ -109,7 +109,9 @@ def grid(cells: Iterable[tuple[str, str, str]], *, title: str, width: int = WIDT
         link = Markup('<a href="{}" aria-label="{}" tabindex="-1">{}</a>').format(href, plain(said), cell)
         parts.append(link if href else cell)
     rows = (count + columns - 1) // columns
-    return _svg([*parts, *_legend((*VERDICTS, "waiting"), rows * CELL + 18)], title, width, rows * CELL + 26)
+    return picture(
+        [*parts, *_legend((*VERDICTS, "waiting"), rows * CELL + 18)], title, width, rows * CELL + 26
+    )
 
 
 def histogram(buckets: Sequence[tuple[str, float]], *, title: str, width: int = 340) -> Markup:
@@ -125,7 +127,22 @@ def histogram(buckets: Sequence[tuple[str, float]], *, title: str, width: int = 
             parts.append(
                 Markup('<text class="dim" x="{:.1f}" y="{}">{}</text>').format(left, base + 15, name)
             )
-    return _svg(parts, title, width, 130)
+    return picture(parts, title, width, 130)
+
+
+def columns(runs: Sequence[tuple[str, float, str]], *, title: str, width: int = 340) -> Markup:
+    """Return a column per run: its verdict, a number, and the moment; the last number is written out."""
+    base, most = 70, max((number for _, number, _ in runs), default=0) or 1
+    step = min(24.0, (width - 70) / max(len(runs), 1))
+    parts = [Markup('<line class="axis" x1="5" x2="{}" y1="{}" y2="{}"/>').format(width - 5, base, base)]
+    for place, (verdict, number, moment) in enumerate(runs):
+        tall = max((base - 10) * number / most, 1)
+        said = f"{moment}: {number:,.0f} rows, {verdict}"
+        parts.append(_column(verdict, 5 + place * step, base - tall, max(step - 2, 1), tall, said))
+    if runs:
+        left, top = 9 + len(runs) * step, base - (base - 10) * runs[-1][1] / most + 5
+        parts.append(Markup('<text x="{:.1f}" y="{:.1f}">{:,.0f}</text>').format(left, top, runs[-1][1]))
+    return picture(parts, title, width, base + 6)
 
 
 def standalone(picture: Markup) -> bytes:
@@ -151,12 +168,14 @@ def _legend(names: Sequence[str], top: float) -> list[Markup]:
     return parts
 
 
-def _short(text: str, most: int) -> str:
+def short(text: str, most: int) -> str:
+    """Return text of at most so many characters, harmless to show."""
     shown = plain(text)
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
 
-def _svg(parts: Iterable[Markup], title: str, width: float, height: float) -> Markup:
+def picture(parts: Iterable[Markup], title: str, width: float, height: float) -> Markup:
+    """Return a picture of these parts; its title is for screen readers."""
     inner = Markup("").join(parts)
     role = "group" if "<a " in inner else "img"  # An element with the role img must not contain links.
     return Markup(

@@ -16,6 +16,8 @@ from assayd_fifth.rules import FifthRule
 PER_WARNING = 0.9
 PER_UNKNOWN_WORD = 0.5
 UNKNOWN_WORD = "hallucination"
+_BASICS = ("stack_discipline", "syntax_basics", "vocabulary", "definitions", "control_flow")
+"""Sections of the guide that every request needs."""
 
 _WORDS = re.compile(r"[a-z]+").findall
 _NOTES = {
@@ -77,12 +79,10 @@ def told_sections(names: Iterable[str], about: Language) -> tuple[str, ...]:
 
 
 def lens_of(model_source: str, task_type: str, about: Language) -> tuple[str, ...]:
-    """Return what a model is told at first: the guide, its task's sections first, and its own slips."""
-    first = [
-        s for t in about.rules.tasks if _names(task_type, t.match) for s in t.sections if s in about.guide
-    ]
+    """Return what a model is told at first: the task's sections of the guide, the basics, its own slips."""
+    first = [name for name in sections_for(task_type, about) if name in about.guide]
     slips = [text for p in about.rules.profiles if _names(model_source, p.match) for text in p.lens]
-    names = dict.fromkeys((*first, *about.guide))
+    names = dict.fromkeys((*first, *_BASICS))
     return (*told_sections(names, about), *(f"Known from similar models: {text}." for text in slips))
 
 

@@ -14,7 +14,13 @@ from assayd_fifth.payload import MOST_FILES, FifthCase, Label, Name, Path
 TASK = "Write a program in Fifth, a Forth dialect."
 
 EXAMPLE = Example(
-    request="A page with a heading, the number of items, and a link to items.html.",
+    request="print the squares of 1 to 3",
+    context={"execute": True},
+    answer=Proposal(code=": squares ( n -- ) 1+ 1 ?do i i * . loop ;\n\n3 squares cr\n"),
+    reason="A counted loop prints each square.",
+)
+PAGE = Example(
+    request="a page with a heading, the number of items, and a link to items.html",
     context={"libraries": ["core"]},
     answer=Proposal(
         code="""\
@@ -32,7 +38,7 @@ require lib/core.fs
 html>stdout s" Inventory" page
 """
     ),
-    reason="page writes the title, the number as text and the link; html>stdout prints the page.",
+    reason="page writes title, number and link; html>stdout prints them.",
 )
 
 
@@ -51,9 +57,13 @@ class FifthContext(BaseModel):
 
 def around(context: FifthContext) -> list[Surrounding]:
     """Return what the code has to fit."""
-    loaded = Surrounding(title="loaded libraries", text=", ".join(context.libraries) or "none")
     files = [Surrounding(title=f"file {path}", text=text) for path, text in sorted(context.files.items())]
-    return [loaded, *files, *cases_of(context.cases)]
+    return [*loaded(context.libraries), *files, *cases_of(context.cases)]
+
+
+def loaded(libraries: Sequence[str]) -> list[Surrounding]:
+    """Return which libraries a program has without `require`."""
+    return [Surrounding(title="loaded libraries", text=", ".join(libraries))] if libraries else []
 
 
 def cases_of(cases: Sequence[FifthCase]) -> list[Surrounding]:
@@ -61,4 +71,4 @@ def cases_of(cases: Sequence[FifthCase]) -> list[Surrounding]:
     if not cases:
         return []
     told = cases_told((case, case.stdin, case.expected) for case in cases)
-    return [Surrounding(title="cases that have to pass: standard input -> output", text=told)]
+    return [Surrounding(title="cases that must pass: standard input -> output", text=told)]

@@ -29,13 +29,13 @@ from assayd_fifth.judging import GFORTH, PROGRAM_FILE, judge_runs, runs_of
 from assayd_fifth.language import language, use_tables
 from assayd_fifth.payload import FifthPayload
 from assayd_fifth.samples import SAMPLES
-from assayd_fifth.word_lists import READING, told_words
+from assayd_fifth.word_lists import told_words, topics
 
 _FOLDER = "assayd"
 _PRELUDE_FILE = f"{_FOLDER}/prelude.fs"
 _LIBRARIES_FILE = f"{_FOLDER}/libraries.fs"
 _LIBRARY_HOME = "/usr/share/forth"
-_WRITE = "Write Fifth: words between spaces, a stack comment in every definition."
+_WRITE = "Write words between spaces, and a stack comment in every definition."
 _ALWAYS = "structure.unbalanced"
 """The rule of `structure` whose certain findings are errors in every mode."""
 
@@ -138,8 +138,7 @@ class Fifth(Kind[FifthPayload]):
 
     def surroundings(self, payload: FifthPayload) -> Sequence[Surrounding]:
         """Return the libraries that the program has, and its cases."""
-        loaded = Surrounding(title="loaded libraries", text=", ".join(payload.libraries) or "none")
-        return (loaded, *generating.cases_of(payload.cases))
+        return (*generating.loaded(payload.libraries), *generating.cases_of(payload.cases))
 
     def context(
         self, payload: FifthPayload, report: Document, policy: ExecutionPolicy | None = None
@@ -157,8 +156,9 @@ class Fifth(Kind[FifthPayload]):
         lens = advice.lens_of(context.model_source or "", context.task_type or "", language())
         sections = advice.sections_for(context.task_type or "", language())
         words = told_words(language(), context.libraries, sections)
-        rules = (_WRITE, *lens, READING, *words, *self._compared(context))
-        return replace(super().brief(context, policy), rules=rules)
+        rules = (_WRITE, *lens, *words, *self._compared(context))
+        about = topics(language(), context.libraries, sections)
+        return replace(super().brief(context, policy), rules=rules, topics=about)
 
     def around(self, context: FifthContext) -> Sequence[Surrounding]:
         """Return the libraries, files and cases of the request."""

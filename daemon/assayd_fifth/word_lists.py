@@ -1,48 +1,92 @@
-"""Lists the words of Fifth for a prompt by stack effect: first for the task, within a budget. Pure."""
+"""Lists the words of Fifth for a prompt by stack effect: first for the task, within a budget. Pure.
+
+Words of a usual library that isn't loaded, with the guide's section about it, are a topic: only requests that
+mention it need them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
+from assayd.model.prompting import Topic
+from assayd_fifth.advice import told_sections
+from assayd_fifth.generating import PAGE
 from assayd_fifth.language import Language
 
-CHARS = 3600
+CHARS = 1800
 """Of all lists together."""
-_FIRST = {"html_output": "html", "sql_queries": "sql", "buffer_system": "str"}
-"""The library that a section of the guide is about."""
-_ALWAYS = ("engine", "boot")
-_USUAL = ("str", "html", "sql")
+_SECTIONS = {"html": "html_output", "sql": "sql_queries", "str": "buffer_system"}
+"""The guide's section about a library."""
+_MENTIONED_BY = {
+    "html": ("html", "page", "link", "tag", "heading", "form", "image", "paragraph", "css", "button", "menu"),
+    "sql": ("sql", "database", "query", "queries", "select "),
+    "str": ("string", "text", "comma", "split", "join", "csv", "html", "page"),
+}
+"""Words of requests that need a library."""
+_FILES = ("file", "read", "write")
 READING = (
-    "In a stack comment, a name that ends in $ is a string: two cells, address and length. The lists below "
-    "group words by their stack effect. Each tag in them has its end, such as `</p>` for `<p>`."
+    "In a stack comment, a name that ends in $ is a string: two cells, address and length. Each tag has its "
+    "end, such as `</p>` for `<p>`."
 )
 
 
 def told_words(about: Language, libraries: Iterable[str], sections: Iterable[str]) -> Iterator[str]:
-    """Return lists of words: for the task's sections, of loaded libraries, of the engine, and the usual."""
-    named = [_FIRST[section] for section in sections if section in _FIRST]
+    """Return lists of words: of the task's sections, of loaded libraries, and of the boot file.
+
+    Those of the engine are words of standard Forth; the guide names the ones that it lacks.
+    """
+    told, left = _always(about, libraries, sections), CHARS
+    for library in told:
+        line = _words(about, library, left)
+        left -= len(line)
+        if line:
+            yield line
+
+
+def topics(about: Language, libraries: Iterable[str], sections: Iterable[str]) -> tuple[Topic, ...]:
+    """Return what only requests about strings, HTML, a database or files must be told."""
+    told = _always(about, libraries, sections)
+    found = [
+        Topic(
+            words=_MENTIONED_BY[library],
+            rules=(
+                *told_sections(("dependencies", section), about),
+                READING,
+                _words(about, library, CHARS),
+            ),
+            example=PAGE if library == "html" else None,
+        )
+        for library, section in _SECTIONS.items()
+        if library not in told
+    ]
+    return (*found, Topic(words=_FILES, rules=told_sections(("file_io",), about)))
+
+
+def _always(about: Language, libraries: Iterable[str], sections: Iterable[str]) -> list[str]:
+    named = [
+        library for section in sections for library, about_it in _SECTIONS.items() if about_it == section
+    ]
     loaded = [part for name in libraries for part in (*about.brings.get(name, ()), name)]
-    left = CHARS
-    for library in dict.fromkeys((*named, *loaded, *_ALWAYS, *_USUAL)):
-        if library not in about.words:
-            continue
-        groups: dict[str, list[str]] = {}
-        words = about.words[library]
-        for name, word in sorted(words.items()):
-            if _follows(name, words):
-                continue
+    return [one for one in dict.fromkeys((*named, *loaded, "boot")) if one in about.words and one != "engine"]
+
+
+def _words(about: Language, library: str, most: int) -> str:
+    """List the words of a library by effect, the largest groups first, in as many characters at most."""
+    groups: dict[str, list[str]] = {}
+    words = about.words[library]
+    for name, word in sorted(words.items()):
+        if not _follows(name, words):
             groups.setdefault(word.signature, []).append(name)
-        shown, hidden = [], 0
-        for effect, names in sorted(groups.items(), key=lambda group: -len(group[1])):
-            line = f"{effect} {' '.join(names)}"
-            if len(line) > left:
-                hidden += len(names)
-                continue
-            left -= len(line)
-            shown.append(line)
-        more = f"; and {hidden} more" if hidden else ""
-        if shown:
-            yield f"Words of {library}: {'; '.join(shown)}{more}."
+    shown, hidden = [], 0
+    for effect, names in sorted(groups.items(), key=lambda group: -len(group[1])):
+        line = f"{effect} {' '.join(names)}"
+        if len(line) > most:
+            hidden += len(names)
+            continue
+        most -= len(line)
+        shown.append(line)
+    more = f"; and {hidden} more" if hidden else ""
+    return f"Words of {library}: {'; '.join(shown)}{more}." if shown else ""
 
 
 def _follows(name: str, words: Collection[str]) -> bool:

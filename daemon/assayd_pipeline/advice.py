@@ -45,16 +45,16 @@ def advice_on_silence(content: str) -> tuple[str, int | None]:
         line, name = field
         words = f"${name} in line {line} is an awk field, not the shell variable: "
         return (
-            f"It wrote nothing. {words}awk -v {name}=\"${name}\" '… {name} …', without a $ before it.",
+            f"The step printed no error. {words}awk -v {name}=\"${name}\" '… {name} …', without a $.",
             line,
         )
     if not named:
         return (
-            "It wrote nothing: add set -x to trace the step, or find the command that can fail.",
+            "The step printed no error. Add set -x to trace its commands, or find the one that can fail.",
             None,
         )
     shown = "; ".join(f"{name} in line {number} {_ANSWERS[name]}" for number, name in named[:_MOST_NAMED])
-    return f"It wrote nothing. {shown}.", named[0][0] if len(named) == 1 else None
+    return f"The step printed no error. {shown}.", named[0][0] if len(named) == 1 else None
 
 
 def _field_of_awk(content: str) -> tuple[int, str] | None:

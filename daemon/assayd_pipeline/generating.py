@@ -14,7 +14,7 @@ from assayd_pipeline.payload import Database
 _HEAD_BYTES = 2048
 TASK = "Write a pipeline: steps of bash or SQL, each with a name, a type and a content."
 EXAMPLE = Example(
-    request="Total the amounts of data/sales.csv by region into the table totals and data/totals.csv.",
+    request="Total data/sales.csv by region into the table totals and data/totals.csv.",
     context={
         "files": {"data/sales.csv": 'region,amount\n"central, upper",10\nnorth,2.5\nnorth,\n'},
         "database": {"schema_sql": "CREATE TABLE totals (region TEXT PRIMARY KEY, total REAL NOT NULL);"},
@@ -42,7 +42,7 @@ EXAMPLE = Example(
             },
         )
     ),
-    reason="SQL reads the CSV, skips empty amounts and upserts totals; jq writes the selected rows as CSV.",
+    reason="SQL skips empty amounts and upserts totals; jq writes the selected rows as CSV.",
 )
 
 

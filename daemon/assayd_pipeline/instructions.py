@@ -6,6 +6,7 @@ They cover only the types of the steps in question: a SQL step gets no bash rule
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from assayd.findings.briefing import allowances
 from assayd.model.policy import ExecutionPolicy
@@ -13,33 +14,23 @@ from assayd_pipeline.errors import ErrorSource as Writer
 
 BOTH = frozenset({Writer.BASH, Writer.SQL})
 
-_ORDER = (
-    "Steps run in order in one directory with data/, tmp/, scripts/ and logs/. Use relative paths, such as "
-    "data/sales.csv."
-)
-_OUTPUT = (
-    "Later steps find what a step prints in logs/NN_name.out: its number, and its name in lowercase with _ "
-    "for other characters, such as logs/01_total_by_region.out."
-)
+_ORDER = "Steps run in order in one directory. Use relative paths below data/ and tmp/."
+_OUTPUT = "What step 1, `Total by region`, prints is in logs/01_total_by_region.out for later steps."
 _COMMANDS_UNKNOWN = (
     "Bash steps may run the usual text tools (awk, cat, cut, date, find, grep, head, join, jq, paste, sed, "
     "seq, sort, tail, tee, tr, uniq, wc, xargs) and builtins."
 )
-_STRICT = (
-    "The exit code of a bash step decides: without `set -euo pipefail` on its first line, that is the exit "
-    "code of its last command."
-)
-_BUILTINS_REFUSED = ("eval", "source", ".", "alias", "enable")
+_STRICT = "Begin a bash step with `set -euo pipefail`: otherwise only its last command's exit code counts."
+_BUILTINS_REFUSED = ("eval", "source")
 """Builtins that models often use; a profile may allow them."""
 
 _CSV = (
     'SQL steps are SQLite. FROM "data/x.csv" reads a CSV file as a table: its first line names the columns, '
-    "every value is TEXT, and an empty field is ''. CAST values before you compare or add them: '' > 0 is "
-    "true in SQLite."
+    "every value is TEXT, an empty field is ''. CAST before you compare or add: '' > 0 is true."
 )
 _UPSERT = (
-    "Upsert: INSERT INTO t SELECT … FROM s WHERE true ON CONFLICT (key) DO UPDATE SET x = excluded.x. "
-    "The key needs PRIMARY KEY or UNIQUE."
+    "Upsert: INSERT INTO t SELECT … FROM s WHERE true ON CONFLICT (key) DO UPDATE SET x = excluded.x, with a "
+    "key that is PRIMARY KEY or UNIQUE."
 )
 _SQL_RULES = {
     "sql.if_not_exists": "CREATE without IF NOT EXISTS",
@@ -48,43 +39,62 @@ _SQL_RULES = {
     "sql.replace": "REPLACE and INSERT OR REPLACE",
     "sql.drop": "DROP",
     "sql.alter": "ALTER TABLE other than ADD COLUMN",
-    "sql.trigger": "triggers",
-    "sql.virtual_table": "virtual tables",
 }
-"""Operations that configurable rules reject, ordered by how often models violate the rules."""
-_SQL_NEVER = "TRUNCATE, ATTACH, VACUUM and commands of the sqlite3 shell such as .mode"
+"""Operations that configurable rules reject and that models often use."""
+_SQL_NEVER = "TRUNCATE, ATTACH, .mode and other commands of the sqlite3 shell"
+_RARE = frozenset({
+    "base64", "basename", "bc", "cksum", "cmp", "column", "comm", "diff", "dirname", "egrep", "env",
+    "expand", "expr", "factor", "fgrep", "fmt", "fold", "getopt", "id", "ls", "md5sum", "mktemp", "nl",
+    "nproc", "numfmt", "od", "pr", "printenv", "readlink", "realpath", "rev", "rmdir", "sha1sum",
+    "sha256sum", "sha512sum", "shuf", "sleep", "split", "stat", "sum", "tac", "timeout", "touch",
+    "truncate", "tsort", "uname", "unexpand", "whoami", "yes",
+})  # fmt: skip
+"""Commands that steps rarely run, omitted to keep prompts short."""
+
+
+def usual(policy: ExecutionPolicy) -> ExecutionPolicy:
+    """Return a policy for a prompt, without allowed commands that steps rarely run."""
+    unreachable = frozenset() if policy.network.hosts else frozenset({"curl"})
+    allowed = policy.commands.allowed - _RARE - unreachable
+    return replace(policy, commands=replace(policy.commands, allowed=allowed))
+
+
+_REACHED_FOR = ("rm",)
+"""Rejected commands that models often use."""
 
 
 def instructions(
-    policy: ExecutionPolicy | None, types: Collection[Writer] = BOTH, *, selects: bool = True
+    policy: ExecutionPolicy | None,
+    types: Collection[Writer] = BOTH,
+    *,
+    alone: bool = False,
+    commands: bool = True,
 ) -> tuple[str, ...]:
     """Return the instructions for steps of these types by the effective policy.
 
     Args:
         policy: None means that the profile no longer exists.
         types: the types of the steps to write.
-        selects: whether a step may need the rows that a SQL step selects.
+        alone: whether the pipeline has only this step, so that no other step uses its output.
+        commands: whether the allowed commands matter.
     """
-    lines = [_ORDER, _OUTPUT]
-    if selects:
-        lines.append(_rows(policy))
+    lines = [] if alone else [_ORDER, _OUTPUT, _rows(policy)]
     if Writer.BASH in types:
-        lines += _bash(policy)
+        lines += [_STRICT, *(_commands(policy) if commands else ())]
     if Writer.SQL in types:
         lines += [_CSV, _UPSERT, _refused(policy)]
     return tuple(lines)
 
 
 def _rows(policy: ExecutionPolicy | None) -> str:
-    most = f", at most {policy.sql.max_rows} rows of them" if policy is not None else ""
+    most = f", at most {policy.sql.max_rows} rows" if policy is not None else ""
     return (
-        "Rows that a SQL step selects are printed as tab-separated lines after a line of column names, "
+        "A SQL step prints the rows that it selects as tab-separated lines after a line of column names, "
         f"without quotes, NULL as NULL{most}. Bash steps can't reach the database otherwise."
     )
 
 
-def _bash(policy: ExecutionPolicy | None) -> Iterator[str]:
-    yield _STRICT
+def _commands(policy: ExecutionPolicy | None) -> Iterator[str]:
     if policy is None:
         yield _COMMANDS_UNKNOWN
         return
@@ -92,7 +102,7 @@ def _bash(policy: ExecutionPolicy | None) -> Iterator[str]:
     allowed = sorted((commands.allowed - commands.blocked) - commands.builtins)
     yield f"Bash steps may run these commands (awk is gawk) and bash's builtins: {', '.join(allowed)}."
     builtins = [name for name in _BUILTINS_REFUSED if name not in commands.builtins]
-    if refused := [*builtins, *sorted(commands.blocked)]:
+    if refused := [*builtins, *(name for name in _REACHED_FOR if name in commands.blocked)]:
         yield f"Not allowed in bash: {', '.join(refused)}."
     yield from allowances(policy, imports=False)
 

@@ -10,7 +10,7 @@ cause.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from assayd.findings.call_unit import case_of
@@ -26,6 +26,7 @@ from assayd.model.submission import JsonValue
 from assayd.model.text_limits import shorten
 from assayd_pipeline.advice import advice_on_exit, advice_on_silence, advice_on_time
 from assayd_pipeline.errors import ADVICE, ErrorClass, ErrorSource, classify, last_line
+from assayd_pipeline.facts import Facts
 from assayd_pipeline.from_files import SCHEMA_FILE
 from assayd_pipeline.messages import explain
 from assayd_pipeline.payload import Database
@@ -83,11 +84,15 @@ def step_label(number: int, name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedStep:
-    """A step's case, its finding if it failed, and its statements without effect."""
+    """A step's case, its finding if it failed, and its statements without effect.
+
+    `tables` are the tables after a SQL step.
+    """
 
     case: Case
     finding: Finding | None = None
     idle: tuple[Idle, ...] = ()
+    tables: Mapping[str, Facts] | None = None
 
 
 def judge_step(step: StepText, unit: UnitResult | None) -> JudgedStep:
@@ -98,7 +103,9 @@ def judge_step(step: StepText, unit: UnitResult | None) -> JudgedStep:
     if judged.finding is None:
         return judged
     message = f"{step.label}: {shorten(judged.finding.message)}"
-    said = quoted_end(unit.stderr.text()) if step.program is ErrorSource.BASH else None
+    text = unit.stderr.text()
+    told = text.strip() in judged.finding.message  # the message is all of it: once is enough
+    said = quoted_end(text) if step.program is ErrorSource.BASH and not told else None
     context = step.label if said is None else f"{step.label}; {said}"
     return replace(judged, finding=replace(judged.finding, message=message, file=step.name, context=context))
 
@@ -133,7 +140,7 @@ def _judge_sql(step: StepText, unit: UnitResult) -> JudgedStep:
         return _sql_failed(step, record, case)
     if unit.outcome.completed and isinstance(record, SqlRan):
         passed = replace(case, status=CaseStatus.PASSED, result=_counts(record))
-        return JudgedStep(case=passed, idle=record.idle)
+        return JudgedStep(case=passed, idle=record.idle, tables=record.tables)
     cause = Cause.PROTOCOL_VIOLATION if unit.outcome.completed else unit.outcome.cause
     return _ended_badly(step, unit, case, cause_finding(cause, "It", details_of(unit)))
 

@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from assayd.static.work_files import Base64Text, FileContent
+from assayd_pipeline.facts import Expected
 from assayd_pipeline.from_files import SQLITE_HEADER
 
 MOST_STEPS = 100
@@ -88,12 +89,14 @@ class PipelinePayload(_Model):
     """`steps` run in order in a directory with `files`; SQL steps use `database`.
 
     `pipeline_id` names a stored pipeline: `steps`, if any, replace its steps; otherwise its stored steps run.
+    `expects` are facts of an earlier run: data that differs from them causes a finding.
     """
 
     steps: Annotated[tuple[Step, ...], Field(max_length=MOST_STEPS)] = ()
     files: Mapping[str, FileContent] = Field(default_factory=dict)
     database: Database | None = None
     pipeline_id: Ulid | None = None
+    expects: Expected | None = None
 
     @model_validator(mode="after")
     def _something_to_run(self) -> PipelinePayload:

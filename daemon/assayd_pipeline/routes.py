@@ -1,22 +1,46 @@
-"""Routes for stored pipelines: lists, and the results of each step."""
+"""Routes for stored pipelines with the results of each step, and for runs of approved ones on new data."""
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from typing import Annotated, cast
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from assayd.api import answers
-from assayd.api.call import Call, CallDep, json_response
+from assayd.api.call import Call, CallDep, json_response, read_model
+from assayd.api.routes import WaitS, answer_submitted, read_submitted
+from assayd.documents import canonical
 from assayd.errors import RequestError
+from assayd.model.attempt import Attempt, State
+from assayd.model.library import LibraryEntry
+from assayd.model.records import Query as AttemptQuery
 from assayd_pipeline.documents import (
     PipelineDetailDocument,
     PipelinePageDocument,
     pipeline_document,
     pipeline_row,
 )
+from assayd_pipeline.facts import DataFacts
+from assayd_pipeline.runs import (
+    NAME_LABEL,
+    VERSION_LABEL,
+    Judged,
+    PipelineRunBody,
+    PipelineRunPageDocument,
+    expected,
+    is_comparable,
+    run_document,
+    submission_of,
+)
 from assayd_pipeline.stored import PipelineQuery, Pipelines, PipelineStatus
+
+NAME = r"^[a-z0-9][a-z0-9_-]{0,63}$"
+LOOKED_BACK = 20
+"""Runs to search for the last one without a finding about its data."""
+RUN_BODY = answers.body_of(PipelineRunBody)
 
 
 def _pipelines(call: Call) -> Pipelines:
@@ -49,6 +73,83 @@ async def list_pipelines(
     return json_response(
         PipelinePageDocument.model_construct(pipelines=[pipeline_row(one) for one in found], next_cursor=more)
     )
+
+
+@router.post("/runs", responses=answers.SUBMITTED, openapi_extra=RUN_BODY)
+async def run_pipeline(request: Request, call: CallDep, wait_s: WaitS = 0) -> Response:
+    """Run an approved pipeline on new data, which is compared with the data of its earlier runs."""
+    wanted = await read_model(request, call, PipelineRunBody)
+    entry = await _entry(call, wanted.name, wanted.version)
+    approved = await call.service.get(entry.attempt_id)
+    judged = None if approved is None else await _judged(call, approved)
+    last = await _last_clean(call, entry)
+    expects = expected(None if judged is None else judged.facts, last, wanted)
+    body = canonical(submission_of(entry, wanted, expects))
+    async with call.budget.reading(len(body)):
+        submission = await read_submitted(body, call)
+    accepted = await call.service.submit(submission, peer=call.caller.peer)
+    return await answer_submitted(call, accepted.attempt, wait_s, pending=202)
+
+
+@router.get("/runs", responses=answers.of(PipelineRunPageDocument, "A page of runs"))
+async def list_pipeline_runs(
+    call: CallDep,
+    name: Annotated[str, Query(pattern=NAME, description="Name of the library entry.")],
+    version: Annotated[
+        int | None, Query(ge=1, le=2**31 - 1, description="Only runs of this version.")
+    ] = None,
+    cursor: Annotated[str | None, Query(max_length=256, description="`next_cursor` of a page.")] = None,
+    limit: Annotated[int, Query(ge=1, le=100, description="Maximum number of runs on a page.")] = 30,
+) -> Response:
+    """List the caller's runs of an approved pipeline with their numbers of rows, newest first."""
+    page = await call.service.list(_runs_of(call, name, version, limit=limit, cursor=cursor))
+    runs = [run_document(attempt, await _judged(call, attempt)) for attempt in page.attempts]
+    return json_response(PipelineRunPageDocument.model_construct(runs=runs, next_cursor=page.next_cursor))
+
+
+async def _entry(call: Call, name: str, version: int | None) -> LibraryEntry:
+    """Return an entry of the caller's library. Raises: RequestError ``not_found``, ``invalid``."""
+    own = call.caller.peer.uid
+    if version is None:
+        history = await call.library.history(own, name)
+        version = history[0].version if history else 0
+    entry = await call.library.entry(own, name, version)
+    if entry is None:
+        missing = f"version {version} of {name!r}" if version else repr(name)
+        raise RequestError("not_found", f"{missing} doesn't exist in this library")
+    if entry.kind != "pipeline":
+        raise RequestError(
+            "invalid", f"{name}@{version} is of the kind {entry.kind}, not a pipeline", field="name"
+        )
+    return entry
+
+
+def _runs_of(
+    call: Call, name: str, version: int | None, *, limit: int, cursor: str | None = None
+) -> AttemptQuery:
+    labels = ((NAME_LABEL, name), *(() if version is None else ((VERSION_LABEL, str(version)),)))
+    own = call.caller.peer.uid
+    return AttemptQuery(kind="pipeline", labels=labels, uid=own, limit=limit, cursor=cursor)
+
+
+async def _last_clean(call: Call, entry: LibraryEntry) -> DataFacts | None:
+    """Return the facts of the newest run of a version whose data had no finding, among the last ones."""
+    runs = _runs_of(call, entry.name, entry.version, limit=LOOKED_BACK)
+    # An entry of this name and version may have been removed, with runs of other steps.
+    page = await call.service.list(replace(runs, since=entry.approved_at))
+    for attempt in page.attempts:
+        judged = await _judged(call, attempt) if is_comparable(attempt) else None
+        if judged is not None and judged.is_clean:
+            return judged.facts
+    return None
+
+
+async def _judged(call: Call, attempt: Attempt) -> Judged | None:
+    """Return the report of an attempt; None before its verdict."""
+    if attempt.state is not State.FINISHED:
+        return None
+    report, _ = await call.service.documents(attempt)
+    return await asyncio.to_thread(Judged, report)
 
 
 @router.get("/{id}", responses=answers.of(PipelineDetailDocument, "The pipeline"))

@@ -13,8 +13,9 @@ from assayd.guest_results.json_reader import DEFAULT_LIMITS, GuestJsonError, dec
 from assayd.model.run import Cause, UnitResult
 from assayd.model.submission import JsonValue
 from assayd.model.text_limits import MESSAGE_CHARS, shorten
+from assayd_pipeline.facts import MOST_COLUMNS, Facts
 
-_LIMITS = replace(DEFAULT_LIMITS, bytes=2**16, containers=60, values=500)
+_LIMITS = replace(DEFAULT_LIMITS, bytes=2**20, containers=200, values=6000)
 _NAME_CHARS = 100
 _MOST = 2**53
 _MOST_LINE = 10**7
@@ -31,12 +32,16 @@ class Idle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlRan:
-    """Counts of statements, selected rows and changed rows, and the statements without effect."""
+    """Counts of statements, selected rows and changed rows, and the statements without effect.
+
+    `tables` are the tables of the database afterwards.
+    """
 
     statements: int
     rows: int
     changes: int
     idle: tuple[Idle, ...] = ()
+    tables: Mapping[str, Facts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +74,7 @@ def read_sql_record(unit: UnitResult) -> SqlRan | SqlFailed | None:
         rows=_count(fields, "rows"),
         changes=_count(fields, "changes"),
         idle=tuple(_idle(fields.get("idle"))),
+        tables=dict(_tables(fields.get("tables"))),
     )
     match fields.get("status"):
         case "returned":
@@ -103,6 +109,20 @@ def _idle(given: JsonValue) -> Iterator[Idle]:
                 line > 0
             ):
                 yield Idle(verb=verb, table=shorten(table, _NAME_CHARS), line=min(line, _MOST_LINE))
+
+
+def _tables(given: JsonValue) -> Iterator[tuple[str, Facts]]:
+    """Read the tables; one of another form is ignored."""
+    for entry in given if isinstance(given, list) else ():
+        match entry:
+            case [str() as name, int() as rows, list() as described] if 0 <= rows <= _MOST:
+                texts = [
+                    shorten(text, _NAME_CHARS)
+                    for text in described[: 2 * MOST_COLUMNS]
+                    if isinstance(text, str)
+                ]
+                columns, types = tuple(texts[::2]), tuple(texts[1::2])
+                yield shorten(name, _NAME_CHARS), Facts(rows=rows, columns=columns, types=types)
 
 
 def _names(fields: Mapping[str, JsonValue]) -> Mapping[str, tuple[str, ...]]:

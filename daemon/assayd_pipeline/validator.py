@@ -17,7 +17,13 @@ from types import MappingProxyType
 from assayd.findings import exec_unit
 from assayd.findings import runs as run_findings
 from assayd.findings.corrections import with_correction
-from assayd.findings.retry_context import context_of, headline_of, retry_context
+from assayd.findings.retry_context import (
+    context_of,
+    headline_of,
+    is_unreadable,
+    needs_allowances,
+    retry_context,
+)
 from assayd.findings.runs import cause_finding
 from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.model.finding import Finding, Rule, has_errors
@@ -25,6 +31,7 @@ from assayd.model.policy import SQL_RULES, ExecutionPolicy, SqlPolicy
 from assayd.model.prompting import Document, Passage, Proposal, RepairContext, Surrounding
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import DATABASE_OUTPUT, Cause, Limits, Program, RunResult, RunSpec, Unit
+from assayd.model.submission import JsonValue
 from assayd.model.text_limits import FINDINGS, shorten
 from assayd.static import work_paths
 from assayd.static.work_files import content_of, head_of
@@ -35,10 +42,20 @@ from assayd_pipeline import worth as pipeline_worth
 from assayd_pipeline.advice import advice_on_files, advice_on_path, steps_with_path
 from assayd_pipeline.errors import ADVICE, ErrorClass
 from assayd_pipeline.errors import ErrorSource as Writer
+from assayd_pipeline.facts import (
+    DATA_RULES,
+    MOST_NAME,
+    MOST_NAMES,
+    DataFacts,
+    Facts,
+    facts_of,
+    input_findings,
+    result_findings,
+)
 from assayd_pipeline.generating import PipelineContext
 from assayd_pipeline.ignored import MOST_IN_RUN, ignored_errors
-from assayd_pipeline.instructions import BOTH, instructions
-from assayd_pipeline.judging import BASH, StepText, judge_database, judge_outputs, judge_step
+from assayd_pipeline.instructions import BOTH, instructions, usual
+from assayd_pipeline.judging import BASH, JudgedStep, StepText, judge_database, judge_outputs, judge_step
 from assayd_pipeline.payload import Database, PipelinePayload, Step
 from assayd_pipeline.repair import around, faulty, normal, step_texts, tables_of, types_in
 from assayd_pipeline.samples import SAMPLES
@@ -79,6 +96,7 @@ _RULES = (
     *pipeline_run.RULES,
     ignored.RULE,
     *pipeline_worth.RULES,
+    *DATA_RULES,
 )
 
 
@@ -96,18 +114,21 @@ _PRELOAD = ("csv", "sqlite3")
 
 
 _OTHER_FORMS = (
-    'If other steps must change as well, answer {"files": {"<number of a step>": "<its whole text>"}, '
-    '"reason": "…"} with each step that changes.',
-    'If a step is missing, answer {"steps": [{"name": "…", "type": "bash or sql", "content": "…"}], '
-    '"reason": "…"} with all steps in order.',
+    'Or, to change several steps: {"files": {"<number of a step>": "<its whole text>"}, "reason": "…"}.',
+    'Or, to add or remove a step, all in order: {"steps": [{"name": "…", "type": "bash or sql", '
+    '"content": "…"}], "reason": "…"}.',
 )
 
 
 class PreparedPipeline(PipelinePayload):
-    """A submission with the statements that SQLite would reject, and the names in its steps."""
+    """A submission with the statements that SQLite would reject, and the names in its steps.
+
+    `inputs` are facts about its files.
+    """
 
     refusals: tuple[Refusal, ...] = ()
     read: StepReads = StepReads()
+    inputs: Mapping[str, Facts] = MappingProxyType({})
 
 
 class Pipeline(Kind[PipelinePayload]):
@@ -148,9 +169,10 @@ class Pipeline(Kind[PipelinePayload]):
         foreseen = refusals(submitted)
         heads = {path: head_of(given) for path, given in payload.files.items()}
         read = read_steps(list(step_texts(submitted)), heads)
-        if not foreseen and read == StepReads():
+        inputs = _inputs(payload)
+        if not foreseen and not inputs and read == StepReads():
             return payload if cleaned == payload.steps else submitted
-        return PreparedPipeline.model_construct(**fields, refusals=foreseen, read=read)
+        return PreparedPipeline.model_construct(**fields, refusals=foreseen, read=read, inputs=inputs)
 
     def plan(self, payload: PipelinePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan a unit per step, after one that creates or checks the database."""
@@ -212,7 +234,12 @@ class Pipeline(Kind[PipelinePayload]):
             found += judge_results(steps, read, [bool(case.stdout) for case in cases], result)
             for text, step in zip(steps, judged, strict=True):
                 found += judge_idle(text, step.idle)
-        return Judgement(stage_findings={"sandbox": tuple(found)}, cases=cases)
+        facts = None
+        if not has_errors(found):
+            facts = _facts(payload, judged, result)
+            found += result_findings(payload.expects, facts)
+        shown: JsonValue = None if facts is None else {"data": facts.model_dump(mode="json")}
+        return Judgement(stage_findings={"sandbox": tuple(found)}, cases=cases, facts=shown)
 
     def retry_context(
         self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
@@ -226,21 +253,28 @@ class Pipeline(Kind[PipelinePayload]):
 
     def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
         """Return the instructions for steps, and the policy's allowances."""
-        return instructions(policy)
+        return instructions(None if policy is None else usual(policy))
 
     def context(
         self, payload: PipelinePayload, report: Document, policy: ExecutionPolicy | None = None
     ) -> RepairContext:
         """Return the request to fix the failed step, with its context."""
-        step = faulty(payload, report)
+        step, alone = faulty(payload, report), len(payload.steps) == 1
+        rules = instructions(
+            None if policy is None else usual(policy),
+            types_in(payload, report),
+            alone=alone,
+            commands=needs_allowances(report, self.runtime_stages),
+        )
+        unreadable = is_unreadable(report)
         return context_of(
             _passage(step),
             report,
-            instructions=instructions(policy, types_in(payload, report)),
+            instructions=() if unreadable else rules,
             runtime_stages=self.runtime_stages,
-            surroundings=tuple(around(payload, step, str(report.get("retry_context")))),
+            surroundings=() if unreadable else tuple(around(payload, step, str(report.get("retry_context")))),
             title=step.label,
-            other_forms=_OTHER_FORMS,
+            other_forms=() if unreadable and alone else _OTHER_FORMS[alone:],
             about=partial(_is_about, step),
             others=[
                 (_passage(other), partial(_is_about, other))
@@ -342,7 +376,27 @@ def _check_parse(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[
         return _explained(payload, step, found, policy)
 
     paths = [*check_paths(payload.files, field="payload.files"), *_reserved(payload.files)]
+    if payload.expects is not None:
+        paths += input_findings(payload.expects, _inputs(payload))
     return [*paths, *_of_steps(payload, check)]
+
+
+def _inputs(payload: PipelinePayload) -> dict[str, Facts]:
+    """Return the facts of the submitted files. Runs in an analysis worker."""
+    files = islice(payload.files.items(), MOST_NAMES)
+    return {path: facts_of(path, content_of(given)) for path, given in files if len(path) <= MOST_NAME}
+
+
+def _facts(payload: PipelinePayload, judged: Sequence[JudgedStep], result: RunResult) -> DataFacts:
+    """Return the facts of a run: submitted files, changed files, and the tables after the last SQL step."""
+    tables = [step.tables for step in judged if step.tables is not None]
+    outputs = {
+        output.name: facts_of(output.name, output.content)
+        for output in result.outputs
+        if output.name != DATABASE_OUTPUT and len(output.name) <= MOST_NAME
+    }
+    inputs = getattr(payload, "inputs", {})
+    return DataFacts(inputs=inputs, outputs=outputs, tables=dict(tables[-1]) if tables else {})
 
 
 def _explained(

@@ -79,6 +79,48 @@ def test_comparison_of_cases_is_stated_where_there_are_cases() -> None:
     assert ["10 equals 10.0" in "\n".join(rules) for rules in told] == [False, True]
 
 
+def test_comparison_is_stated_for_the_modes_that_cases_have() -> None:
+    kind, policy = validators.find("script"), POLICIES.get("script")
+    cases = [{"name": mode, "expected": "1", "compare": mode} for mode in ("exact", "float")]
+    told = "\n".join(brief(kind, json.dumps({"cases": cases}).encode(), policy).briefing.rules)
+    assert "to the last character" in told
+    assert "`float`" in told
+    assert "`tokens`" not in told
+
+
+def test_code_node_whose_cases_have_the_inputs_is_not_told_that_it_has_none() -> None:
+    kind, policy = validators.find("code"), POLICIES.get("code")
+    cases = {"cases": [{"name": "one", "inputs": {"x": 1}, "expected": 1}]}
+    told = [brief(kind, json.dumps(one).encode(), policy).briefing.surroundings for one in ({}, cases)]
+    assert [[one.title for one in each] for each in told] == [
+        ["inputs"],
+        ["cases that must pass: inputs -> result"],
+    ]
+
+
+def test_module_with_fixed_manifest_and_tests_is_asked_for_its_adapter_alone() -> None:
+    kind, policy = validators.find("module"), POLICIES.get("module_validation")
+    given = {"manifest": {"version": "1.0.0"}, "files": {"test_it.py": "def test_it(): ..."}}
+    whole, fixed = (brief(kind, json.dumps(one).encode(), policy).briefing for one in ({}, given))
+    assert "manifest.json" in whole.task
+    assert fixed.task == "Write an adapter module: adapter.py."
+    assert list(fixed.example.answer.files) == ["adapter.py"]
+    assert not [rule for rule in fixed.rules if "manifest.json" in rule or "pytest runs" in rule]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_prompt_names_no_module_or_command_that_the_policy_refuses(kind: Kind) -> None:
+    policy = POLICIES.get(kind.default_policy)
+    rules = brief(kind, json.dumps(CONTEXTS[kind.name]).encode(), policy).briefing.rules
+    for rule in rules:
+        if rule.startswith("Import only: "):
+            names = set(rule.removeprefix("Import only: ").rstrip(".").split(", "))
+            assert all(policy.imports.allows(name) for name in names - {"adapter", "assayd_adapter"})
+        if rule.startswith("Bash steps may run"):
+            names = set(rule.partition("builtins: ")[2].rstrip(".").split(", "))
+            assert names <= policy.commands.allowed
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_context_of_another_kind_is_refused(kind: Kind) -> None:
     assert kind.generation_context is not None

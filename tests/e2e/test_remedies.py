@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from support.daemons.chosen import new_daemon
-from support.daemons.daemon_process import BIN, IMAGES, ROOT, DaemonProcess
+from support.daemons.daemon_process import BIN, IMAGES, ROOT, DaemonProcess, new_home
+from support.engines.cuttable_engine import CuttableEngine
 from support.engines.oci import needs_oci
 from support.texts import guide
 
@@ -130,7 +131,7 @@ def test_copy_of_a_state_directory_is_acknowledged_by_its_remedy(
     command = copied["remedy"].split("`")[1]
     daemon.stop()
 
-    do(command, ASSAYD_STATE_DIR=str(daemon.state))
+    do(command)
 
     daemon.start()
     assert row(daemon, "identity")["status"] == "ok"
@@ -244,3 +245,45 @@ def test_restored_backup_serves_with_the_images_of_the_state_directory(
     daemon.start()
     assert daemon.assay("show", "last").returncode == 0
     assert daemon.assay("validate", "script", program, "--option", "stdin=north apples 3").returncode == 0
+
+
+def test_static_miss_is_found_by_its_remedy_and_counted_until_the_restart(
+    make_daemon: MakeDaemon, tmp_path: Path
+) -> None:
+    """The remedy named no attempt."""
+    (tmp_path / "few.toml").write_text('extends = "script"\n[imports]\nmode = "enforce"\nallowed = []\n')
+    program = tmp_path / "hidden.py"
+    program.write_text('name = "sock" + "et"\n__import__("importlib").import_module(name)\n')
+    daemon = make_daemon(settings={"POLICY_FOLDERS": json.dumps([str(tmp_path)])})
+    daemon.start()
+    assert row(daemon, "static misses")["status"] == "ok"
+    assert daemon.assay("validate", "script", program, "--policy", "few").returncode == 1
+    missed = row(daemon, "static misses")
+    assert missed["status"] == "warn", missed
+
+    command = missed["remedy"].split("`")[1]
+    said = daemon.assay(*command.split()[1:], "--json")
+
+    [attempt] = json.loads(said.stdout)
+    assert attempt["policy"] == "few"
+    daemon.stop()
+    daemon.start()
+    assert row(daemon, "static misses")["status"] == "ok"
+
+
+def test_engine_that_does_not_answer_is_well_once_it_is_started(docker_host: str) -> None:
+    home = new_home()
+    with CuttableEngine(home / "e", docker_host) as proxy:
+        proxy.restore()
+        daemon = new_daemon(proxy.url, settings={"POOL__DEFAULT_TARGET": "0"})
+        try:
+            daemon.start()
+            proxy.cut()
+            assert until_ok(daemon, "engine", "fail")["remedy"] == "start the container engine"
+
+            proxy.restore()
+
+            until_ok(daemon, "engine")
+        finally:
+            daemon.dispose()
+    home.rmdir()

@@ -220,6 +220,18 @@ class Analyst:
 
         return await self._have(validator.name, flow, ask)
 
+    async def read(self, reader: str, body: bytes, *, flow: Flow = OUR_OWN) -> bytes:
+        """Have a function read hostile text, and return its answer; the caller validates it.
+
+        Args:
+            reader: refers to a function from bytes to bytes, ``package.module:name``; never the caller's.
+            body: what it reads.
+            flow: whose turn it takes.
+
+        Raises: WorkerDied, when reading it is too much; AssaydError.
+        """
+        return await self._have(reader, flow, lambda worker: _exchange(worker, "read", reader, body))
+
     async def _have(self, kind: str, flow: Flow, work: Callable[[_Worker], Awaitable[T]]) -> T:
         """Have a worker do something, in turn. Raises: as `_work`."""
         async with self._turns.hold(*flow, str(next(self._numbers))):
@@ -314,16 +326,26 @@ def _send_policy(worker: _Worker, policy: ExecutionPolicy) -> None:
 async def _ask(
     worker: _Worker, what: str, kind: str, body: bytes, answer: TypeAdapter[T], *, policy: str | None = None
 ) -> T:
+    try:
+        return answer.validate_json(await _exchange(worker, what, kind, body, policy=policy))
+    except ValidationError as problem:
+        raise _broken("an analysis worker's answer is malformed") from problem
+
+
+async def _exchange(
+    worker: _Worker, what: str, kind: str, body: bytes, *, policy: str | None = None
+) -> bytes:
+    """Send a job and return its unprocessed answer."""
     parts = list(frames.chunks(body))
     for part in parts[:-1]:
         worker.stdin.write(frames.encode({"type": "part"}, part))
     last: frames.Header = {"type": what, "kind": kind, "policy": policy}
     worker.stdin.write(frames.encode(last, parts[-1]))
     await worker.stdin.drain()
-    return await _answer(worker, answer)
+    return await _answer(worker)
 
 
-async def _answer(worker: _Worker, form: TypeAdapter[T]) -> T:
+async def _answer(worker: _Worker) -> bytes:
     answer = bytearray()
     async for header, part in worker.frames():
         answer += part
@@ -331,10 +353,7 @@ async def _answer(worker: _Worker, form: TypeAdapter[T]) -> T:
             raise WorkerDied("the worker's answer is too long")
         if header.get("last") is True:
             break
-    try:
-        return form.validate_json(bytes(answer))
-    except ValidationError as problem:
-        raise _broken("an analysis worker's answer is malformed") from problem
+    return bytes(answer)
 
 
 def _prepared(validator: Kind, payload: BaseModel, answer: WorkerAnswer) -> BaseModel:

@@ -36,6 +36,7 @@ from assayd.metrics import Metrics
 from assayd.ports.chains import Chains, NoChains
 from assayd.ports.service import Service
 from assayd.ports.tracing import NO_TRACING, Tracing
+from assayd.ports.workflows import NoWorkflows, Workflows
 from assayd.store.library import DatabaseLibrary
 
 _USUAL = ApiLimits()
@@ -70,6 +71,7 @@ def create_app(  # noqa: PLR0913  (each is a separate part)
     batches: DaemonBatches,
     *,
     chains: Chains | None = None,
+    workflows: Workflows | None = None,
     library: DatabaseLibrary | None = None,
     access: SocketAccess,
     limits: ApiLimits = _USUAL,
@@ -94,6 +96,7 @@ def create_app(  # noqa: PLR0913  (each is a separate part)
     app.state.service = service
     app.state.batches = batches
     app.state.chains = chains or NoChains()
+    app.state.workflows = workflows or NoWorkflows()
     app.state.library = library
     app.state.trials = trials
     app.state.access = access

@@ -15,6 +15,7 @@ CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 UNAUDITED = (
     "/v1/policies/{name}/check",  # reads
     "/v1/policies/suggest",  # reads; a trial may submit attempts
+    "/v1/workflows/check",  # reads
     "/v1/nodes/{name}",  # a node's beat, every few seconds
     "/v1/nodes/{name}/runs",  # and the paths below it: the attempt's own record has them
 )

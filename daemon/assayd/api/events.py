@@ -16,10 +16,18 @@ from assayd.documents.batches import BatchEventDocument
 from assayd.documents.chains import GenerationEventDocument, RepairEventDocument
 from assayd.documents.events import EventDocument
 from assayd.documents.policy_review import TrialEventDocument
+from assayd.documents.workflows import WorkflowEventDocument
 from assayd.model.batch import Progress
 from assayd.model.records import Event
 
-Told = EventDocument | BatchEventDocument | GenerationEventDocument | RepairEventDocument | TrialEventDocument
+Told = (
+    EventDocument
+    | BatchEventDocument
+    | GenerationEventDocument
+    | RepairEventDocument
+    | TrialEventDocument
+    | WorkflowEventDocument
+)
 Documents = AsyncGenerator[Told, None]
 
 UNREAD_S = 60.0

@@ -61,7 +61,7 @@ async def submit_attempt(
     """Submit code for validation."""
     _require_key(idempotency_key)
     accepted = await _submit(request, call, idempotency_key=idempotency_key)
-    return await _answer_submitted(call, accepted.attempt, wait_s, pending=200 if accepted.existing else 202)
+    return await answer_submitted(call, accepted.attempt, wait_s, pending=200 if accepted.existing else 202)
 
 
 @router.put("/{id}", responses=answers.SUBMITTED, openapi_extra=answers.SUBMISSION_BODY)
@@ -77,7 +77,7 @@ async def put_attempt(
 ) -> Response:
     """Submit code under an id from outside; sending it again gives the same attempt."""
     accepted = await _submit(request, call, attempt_id=attempt_id, max_runs=max_runs)
-    return await _answer_submitted(call, accepted.attempt, wait_s, pending=202)
+    return await answer_submitted(call, accepted.attempt, wait_s, pending=202)
 
 
 @router.get("", responses=answers.ATTEMPT_PAGE)
@@ -167,7 +167,7 @@ async def replay_attempt(
     replay = await call.service.replay(
         await call.attempt(attempt_id), peer=call.caller.peer, idempotency_key=idempotency_key
     )
-    return await _answer_submitted(call, replay, wait_s, pending=202)
+    return await answer_submitted(call, replay, wait_s, pending=202)
 
 
 @router.get("/{id}/events", responses=answers.EVENTS, response_class=Response)
@@ -246,7 +246,7 @@ async def _submit(
         with call.holding() as held:
             body = await read_body(request, call, held, max_bytes=call.limits.body_bytes)
             await turn.enter_async_context(call.budget.reading(len(body)))
-            submission = await _read(body, call)
+            submission = await read_submitted(body, call)
             del body  # from here on the queue counts what it holds
         accepted = await call.service.submit(
             submission,
@@ -259,7 +259,8 @@ async def _submit(
     return accepted
 
 
-async def _read(body: bytes, call: Call) -> Submission:
+async def read_submitted(body: bytes, call: Call) -> Submission:
+    """Read a submission; a large one in a thread. Raises: RequestError."""
     read = partial(read_submission, body, call.service.kinds, caps=call.limits.payload)
     if len(body) > LARGE_BODY_BYTES:
         async with call.budget.parsing(call.caller.peer.uid):
@@ -273,7 +274,8 @@ async def _read(body: bytes, call: Call) -> Submission:
     return submission
 
 
-async def _answer_submitted(call: Call, attempt: Attempt, wait_s: float, *, pending: int) -> Response:
+async def answer_submitted(call: Call, attempt: Attempt, wait_s: float, *, pending: int) -> Response:
+    """Wait for an accepted attempt, and answer with it; `pending` is the status before its verdict."""
     attempt = await _wait(call, attempt, wait_s)
     status = 200 if attempt.state is State.FINISHED else pending
     location = {"Location": f"/v1/attempts/{attempt.id}"}

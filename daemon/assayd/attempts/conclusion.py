@@ -235,6 +235,8 @@ def _report(
     report = replace(merge_report(blank, stages, ran, failure), refused_imports=_refused_imports(ran))
     if (context := _retry_context(job, report)) is not None:
         report = replace(report, retry_context=_cut(context, job.limits.retry_context_bytes))
+    if ran is not None and report.verdict in _RATED:
+        report = replace(report, feedback=ran.judgement.facts)
     return _scored(job, _rated(job, report), ran)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping
 
 from assayd.model.health import Health, HealthRow
 
 
-def identity_row(former: str | None) -> HealthRow:
+def identity_row(former: str | None, state_dir: str) -> HealthRow:
     """Return whether a daemon was started on a copy of the state directory of another: of `former`."""
     if former is None:
         return HealthRow(check="identity", status=Health.OK, detail="the state directory isn't a copy")
@@ -17,8 +18,8 @@ def identity_row(former: str | None) -> HealthRow:
         "daemon doesn't remove"
     )
     remedy = (
-        "to keep the copy, run `assayd --acknowledge-copy` and restart; if the other daemon "
-        "no longer exists, remove its containers manually"
+        f"to keep the copy, run `ASSAYD_STATE_DIR={shlex.quote(state_dir)} assayd --acknowledge-copy` as the "
+        "daemon's user and restart; if the other daemon no longer exists, remove its containers manually"
     )
     return HealthRow(check="identity", status=Health.WARN, detail=detail, remedy=remedy)
 
@@ -62,5 +63,9 @@ def static_misses_row(misses: Counter[tuple[str, str]]) -> HealthRow:
     if not misses:
         return HealthRow(check="static misses", status=Health.OK, detail="none since the start")
     listed = ", ".join(f"{kind} {rule}: {count}" for (kind, rule), count in misses.most_common(10))
-    remedy = "report these attempts' findings; the static rules may lack a case"
+    [((kind, rule), _)] = misses.most_common(1)
+    remedy = (
+        f"report what these attempts do (`assay list --kind {kind} --rule {rule}`), because the static rules "
+        "may lack a case; a restart of the daemon resets the count"
+    )
     return HealthRow(check="static misses", status=Health.WARN, detail=listed, remedy=remedy)

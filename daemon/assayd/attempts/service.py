@@ -347,7 +347,7 @@ class DaemonService:
         """Examine engine, images, isolation, limits and permissions."""
         rows = [*await self._without_containers(), *await self._acceptance.rows()]
         rows += [
-            identity_row(self._copied_from),
+            identity_row(self._copied_from, self._facts.state_dir),
             policies_row(self._policies.reload_problem),
             kinds_row({**missing_wings(), **missing_chains()}, self._left_out),
             helpers_row(self._missing_helpers()),

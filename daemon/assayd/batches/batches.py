@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -426,6 +427,10 @@ async def _attempt(attempt: Attempt | None, documents: ReadDocuments) -> bytes:
     return attempt_body(attempt, report=report, execution=execution)
 
 
+READ_AHEAD = 64
+"""Items that are read together, so that not each needs a separate read."""
+
+
 class Feeder:
     """The one that feeds a batch. Attempts have their ids before, so doing it twice is doing it once."""
 
@@ -448,6 +453,7 @@ class Feeder:
         self._retry_s = retry_s
         self._in_flight: set[str] = set()
         self._lost: set[str] = set()
+        self._ahead: deque[Waiting] = deque()
         self._beyond = 0
         self._more = asyncio.Event()
         self._stop = asyncio.Event()
@@ -467,6 +473,7 @@ class Feeder:
     def poke(self, batch: Batch) -> None:
         """Look again: lines have come, or the batch has changed."""
         self.batch = batch
+        self._ahead.clear()
         self._beyond = 0
         self._more.set()
         self.changed.give()
@@ -500,7 +507,9 @@ class Feeder:
         room = self.batch.concurrency - len(self._in_flight)
         if room <= 0:
             return False
-        waiting = await self._waiting(room)
+        if not self._ahead:
+            self._ahead.extend(await self._waiting(max(room, READ_AHEAD)))
+        waiting = [self._ahead.popleft() for _ in range(min(room, len(self._ahead)))]
         for item in waiting:
             self._beyond = item.line
             if item.attempt_id not in self._in_flight | self._lost:
@@ -561,7 +570,7 @@ class Feeder:
     async def _is_accepted(self, item: Waiting) -> bool:
         """Submit an item; False when there is nothing to wait for: it is finished, or can't be submitted."""
         try:
-            document = await self._store.document(item.submission)
+            document = item.document or await self._store.document(item.submission)
             origin = AttemptOrigin(peer=self.batch.peer, attempt_id=item.attempt_id, batch_id=self.batch.id)
             accepted = await self._admission.submit_document(document, origin)
         except RequestError as refusal:

@@ -112,7 +112,9 @@ class ReportDocument(BaseDocument):
     fix_hints: list[FixHint] = Field(description="Suggested changes.")
     retry_context: str | None = Field(description="Text for a model's next try.")
     confidence: float | None = Field(description="Confidence from 0 to 1, for kinds that rate.")
-    feedback: Any = Field(description="Advice of the kind for the next try.")
+    feedback: Any = Field(
+        description="Advice of the kind for the next try, or facts about a pipeline's data."
+    )
     score: float | None = Field(
         None, description="Share of hidden tests that passed, 0 to 1; null without a score."
     )

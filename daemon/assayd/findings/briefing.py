@@ -6,8 +6,9 @@ The allowances are imports, hosts, and rejected names.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from assayd.model.policy import ExecutionPolicy, ImportMode, NetworkMode
+from assayd.model.policy import ExecutionPolicy, ImportMode, NetworkMode, SubmoduleRule
 from assayd.model.prompting import Example, Proposal, Surrounding
 from assayd.model.submission import Sample
 
@@ -20,7 +21,7 @@ _FORMS = {
 
 def answer_form(form: str) -> str:
     """Return the JSON form of an answer: ``code``, ``files`` or ``steps``."""
-    return f'{{"{form}": {_FORMS[form]}, "reason": "<what it does, in a sentence or two>"}}'
+    return f'{{"{form}": {_FORMS[form]}, "reason": "<what it does>"}}'
 
 
 def code_example(sample: Sample, *, request: str, reason: str, field: str = "code") -> Example:
@@ -68,11 +69,32 @@ def allowances(
         yield f"Only these hosts can be reached: {shown} (port {ports})."
 
 
+_RARE = frozenset({
+    "abc", "argparse", "array", "ast", "async_timeout", "binascii", "bisect", "bz2", "certifi",
+    "charset_normalizer", "cmath", "codecs", "concurrent.futures", "configparser", "contextlib",
+    "contextvars", "copy", "difflib", "email", "errno", "fnmatch", "fractions", "getopt", "getpass", "glob",
+    "gzip", "heapq", "html", "importlib.metadata", "ipaddress", "json.decoder", "locale", "logging", "lzma",
+    "mimetypes", "multidict", "ntpath", "numbers", "operator", "optparse", "platform", "posixpath",
+    "pprint", "queue", "random", "reprlib", "secrets", "shlex", "shutil", "socket", "ssl", "stat", "struct",
+    "tarfile", "tempfile", "textwrap", "threading", "traceback", "types", "typing_extensions",
+    "unicodedata", "urllib3", "uuid", "warnings", "weakref", "xml.dom", "xml.sax", "yarl", "zipfile",
+    "zlib",
+})  # fmt: skip
+"""Modules that submissions rarely import: a prompt that names them all is a quarter longer."""
+
+
+def usual(policy: ExecutionPolicy) -> ExecutionPolicy:
+    """Return a policy as a prompt states it: without modules that are allowed and that nobody imports."""
+    return replace(policy, imports=replace(policy.imports, allowed=policy.imports.allowed - _RARE))
+
+
 def _imports(policy: ExecutionPolicy, offer: str | None, also: Sequence[str]) -> Iterator[str]:
     imports = policy.imports
     if imports.mode is ImportMode.ENFORCE:
-        allowed = sorted({*also, *(module for module in imports.allowed if imports.allows(module))})
-        yield f"Import only: {', '.join(allowed) or 'nothing'}."
+        allowed = {*also, *(module for module in imports.allowed if imports.allows(module))}
+        if imports.submodules is SubmoduleRule.INHERIT:
+            allowed -= {name for name in allowed if name.rpartition(".")[0] in allowed}
+        yield f"Import only: {', '.join(sorted(allowed)) or 'nothing'}."
         if imports.denied and imports.enforce_forbidden:
             yield f"Not allowed: {', '.join(sorted(imports.denied))}."
     elif offer is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import zip_longest
@@ -135,24 +135,30 @@ def together(tries: Sequence[Tried]) -> tuple[Finding, ...]:
     return (*grouped(alike), *(finding for one in tries for finding in one.findings if finding.context))
 
 
-VALUES_COMPARED = (
-    'Cases compare values: 10 equals 10.0, but neither "10" nor true; fields that a case doesn\'t name may '
-    "exist; lists are equal element by element. `tokens` ignores white space in strings; `float` also "
-    "accepts numbers within one millionth."
-)
-TEXTS_COMPARED = (
-    "Cases compare the output: `exact` to the last character, `tokens` word by word, `float` also with "
-    "numbers within one millionth."
-)
+_VALUES = 'Cases compare values: 10 equals 10.0, but neither "10" nor true; more fields may exist.'
+VALUES_COMPARED: Mapping[str, str] = {
+    Compare.EXACT: _VALUES,
+    Compare.TOKENS: f"{_VALUES} `tokens`: strings word by word, whatever the white space.",
+    Compare.FLOAT: f"{_VALUES} `float`: numbers within one millionth, strings word by word.",
+}
+TEXTS_COMPARED: Mapping[str, str] = {
+    Compare.EXACT: "Cases compare the output to the last character.",
+    Compare.TOKENS: "`tokens`: the output is compared word by word, whatever the white space.",
+    Compare.FLOAT: "`float`: the output is compared word by word, numbers within one millionth.",
+}
 """The comparison rules, for a prompt."""
 
 
 def cases_told(cases: Iterable[tuple[ExpectedCase, object, object]]) -> str:
-    """Return the cases for a model, one per line: name, input, expected result."""
+    """Return the cases for a model, one per line: name, comparison unless exact, input, expected result."""
     return "\n".join(
-        f"{shorten(case.name, NAME_CHARS)} ({case.compare.value}): {_shown(given)} -> {_shown(expected)}"
+        f"{shorten(case.name, NAME_CHARS)}{_mode(case.compare)}: {_shown(given)} -> {_shown(expected)}"
         for case, given, expected in cases
     )
+
+
+def _mode(compare: Compare) -> str:
+    return "" if compare is Compare.EXACT else f" ({compare.value})"
 
 
 def _as_case(tried: Tried, wanted: ExpectedCase, expected: JsonValue) -> Tried:

@@ -152,6 +152,30 @@ def context_of(  # noqa: PLR0913  (each says another thing of the request)
     )
 
 
+_UNREADABLE = re.compile(r"(?:syntax|answer)\.|shell\.syntax$")
+_LOCAL = re.compile(
+    r"(?:signature|manifest|entry_point|paths?|shell|sql|forbidden|required|structure)\.|"
+    r"step\.(?!command_not_found)|annotations\.(?!not_imported)|inputs\.(?!requires)|"
+    r"contract\.(?!import)|(?:sandbox\.raised|tests\.failed)$"
+)
+"""Rules whose fix needs no other module, command or name."""
+
+
+def is_unreadable(report: Report) -> bool:
+    """Return whether all errors say that code isn't valid in its language: nothing else has been read."""
+    rules = [str(finding.get("rule")) for finding in errors_of(report)]
+    return bool(rules) and all(map(_UNREADABLE.match, rules))
+
+
+def needs_allowances(report: Report, runtime_stages: Sequence[str]) -> bool:
+    """Return whether a fix may need to know which modules and commands are allowed.
+
+    That is so if the approach may be wrong, and unless all errors are about something else than names.
+    """
+    rules = [str(finding.get("rule")) for finding in errors_of(report)]
+    return _worth(report, runtime_stages) is Worth.MEDIUM or not all(map(_LOCAL.match, rules))
+
+
 def _worth(report: Report, runtime_stages: Sequence[str]) -> Worth:
     """Return MEDIUM for a wrong result or an exceeded limit; other failures are local faults."""
     rules = [str(finding.get("rule")) for finding in errors_of(report)]

@@ -183,6 +183,12 @@ def resolve_function(reference: str) -> Callable[[], None]:
     return found
 
 
+def resolve_reader(reference: str) -> Callable[[bytes], bytes]:
+    """Return the function on bytes that ``package.module:name`` refers to. Raises: as `resolve`."""
+    reader: Callable[[bytes], bytes] = resolve_function(reference)  # type: ignore[assignment]
+    return reader
+
+
 def _validator(entry: EntryPoint) -> Kind:
     try:
         validator: Kind = entry.load()

@@ -141,11 +141,15 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """An item without a verdict; `submission` is the digest of its document."""
+    """An item without a verdict.
+
+    `submission` is the digest of its document. `document` is set if it is small; a large one must be read.
+    """
 
     line: int
     attempt_id: str
     submission: str
+    document: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

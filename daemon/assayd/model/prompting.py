@@ -114,12 +114,21 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """Rules, and perhaps another example, for requests that contain one of these words, in lowercase."""
+
+    words: tuple[str, ...]
+    rules: tuple[str, ...]
+    example: Example | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Briefing:
     """The parts of a prompt that a kind supplies.
 
     `task` is the contract of the kind. `rules` describe what the effective policy allows and how the answer
-    is judged. `task`, `rules` and `example` contain no guest text. `form` shows the JSON format of the
-    answer.
+    is judged. `task`, `rules`, `topics` and `example` contain no guest text. `form` shows the JSON format of
+    the answer.
     """
 
     task: str
@@ -127,3 +136,4 @@ class Briefing:
     example: Example
     form: str
     surroundings: tuple[Surrounding, ...] = ()
+    topics: tuple[Topic, ...] = ()

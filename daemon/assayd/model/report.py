@@ -102,12 +102,13 @@ class Judgement:
 
     `stage_findings` has the run-time stages of the validator (``sandbox``, ``quality``, …) as keys, in order.
     A missing stage wasn't reached. `score` is the fraction of hidden tests that passed, for kinds with hidden
-    tests.
+    tests. `facts` are the facts of the run for the report's feedback.
     """
 
     stage_findings: Mapping[str, tuple[Finding, ...]]
     cases: tuple[Case, ...] = ()
     score: float | None = None
+    facts: JsonValue = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

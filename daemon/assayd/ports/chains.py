@@ -31,6 +31,15 @@ class AttemptFix:
     hint: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRepair:
+    """The repair that a submission asked for: `attempt_id` is the fix that passed, if one did."""
+
+    id: str
+    ended: bool
+    attempt_id: str | None
+
+
 class RepairRequests(Protocol):
     """Records requests to repair an attempt if it fails."""
 
@@ -53,6 +62,10 @@ class Chains(Protocol):
 
     async def fix_of(self, attempt_id: str) -> AttemptFix | None:
         """Return the fix that an attempt runs, or None."""
+        ...
+
+    async def repair_of(self, attempt_id: str) -> AttemptRepair | None:
+        """Return the first repair that an attempt began; None if there is none."""
         ...
 
     async def recover(self, only: Container[str] | None = None) -> None:
@@ -80,6 +93,10 @@ class NoChains:
 
     async def fix_of(self, attempt_id: str) -> AttemptFix | None:
         """Return None: no attempt runs a fix."""
+        return None
+
+    async def repair_of(self, attempt_id: str) -> AttemptRepair | None:
+        """Return None: no attempt is repaired."""
         return None
 
     async def recover(self, only: Container[str] | None = None) -> None:

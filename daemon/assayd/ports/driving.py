@@ -1,4 +1,4 @@
-"""Decides which process drives batches, repairs and generations. On a single host, it is the daemon."""
+"""Decides which process drives batches, repairs, generations and workflows; on one host, the daemon."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ class Driven(StrEnum):
     """A repair: a failed attempt is tried again with changes."""
     GENERATION = "generation"
     """A generation: a request in words becomes a submission."""
+    WORKFLOW = "workflow"
+    """A workflow: its nodes become attempts."""
 
 
 class Driving(Protocol):

@@ -20,7 +20,7 @@ from assayd.errors import EngineError
 from assayd.metrics import Metrics
 from assayd.model.health import Health, HealthRow
 from assayd.model.run import RunSpec
-from assayd.ports.engine import Engine, EngineInfo
+from assayd.ports.engine import LABEL_CONTAINER, Engine, EngineInfo
 from assayd.sandbox.isolation_check import CHECKED_IMAGE
 from assayd.sandbox.pool.decide import PoolKey
 from assayd.sandbox.pool.reaper import Reaper
@@ -219,7 +219,7 @@ class ReadinessSupervisor:
                 "isolation",
                 Health.FAIL,
                 "; ".join(leaks),
-                "don't run submissions on this host; see the threat model",
+                "don't run submissions on this host until this is corrected; the next examination shows it",
             )
         return _row("isolation", Health.OK, "all probes of the isolation check were contained")
 
@@ -269,9 +269,11 @@ class ReadinessSupervisor:
         )
         if self._pool.stuck:
             names = ", ".join(sorted(self._pool.stuck))
-            return _row(
-                "containers", Health.FAIL, f"left behind: {names}", "remove them manually; see the log"
+            remedy = (
+                f"remove them manually (they have the label {LABEL_CONTAINER}), or restart the engine; "
+                "the daemon looks again every minute"
             )
+            return _row("containers", Health.FAIL, f"left behind: {names}", remedy)
         ready, reason = self.ready()
         if not ready:
             return _row("containers", Health.FAIL, reason, "the daemon retries automatically; see the log")

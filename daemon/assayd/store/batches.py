@@ -79,9 +79,17 @@ _ITEMS = (
     .where(_OF_BATCH, _ITEM.line > bindparam("after"))
     .order_by(_ITEM.line)
 )
+SMALL_BYTES = 16 * 2**10
+"""Of a document that is read together with others."""
+_SMALL = func.length(submissions.c.document) <= SMALL_BYTES
 _WAITING = (
-    select(_ITEM.line, _ITEM.attempt_id, _ITEM.submission)
-    .select_from(_JOINED)
+    select(
+        _ITEM.line,
+        _ITEM.attempt_id,
+        _ITEM.submission,
+        case((_SMALL, submissions.c.document)).label("document"),
+    )
+    .select_from(_JOINED.outerjoin(submissions, submissions.c.digest == _ITEM.submission))
     .where(_OF_BATCH, _NO_VERDICT, _ITEM.line > bindparam("after"))
     .order_by(_ITEM.line)
 )

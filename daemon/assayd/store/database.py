@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-HEAD = "0014"
+HEAD = "0015"
 """The newest revision in `migrations`; a test compares them."""
 
 BACKENDS = ("sqlite", "postgresql")

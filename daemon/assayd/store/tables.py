@@ -326,6 +326,43 @@ batch_items = Table(
 )
 """The lines of batches. `attempt_id` is chosen with the line, before the attempt exists."""
 
+workflows = Table(
+    "workflows",
+    metadata,
+    Column("id", String(26), primary_key=True),
+    Column("uid", BigInteger, nullable=False),
+    Column("gid", BigInteger, nullable=False),
+    Column("pid", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("ends_at", BigInteger, nullable=False),
+    Column("document", ExactText, nullable=False),
+    Column("inputs", Text, nullable=False),
+    Column("reading", Text, nullable=False),
+    Column("repair", Text),
+    Column("resumes", String(26)),
+    Column("verdict", String(16)),
+    Column("detail", ExactText),
+    Column("cancelled_at", BigInteger),
+    Column("finished_at", BigInteger),
+    Index("ix_workflows_uid", "uid", "id"),
+)
+"""Workflows; `inputs`, `reading` (the plan and what its check found) and `repair` are JSON."""
+
+workflow_nodes = Table(
+    "workflow_nodes",
+    metadata,
+    Column("workflow_id", String(26), ForeignKey("workflows.id", ondelete="CASCADE"), primary_key=True),
+    Column("node", String(64), primary_key=True),
+    Column("attempt_id", String(26), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("reused", Integer, nullable=False),
+    Column("input_digest", String(64)),
+    Column("repair_id", String(26)),
+    Column("detail", ExactText),
+    Column("finished_at", BigInteger),
+)
+"""The nodes of workflows. `attempt_id` exists before there is such an attempt."""
+
 webhook_messages = Table(
     "webhook_messages",
     metadata,

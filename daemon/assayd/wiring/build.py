@@ -41,6 +41,7 @@ from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.chains import Chains
 from assayd.ports.clock import Clock
 from assayd.ports.tracing import Tracing
+from assayd.ports.workflows import Workflows
 from assayd.sandbox.container import ContainerOrigin
 from assayd.settings import Settings
 from assayd.store.artifacts import FileArtifactStore
@@ -60,6 +61,7 @@ from assayd.wiring.limits import DaemonLimits, limits_from
 from assayd.wiring.profiles import load_profiles, without_policy
 from assayd.wiring.tracing import open_tracing
 from assayd.wiring.webhooks import build_sender, read_receivers
+from assayd.wiring.workflows import RunningParts, open_workflows
 
 log = structlog.get_logger()
 
@@ -86,7 +88,8 @@ class Assembly:
     batches: DaemonBatches
     batch_store: DatabaseBatchStore
     chains: Chains
-    chain_routers: Sequence[APIRouter]
+    workflows: Workflows
+    wing_routers: Sequence[APIRouter]
     library: DatabaseLibrary
     trials: PolicyTrials | None
     audit: AuditLog
@@ -130,6 +133,17 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
     chains = await basics.chains.begin(
         basics, stack, admission=admission, scheduler=scheduler, documents=service.read_documents
     )
+    library = DatabaseLibrary(
+        basics.access, basics.clock, most_bytes=limits.library_bytes, room=quota.left_bytes
+    )
+    running = RunningParts(
+        admission=admission,
+        scheduler=scheduler,
+        documents=service.read_documents,
+        chains=chains,
+        library=library,
+    )
+    workflows = await open_workflows(basics, stack, running)
     return Assembly(
         origin=basics.origin,
         limits=limits,
@@ -149,11 +163,10 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
         batches=batches,
         batch_store=basics.batch_store,
         chains=chains,
-        chain_routers=wing.routers,
+        workflows=workflows.carried,
+        wing_routers=(*wing.routers, *workflows.routers),
         trials=_build_trials(basics, execution, admission, service),
-        library=DatabaseLibrary(
-            basics.access, basics.clock, most_bytes=limits.library_bytes, room=quota.left_bytes
-        ),
+        library=library,
         audit=audit,
         tracing=basics.tracing,
     )

@@ -76,6 +76,8 @@ def acknowledge_copy(state_dir: Path) -> str | None:
 
 def _write(path: Path, identity: Identity, place: str) -> None:
     fresh = path.with_suffix(".new")
+    fresh.unlink(missing_ok=True)  # never write through a link: root may acknowledge a copy
     words = (identity.daemon_id, place, identity.copied_from)
-    fresh.write_text(" ".join(word for word in words if word is not None) + "\n", encoding="ascii")
+    with fresh.open("x", encoding="ascii") as opened:
+        opened.write(" ".join(word for word in words if word is not None) + "\n")
     fresh.replace(path)

@@ -56,6 +56,7 @@ COMMANDS: Mapping[str, str] = {
     "validate": "validate:validate",
     "verify": "attestation:verify",
     "version": "upkeep:version",
+    "workflow": "workflow:workflow_app",
 }
 """A command's name, and the function or `typer.Typer` of this folder that it is, as ``module:name``."""
 

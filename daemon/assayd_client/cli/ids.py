@@ -37,6 +37,11 @@ def generation_id(client: PlainClient, said: str) -> str:
     return _among(noun, said, lambda cursor: client.generations(cursor=cursor, limit=100), "generations")
 
 
+def workflow_id(client: PlainClient, said: str) -> str:
+    """Return the id of the workflow that is meant. Raises: as `attempt_id`."""
+    return _among("workflow", said, lambda cursor: client.workflows(cursor=cursor, limit=100), "workflows")
+
+
 def batch_name(client: PlainClient, said: str) -> str:
     """Return the id of the batch that is meant; one of that name comes first. Raises: as `attempt_id`."""
     try:

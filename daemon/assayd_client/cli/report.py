@@ -229,7 +229,7 @@ def render(
 def _details(attempt: Document, origin: Origin, width: int | None) -> Iterator[StyledLine]:
     report = attempt["report"]
     if report is not None:
-        yield from _findings(report["findings"], origin, width)
+        yield from render_findings(report["findings"], origin, width)
         yield from _cases(report["runtime_results"], attempt["kind"])
     if attempt["execution"] is not None:
         yield from _output(attempt["execution"], attempt["id"])
@@ -309,7 +309,8 @@ def _score(report: Document) -> str:
     return "" if score is None else f"; score {score:.3g}, {plain(report['integrity'])}"
 
 
-def _findings(findings: Sequence[Document], origin: Origin, width: int | None) -> Iterator[StyledLine]:
+def render_findings(findings: Sequence[Document], origin: Origin, width: int | None) -> Iterator[StyledLine]:
+    """Show findings with their places, those that say the same of several places once."""
     groups = _grouped(findings)
     for group in groups[:MAX_FINDINGS]:
         finding = group[0]

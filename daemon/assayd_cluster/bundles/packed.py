@@ -3,7 +3,8 @@
     <root>/<category>/<platform>/<created>_<attempt id>-<digest of the manifest>[.run2].tar
 
 Made durable under a temporary name, then renamed, read-only. What is written twice is the same, and nobody's
-takes the place of another's. Seven small files would cost eight flushes of the disk, one costs two.
+takes the place of another's. Seven small files would cost eight flushes of the disk, one costs two. Small
+bundles that come while others are written go together, by one thread, with one flush of each folder.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import secrets
 import tarfile
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from assayd.errors import StoreError
 from assayd.model.bundle import Bundle, Written
@@ -37,7 +40,11 @@ from assayd.store.artifacts import (
 from assayd.store.faults import translated
 from assayd_cluster.bundles.manifest import damaged
 
+T = TypeVar("T")
 SUFFIX = ".tar"
+SMALL_BYTES = 256 * 2**10
+"""Of a bundle that is written together with others; a large one must not keep them waiting."""
+MOST_TOGETHER = 32
 KEPT = 64
 """Bundles of which it is known where their files lie: one is often read file by file."""
 Index = Mapping[str, tuple[int, int]]
@@ -48,17 +55,46 @@ _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _GONE = (FileNotFoundError, NotADirectoryError)
 
 
+@dataclass(slots=True, eq=False)
+class _Writing:
+    """A bundle that waits to be written; once begun, the results of its group, and its place in them."""
+
+    bundle: Bundle
+    folder: tuple[str, str]
+    group: asyncio.Future[list[Written | BaseException]] | None = None
+    place: int = 0
+
+
 class PackedArtifactStore:
     """Implements `ports.artifacts.ArtifactStore`; `VerifiedArtifactStore` checks what is read."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._waiting: list[_Writing] = []
+        self._working: asyncio.Future[list[Written | BaseException]] | None = None
         self._indexes: OrderedDict[tuple[str, int, int, int], Index] = OrderedDict()
         self._lock = Lock()
 
     async def write(self, bundle: Bundle) -> Written:
         """Write a bundle: durable when this returns. Raises: StoreError."""
-        return await asyncio.to_thread(self._write, bundle)
+        writing = _Writing(bundle, bundle_folder(bundle))
+        if sum(map(len, bundle.files.values())) > SMALL_BYTES:
+            [written] = await asyncio.to_thread(self._write_all, [writing])
+            return _or_raise(written)
+        self._waiting.append(writing)
+        while writing.group is None:
+            if self._working is None or self._working.done():
+                self._begin()
+            else:
+                await asyncio.wait((self._working,))
+        return _or_raise((await asyncio.shield(writing.group))[writing.place])
+
+    def _begin(self) -> None:
+        """Have a thread write what waits, the oldest first."""
+        group, self._waiting = self._waiting[:MOST_TOGETHER], self._waiting[MOST_TOGETHER:]
+        self._working = asyncio.get_running_loop().run_in_executor(None, self._write_all, group)
+        for place, writing in enumerate(group):
+            writing.group, writing.place = self._working, place
 
     def path(self, location: str) -> Path | None:
         """Return None: there is no folder."""
@@ -104,20 +140,22 @@ class PackedArtifactStore:
         """Return how much room is left."""
         return await asyncio.to_thread(self._free_bytes)
 
-    def _write(self, bundle: Bundle) -> Written:
-        files, artifacts = bundle_contents(bundle)
-        folder, name = bundle_folder(bundle), bundle_name(bundle, files[MANIFEST])
-        temporary = f"{_TEMPORARY}{secrets.token_hex(16)}"
-        with translated("writing a bundle"), self._made(*folder) as parent:
+    def _write_all(self, group: Sequence[_Writing]) -> list[Written | BaseException]:
+        """Write bundles; return a result for each: one that fails doesn't fail its neighbours."""
+        results: list[Written | BaseException] = [StoreError("store.failed", "not written") for _ in group]
+        for folder in {writing.folder for writing in group}:
+            places = [place for place, writing in enumerate(group) if writing.folder == folder]
             try:
-                _write_durably(os.open(temporary, _NEW, 0o400, dir_fd=parent), _packed(files))
-                os.rename(temporary, name + SUFFIX, src_dir_fd=parent, dst_dir_fd=parent)
-            except BaseException:
-                with suppress(FileNotFoundError):
-                    os.unlink(temporary, dir_fd=parent)
-                raise
-            os.fsync(parent)
-        return Written(location="/".join((*folder, name)), artifacts=artifacts)
+                with translated("writing a bundle"), self._made(*folder) as parent:
+                    for place, found in zip(
+                        places, _written(parent, [group[p] for p in places]), strict=True
+                    ):
+                        results[place] = found
+                    os.fsync(parent)
+            except Exception as problem:  # noqa: BLE001 - who asked gets it; other folders go on
+                for place in places:
+                    results[place] = problem
+        return results
 
     @contextmanager
     def _made(self, category: str, platform: str) -> Iterator[int]:
@@ -193,14 +231,69 @@ class PackedArtifactStore:
             return facts.f_bavail * facts.f_frsize
 
 
-def _write_durably(handle: int, pieces: Iterator[bytes]) -> None:
-    """Write a new file by few calls of the system, after each of which a thread waits for the interpreter."""
+def _written(parent: int, group: Sequence[_Writing]) -> list[Written | BaseException]:
+    """Write files into an open folder and flush them: all are written before the first is flushed."""
+    begun = [_caught(partial(_begin, parent, writing)) for writing in group]
+    return [
+        each if isinstance(each, BaseException) else _caught(partial(_keep, parent, each)) for each in begun
+    ]
+
+
+def _caught(act: Callable[[], T]) -> T | BaseException:
+    """Return what an act comes to, or what it raises."""
     try:
-        for piece in _joined(pieces):
+        with translated("writing a bundle"):
+            return act()
+    except Exception as problem:  # noqa: BLE001 - who asked gets it; the neighbours go on
+        return problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Begun:
+    """A file that is written under a temporary name and not flushed."""
+
+    handle: int
+    temporary: str
+    name: str
+    written: Written
+
+
+def _begin(parent: int, writing: _Writing) -> _Begun:
+    """Write a file by few calls of the system, after each of which a thread waits for the interpreter."""
+    files, artifacts = bundle_contents(writing.bundle)
+    name = bundle_name(writing.bundle, files[MANIFEST])
+    temporary = f"{_TEMPORARY}{secrets.token_hex(16)}"
+    handle = os.open(temporary, _NEW, 0o400, dir_fd=parent)
+    try:
+        for piece in _joined(_packed(files)):
             folders.write_all(handle, piece)
-        os.fsync(handle)
-    finally:
+    except BaseException:
         os.close(handle)
+        os.unlink(temporary, dir_fd=parent)
+        raise
+    written = Written(location="/".join((*writing.folder, name)), artifacts=artifacts)
+    return _Begun(handle=handle, temporary=temporary, name=name + SUFFIX, written=written)
+
+
+def _keep(parent: int, begun: _Begun) -> Written:
+    """Flush a file and give it its name; the folder is flushed by the caller."""
+    try:
+        try:
+            os.fsync(begun.handle)
+        finally:
+            os.close(begun.handle)
+        os.rename(begun.temporary, begun.name, src_dir_fd=parent, dst_dir_fd=parent)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(begun.temporary, dir_fd=parent)
+        raise
+    return begun.written
+
+
+def _or_raise(written: Written | BaseException) -> Written:
+    if isinstance(written, BaseException):
+        raise written
+    return written
 
 
 def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:

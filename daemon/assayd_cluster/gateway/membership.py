@@ -58,6 +58,7 @@ _DRIVEN = (
     (Driven.BATCH, tables.batches, tables.batches.c.created_at),
     (Driven.REPAIR, tables.repairs, tables.repairs.c.started_at),
     (Driven.GENERATION, tables.generations, tables.generations.c.started_at),
+    (Driven.WORKFLOW, tables.workflows, tables.workflows.c.created_at),
 )
 _FORGET_ENDED = [
     delete(drivers).where(

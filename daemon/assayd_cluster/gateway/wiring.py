@@ -93,6 +93,7 @@ class Gateway:
         of = {kind: {subject for name, subject in estate.driven if name == kind} for kind in Driven}
         await self.parts.batches.recover(unfinished, of[Driven.BATCH])
         await self.parts.chains.recover(of[Driven.REPAIR] | of[Driven.GENERATION])
+        await self.parts.workflows.recover(of[Driven.WORKFLOW])
 
     async def look(self, kind: Driven, subject: str) -> None:
         """Look at what this gateway carries on, and another was told of."""
@@ -101,10 +102,14 @@ class Gateway:
                 await self.parts.batches.look(subject)
             case Driven.REPAIR | Driven.GENERATION:
                 await self.parts.chains.recover({subject})
+            case Driven.WORKFLOW:
+                await self.parts.workflows.recover({subject})
 
     def end(self, kind: Driven, subject: str) -> None:
         """End what this gateway carries on, and another was asked to end."""
-        if kind is not Driven.BATCH:
+        if kind is Driven.WORKFLOW:
+            self.parts.workflows.end(subject)
+        elif kind is not Driven.BATCH:
             self.parts.chains.end(subject)
 
 

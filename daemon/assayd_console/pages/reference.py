@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from assayd.errors import RequestError
 from assayd.model.policy import ImportPolicy, SubmoduleRule
-from assayd_client import Document, requests
+from assayd_client import Document, pipelines, requests
 from assayd_client.cli.listing import policy_values
 from assayd_client.cli.policy import explain
+from assayd_console import charts
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.forms import read_form
 from assayd_console.rendering import page
@@ -22,6 +24,7 @@ from assayd_console.sources import sources
 PAGE = 100
 RUNS = 10
 """Attempts shown in which an entry was applied to paths."""
+PIPELINE_RUNS, MOST_CHARTS = 30, 12
 TIGHTENED = ("resources.", "imports.", "network.")
 """Prefixes of the values that a request can tighten."""
 
@@ -88,6 +91,9 @@ async def show_entry(request: Request) -> Response:
     history = (await daemon.ask(requests.library_history(name)))["entries"]
     version = request.path_params.get("version") or history[0]["version"]
     entry = await daemon.ask(requests.library_entry(name, version))
+    pipeline_runs = []
+    if entry["kind"] == "pipeline":
+        pipeline_runs = (await daemon.ask(pipelines.pipeline_runs(name, limit=PIPELINE_RUNS)))["runs"]
     label = f"applied={entry['name']}/{entry['version']}"
     runs = await daemon.ask(requests.attempts(label=[label], limit=RUNS))
     texts, _ = sources((entry["submission"] or {}).get("payload") or {}, ())
@@ -99,8 +105,22 @@ async def show_entry(request: Request) -> Response:
         runs=runs["attempts"],
         runs_label=label,
         texts=texts,
+        pipeline_runs=pipeline_runs,
+        rows=_rows_by_run(pipeline_runs),
         submission=json.dumps(entry["submission"], indent=1)[:20_000],
     )
+
+
+def _rows_by_run(runs: list[Document]) -> list[tuple[str, Markup]]:
+    """Return a small chart per file and table: its rows by run, oldest first."""
+    counts: dict[str, list[tuple[str, float, str]]] = {}
+    for run in reversed(runs):
+        verdict, moment = run["verdict"] or "waiting", run["created_at"][:16]
+        for group in ("inputs", "outputs", "tables"):
+            for name, number in run[group].items():
+                counts.setdefault(name, []).append((verdict, number or 0, moment))
+    shown = list(counts.items())[:MOST_CHARTS]
+    return [(name, charts.columns(found, title=f"Rows of {name} by run")) for name, found in shown]
 
 
 async def show_doctor(request: Request) -> Response:

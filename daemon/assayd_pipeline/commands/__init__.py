@@ -83,6 +83,9 @@ def _history(attempt: Document) -> Iterator[str]:
 
 Database = Annotated[Path, typer.Option(metavar="FILE", help="Apply the result to this database.")]
 Directory = Annotated[Path | None, typer.Option(metavar="DIR", help="Apply changed files to this folder.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME[@VERSION]", help="Approved pipeline. Default version: the newest.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would change, and change nothing.")]
 
 
@@ -123,6 +126,56 @@ def rollback(
 
     for line in (foretell if dry_run else roll_back)(reference, database, directory, force=force):
         print(line)
+
+
+@pipeline_app.command("run")
+def run_pipeline(  # noqa: PLR0913, PLR0917  (one parameter per option)
+    context: typer.Context,
+    name: Name,
+    file: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH|NAME=PATH", help="Data file; NAME is its path in the sandbox."),
+    ] = None,
+    database: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Run on a copy of this SQLite database.")
+    ] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option(metavar="A..B", help="Expect A to B times the rows of the last run. Default: 0.5..2."),
+    ] = None,
+    commit_result: Annotated[
+        bool, typer.Option("--commit", help="Apply the result if no check of the data fails.")
+    ] = False,
+    directory: Directory = None,
+    webhook: Annotated[str | None, typer.Option(metavar="URL", help="Send the verdict to this URL.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run an approved pipeline on new data, compared with earlier runs; with --commit, apply the result."""
+    from assayd_pipeline.commands.run import Run
+
+    run = Run(files=file or (), database=database, rows=rows, commit=commit_result, directory=directory)
+    with PlainClient(context.find_root().obj) as client:
+        code = run.execute(client, name, webhook=webhook, as_json=as_json)
+    raise typer.Exit(code)
+
+
+@pipeline_app.command("history")
+def history(
+    context: typer.Context,
+    name: Name,
+    limit: Annotated[int, typer.Option(min=1, max=100, help="Show at most this many runs.")] = 30,
+    as_json: Json = False,
+) -> None:
+    """List your runs of an approved pipeline with their numbers of rows, newest first."""
+    from assayd_client.cli.library import parted
+    from assayd_client.cli.terminal import print_json
+    from assayd_pipeline.commands.run import print_history
+
+    entry, version = parted(name)
+    with PlainClient(context.find_root().obj) as client:
+        client.library_history(entry)  # names an entry that doesn't exist
+        page = client.pipeline_runs(entry, version=version, limit=limit)
+    print_json(page) if as_json else print_history(page["runs"])
 
 
 def _meant(client: PlainClient, said: str) -> tuple[str, str | None]:

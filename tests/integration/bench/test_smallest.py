@@ -221,6 +221,13 @@ def test_cheats(place: Path) -> None:
     run(place, "bench.cheats", "--draw")
 
 
+def test_workflows(place: Path) -> None:
+    printed = run(place, "bench.workflows", "--nodes", 4, "--parallel", 2, "--rounds", 1)
+
+    assert "4 nodes, 2 in parallel, 1 rounds" in printed
+    assert "ratio" in printed
+
+
 def test_console_trial(place: Path) -> None:
     run(place, "bench.console_trial", "--once")
 

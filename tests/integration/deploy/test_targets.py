@@ -139,7 +139,7 @@ def test_day(checkout: Path, docker_host: str, tmp_path: Path) -> None:
     (tmp_path / "pages/operating").mkdir(parents=True)
     places = {"BENCH_RESULTS": str(tmp_path / "results"), "BENCH_PAGES": str(tmp_path / "pages")}
 
-    make(checkout, "day", "ITEMS=200", "--old-file=images", DOCKER_HOST=docker_host, **places)
+    make(checkout, "day", "ITEMS=20", "--old-file=images", DOCKER_HOST=docker_host, **places)
 
     assert (tmp_path / "pages/operating/under-load.md").is_file()
 

@@ -60,7 +60,7 @@ def _day_rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for outage in found["outages"]:
         yield f"{outage['what']}, until it served again", f"{outage['took_s']:g} s"
     calm, whole = found["interactive_without_outages"], found["interactive"]
-    for name, spread in (("all of them", whole), ("those without an outage", calm)):
+    for name, spread in (("all of them", whole), *((("those without an outage", calm),) if calm else ())):
         shown = f"{spread['p50_ms'] / 1000:.2f} s / {spread['p95_ms'] / 1000:.2f} s"
         yield f"attempts of the second client, p50 / p95, {name} ({spread['count']})", shown
     yield "most memory of daemon / client", f"{found['daemon_peak_mb']:g} MB / {found['client_peak_mb']:g} MB"

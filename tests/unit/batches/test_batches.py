@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 
 from assayd.attempts.scheduler import QueueLimits
 from assayd.errors import RequestError, StoreError
-from assayd.model.batch import BatchRequest, BatchState, Tally
+from assayd.model.batch import BatchRequest, BatchState, Tally, Waiting
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from support.daemons.small_daemon import How, SmallDaemon, small_daemon, with_lines
@@ -170,6 +170,23 @@ async def test_no_more_of_a_batch_is_under_way_than_it_may_have(tmp_path: Path, 
         assert (await daemon.batches.progress(batch.id)).running == 5
         daemon.checks.open.set()
         assert (await sender.end(daemon, batch)).tally == Tally(total=50, validated=50)
+
+
+async def test_items_are_read_ahead_together(
+    tmp_path: Path, sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        reads = []
+        read = daemon.batches._store.waiting
+
+        async def counted(batch_id: str, *, after: int, limit: int) -> Sequence[Waiting]:
+            reads.append(after)
+            return await read(batch_id, after=after, limit=limit)
+
+        monkeypatch.setattr(daemon.batches._store, "waiting", counted)
+        batch, _ = await sender.send(daemon, sender.lines(*map(str, range(60))), concurrency=2)
+        assert (await sender.end(daemon, batch)).tally == Tally(total=60, validated=60)
+        assert len(reads) < 20  # some of them while lines come
 
 
 async def test_concurrency_beyond_what_the_daemon_allows_is_refused(tmp_path: Path, sender: Sender) -> None:

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 from bench.generate import readers
-from bench.generate.chains import load
 from bench.generate.recorded import Recorded, answer, calls_in, digest_of
 
 
@@ -54,13 +53,6 @@ def test_person_is_asked_again_if_the_prompt_has_changed(tmp_path: Path) -> None
     [call] = calls_in(tmp_path / "a.jsonl")
     assert told == "by a person"
     assert not call["stale"]
-
-
-def test_eighty_chains_have_ids_of_their_own() -> None:
-    chains = load()
-
-    assert len({one.id for one in chains}) == len(chains) == 80
-    assert sum(one.group == "request" for one in chains) == 40
 
 
 def test_readers_have_ten_questions_for_each_prompt() -> None:

@@ -54,9 +54,7 @@ async def test_request_says_what_is_wanted_and_each_step_is_kept(
     first, second = bench.provider.asked
     for wanted in (WORDS, "def extract(path: str) -> dict", "/a/Q1/x.csv", "Import only:"):
         assert wanted in first.user
-    assert first.system.endswith(
-        '{"code": "<the whole text>", "reason": "<what it does, in a sentence or two>"}'
-    )
+    assert first.system.endswith('{"code": "<the whole text>", "reason": "<what it does>"}')
     assert (first.passage.language, second.passage.language) == ("python", "python")
     assert WORDS in second.user
     steps = [await bench.chains.step(view, number) for number in (1, 2, 3)]

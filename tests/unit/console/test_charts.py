@@ -50,9 +50,19 @@ def test_names_of_guests_are_text_in_every_picture() -> None:
         charts.stacked([(HOSTILE, {"failed": 1})], title=HOSTILE),
         charts.grid([("failed", HOSTILE, "")], title=HOSTILE),
         charts.histogram([(HOSTILE, 1.0)], title=HOSTILE),
+        charts.columns([("failed", 1.0, HOSTILE)], title=HOSTILE),
     ]
-    assert [len(shapes(picture, "script")) for picture in pictures] == [0] * 4
+    assert [len(shapes(picture, "script")) for picture in pictures] == [0] * 5
     assert all("\\x202e" in picture for picture in pictures)
+
+
+def test_column_of_a_run_has_its_verdict_and_its_rows() -> None:
+    picture = charts.columns([("validated", 4, "10:00"), ("failed", 0, "11:00")], title="t")
+
+    first, second = shapes(picture, "rect")
+    assert [each.attrib["class"] for each in (first, second)] == ["validated", "failed"]
+    assert first.findtext("title") == "10:00: 4 rows, validated"
+    assert float(first.attrib["height"]) > float(second.attrib["height"]) > 0
 
 
 def test_picture_that_is_kept_stands_alone() -> None:

@@ -25,6 +25,7 @@ def found(text: str) -> list[Finding]:
         ("constant limit = 25\nlimit .", "25 constant limit"),
         ("variable n = 5\nn @ .", "variable n 5 n !"),
         ("variable n\nn = 5\nn @ .", "5 n !"),
+        ("variable n\n5 -> n\nn @ .", "5 n !"),
         ("variable n\nn += 5\nn @ .", "5 n +!"),
         (': hi ( -- ) print "Hello" ;\nhi', ': hi ( -- ) ." Hello" ;'),
         (": d ( n -> n ) 2 * ;\n3 d .", ": d ( n -- n ) 2 * ;"),
@@ -48,3 +49,16 @@ def test_address_of_a_variable_is_a_warning() -> None:
 
 def test_line_that_means_something_stays() -> None:
     assert found(": digits ( n -- addr u ) 0 <# # #s #> ;\n12 digits type") == []
+
+
+def test_value_behind_the_name_of_a_variable_is_a_warning_and_one_that_is_stored_is_none() -> None:
+    [finding] = found("variable n 5\nn @ .")
+    assert finding.edit is not None
+    assert (finding.edit.replacement, finding.is_error) == ("variable n 5 n !", False)
+    assert found("variable n 5 n !\nn @ .") == []
+
+
+@pytest.mark.parametrize(("word", "hint"), [("gt", "Write >."), ("lte", "Write: > not")])
+def test_comparison_of_another_language_is_told_in_fifth(word: str, hint: str) -> None:
+    [finding] = found(f": f ( a b -- flag ) {word} ;\n1 2 f .")
+    assert (finding.rule, finding.suggestion) == ("vocabulary.imagined_syntax", hint)

@@ -1,9 +1,11 @@
+import re
+
 from assayd_fifth.language import language
-from assayd_fifth.word_lists import CHARS, told_words
+from assayd_fifth.word_lists import CHARS, told_words, topics
 
 
 def test_words_stand_behind_the_effect_that_they_share() -> None:
-    told = "\n".join(told_words(language(), (), ()))
+    told = "\n".join(told_words(language(), ("html",), ()))
     assert "( title$ -- ) html-begin html-head" in told
     assert "( text$ url$ -- ) a." in told
     assert "n>str" in told
@@ -20,3 +22,19 @@ def test_lists_stay_within_their_budget_and_count_what_they_leave_out() -> None:
     told = list(told_words(language(), tuple(language().words), ()))
     assert sum(map(len, told)) < CHARS * 1.1
     assert any("more." in line for line in told)
+
+
+def test_library_that_is_not_loaded_is_a_topic_and_a_loaded_one_is_none() -> None:
+    by_word = {topic.words[0]: topic for topic in topics(language(), (), ())}
+    assert any("Words of html: " in rule for rule in by_word["html"].rules)
+    assert "html" not in {topic.words[0] for topic in topics(language(), ("html",), ())}
+
+
+def test_guide_names_missing_words_that_are_missing_and_a_way_to_do_without_each_comparison() -> None:
+    guide = language().guide["vocabulary"]
+    known = {word for words in language().words.values() for word in words}
+    found = re.search(r"lacks (.*) and (\S+); for (\S+) write `> not`, for (\S+) write `< not`", guide)
+    assert found is not None
+    missing = [*found[1].split(", "), *found.groups()[1:]]
+    assert known.isdisjoint(missing)
+    assert {">", "<", "not"} <= known

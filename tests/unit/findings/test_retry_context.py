@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from assayd.findings.retry_context import PASSED, headline_of, retry_context
+from assayd.findings.retry_context import PASSED, headline_of, is_unreadable, needs_allowances, retry_context
 from assayd.model.finding import Edit, Finding, Layer, Severity
 
 
@@ -91,3 +91,22 @@ def test_what_is_worth_little_is_told_beside_errors_and_other_warnings_are_not()
 def test_a_submission_that_passed_has_a_headline_of_its_own() -> None:
     assert headline_of({"quality": "Wrong:"}, PASSED).startswith("The submission passed")
     assert headline_of({"quality": "Wrong:"}, "quality") == "Wrong:"
+
+
+def report(*rules: str, stage: str = "syntax") -> dict[str, object]:
+    found = [{"severity": "error", "rule": rule} for rule in rules]
+    return {"stage_reached": stage, "findings": [*found, {"severity": "warning", "rule": "import.star"}]}
+
+
+def test_text_is_unreadable_if_all_errors_are_about_its_form() -> None:
+    assert is_unreadable(report("syntax.missing_colon"))
+    assert is_unreadable(report("shell.syntax"))
+    assert not is_unreadable(report("syntax.missing_colon", "contract.no_file"))
+    assert not is_unreadable(report())
+
+
+def test_allowances_matter_for_names_and_for_another_approach() -> None:
+    assert needs_allowances(report("import.not_allowed"), ())
+    assert needs_allowances(report("case.differs", stage="sandbox"), ("sandbox",))
+    assert not needs_allowances(report("annotations.missing_input"), ())
+    assert not needs_allowances(report("sandbox.raised", stage="sandbox"), ("sandbox",))

@@ -26,6 +26,27 @@ from assayd_pipeline.messages import explain
         ),
         ("tr: extra operand 'data/a'", "tr a b data/a", 1, "standard input only", "tr a b < data/a"),
         (
+            "sed: can't read s/b/c/: No such file or directory",
+            "sed -i '' 's/b/c/' data/a",
+            1,
+            "Write `sed -i 's/b/c/' data/a`.",
+            "sed -i 's/b/c/' data/a",
+        ),
+        (
+            "sed: can't read s/b/c/: No such file or directory",
+            "sed 's/a/b/' 's/b/c/' data/a",
+            1,
+            "sed takes one script",
+            "sed -e 's/a/b/' -e 's/b/c/' data/a",
+        ),
+        (
+            "a.sh: line 2: OUT: unbound variable",
+            "set -u\ncp a $OUT",
+            None,
+            "assign it before this line",
+            None,
+        ),
+        (
             "jq: error: pen/0 is not defined at <top-level>, line 1:",
             "jq '.a == 'pen'' data/a | sort",
             1,

@@ -8,22 +8,32 @@ from pathlib import Path
 import pytest
 
 import assayd.guest
+from assayd.errors import EngineError
 from assayd.ids import SystemClock
 from assayd.imaging.digest import guest_digest
-from assayd.model.health import Health
+from assayd.model.health import Health, HealthRow
 from assayd.model.run import Limits, RunSpec
 from assayd.ports.engine import EngineInfo, ImageFacts
 from assayd.sandbox.images import LABEL_GUEST, Images
-from assayd.sandbox.pool.pool import Pool
+from assayd.sandbox.pool.pool import STUCK_AGAIN_S, Pool
 from assayd.sandbox.pool.reaper import Reaper
-from assayd.sandbox.readiness import ReadinessSupervisor
+from assayd.sandbox.readiness import IsolationCheck, ReadinessSupervisor
 from assayd.sandbox.sandbox import Sandbox
 from support.engines.sandboxes import no_way_out
-from support.engines.warm_pool import IMAGE, polite_guest, running, until
+from support.engines.warm_pool import IMAGE, A, polite_guest, running, until
 from support.fakes.engine import FakeEngine
 
 GUEST = Path(assayd.guest.__file__).parent
 LIMITS = Limits(timeout_s=5, unit_timeout_s=1, memory_bytes=2**20, max_processes=1)
+
+
+class FrozenClock(SystemClock):
+    """A clock that stands until it is moved."""
+
+    at = 0.0
+
+    def monotonic(self) -> float:
+        return self.at
 
 
 class HoledEngine(FakeEngine):
@@ -120,7 +130,9 @@ def built(name: str) -> ImageFacts:
     return ImageFacts(name=f"assayd/{name}", digest=f"sha256:{name}", size_bytes=1, labels=labels)
 
 
-def supervisor(engine: FakeEngine, pool: Pool, *images: str) -> ReadinessSupervisor:
+def supervisor(
+    engine: FakeEngine, pool: Pool, *images: str, isolation_check: IsolationCheck = held
+) -> ReadinessSupervisor:
     sandbox = Sandbox(
         pool=pool, images=Images(engine, GUEST), clock=SystemClock(), seccomp="{}", egress=no_way_out()
     )
@@ -129,7 +141,7 @@ def supervisor(engine: FakeEngine, pool: Pool, *images: str) -> ReadinessSupervi
         reaper=Reaper(engine=engine, daemon_id="d", live=pool.live, on_gone=pool.forget),
         sandbox=sandbox,
         usual=[RunSpec(image=image, limits=LIMITS, units=()) for image in images],
-        isolation_check=held,
+        isolation_check=isolation_check,
     )
 
 
@@ -181,3 +193,60 @@ async def test_image_that_only_a_profile_needs_is_no_fault_and_has_its_command()
         [row] = [row for row in await house.examine() if row.check == "image cpp"]
     assert (row.status, row.detail) == (Health.OK, "not built; only the profile cpp needs it")
     assert row.remedy == "DOCKER_HOST=unix:///d assay images build cpp"
+
+
+async def examined(house: ReadinessSupervisor, check: str) -> HealthRow:
+    """Return a row of doctor."""
+    rows = [*await house.examine(), await house.examine_isolation()]
+    return next(row for row in rows if row.check == check)
+
+
+async def test_engine_that_was_started_is_well() -> None:
+    engine = FakeEngine(polite_guest, images=[built("python")])
+    async with running(engine) as pool:
+        house = supervisor(engine, pool, "python")
+        await house.prepare()
+        engine.fail_next("info", EngineError("engine.unreachable", "no engine", retryable=True))
+        row = await examined(house, "engine")
+        assert (row.status, row.remedy) == (Health.FAIL, "start the container engine")
+
+        assert (await examined(house, "engine")).status is Health.OK  # it answers again
+
+
+async def test_container_that_was_removed_by_hand_is_left_no_longer() -> None:
+    engine, clock = FakeEngine(polite_guest, images=[IMAGE]), FrozenClock()
+    async with running(engine, clock=clock) as pool:
+        house = supervisor(engine, pool)
+        await house.prepare()
+        container, _ = await pool.acquire(A)
+        engine.fail_next("remove", EngineError("engine.timeout", "slow", retryable=True))
+        pool.release(container)
+        await until(lambda: bool(pool.stuck))
+        row = await examined(house, "containers")
+        assert container.ref.ulid in row.detail
+        assert "remove them manually (they have the label org.assayd.container)" in row.remedy
+
+        await engine.remove(container.ref)
+
+        clock.at += STUCK_AGAIN_S
+        async with asyncio.timeout(5):
+            while (await examined(house, "containers")).status is not Health.OK:
+                await asyncio.sleep(0.01)
+
+
+async def test_isolation_that_was_corrected_is_well_at_the_next_examination() -> None:
+    leaks = ["/proc/kcore can be read"]
+
+    async def leaking(_: Sandbox) -> list[str]:
+        return leaks
+
+    engine = FakeEngine(polite_guest, images=[built("python")])
+    async with running(engine) as pool:
+        house = supervisor(engine, pool, "python", isolation_check=leaking)
+        row = await examined(house, "isolation")
+        assert (row.status, row.detail) == (Health.FAIL, leaks[0])
+        assert "until this is corrected" in row.remedy
+
+        leaks.clear()
+
+        assert (await examined(house, "isolation")).status is Health.OK

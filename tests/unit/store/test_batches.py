@@ -11,7 +11,7 @@ from assayd.model.attempt import Failure
 from assayd.model.batch import Batch, BatchState, Line, Tally
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.store.batches import DatabaseBatchStore
+from assayd.store.batches import SMALL_BYTES, DatabaseBatchStore
 from assayd.store.expiry import Removable
 from assayd.store.jobs import DatabaseJobStore
 
@@ -81,6 +81,16 @@ async def test_waiting_items_are_those_without_a_verdict_in_line_order(
     assert [each.line for each in await batches.waiting(new.id, after=0, limit=10)] == [1, 4]
     assert [each.line for each in await batches.waiting(new.id, after=1, limit=10)] == [4]
     assert await batches.document((await batches.waiting(new.id, after=0, limit=1))[0].submission) == b"x"
+
+
+async def test_small_document_comes_with_its_waiting_item_and_a_large_one_is_read_by_itself(
+    batches: DatabaseBatchStore, make: Make
+) -> None:
+    large = b"l" * (SMALL_BYTES + 1)
+    new = await opened(batches, make, line(make, 1), line(make, 2, "l", document=large))
+    small, other = await batches.waiting(new.id, after=0, limit=10)
+    assert (small.document, other.document) == (b"x", None)
+    assert await batches.document(other.submission) == large
 
 
 async def test_backlog_counts_items_without_a_verdict_of_unfinished_batches(

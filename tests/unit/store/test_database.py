@@ -98,7 +98,7 @@ async def test_database_of_the_first_version_is_taken_along_with_all_that_is_in_
 
 def test_tables_have_types_that_postgresql_has() -> None:
     statements = [str(CreateTable(t).compile(dialect=postgresql.dialect())) for t in metadata.sorted_tables]
-    assert len(statements) == 19
+    assert len(statements) == 21
     assert all("CREATE TABLE" in statement for statement in statements)
 
 

@@ -12,7 +12,8 @@ from assayd.wiring.from_kinds import recorders_of, routers_of
 def test_recorders_and_routes_are_those_that_kinds_refer_to() -> None:
     assert [recorder.kind for recorder in recorders_of(all_validators())] == ["pipeline"]
     paths = [route.path for router in routers_of(all_validators()) for route in router.routes]
-    assert paths == ["/v1/pipelines", "/v1/pipelines/{id}"]
+    runs = "/v1/pipelines/runs"
+    assert paths == ["/v1/pipelines", runs, runs, "/v1/pipelines/{id}"]
 
 
 @pytest.mark.parametrize("routes", ["assayd.ids:Ulids", "assayd.no_such_module:router"])

@@ -18,6 +18,7 @@ from ._sql_guard import Guard, connect
 from ._sql_names import names_of
 from ._sql_split import place, split
 from ._sql_table import Printer
+from ._sql_tables import tables_of
 from ._text import argument
 
 TYPE_CHECKING = False
@@ -64,7 +65,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
             job.check(connection) if mode == "check" else job.run(connection)
     except (sqlite3.Error, sqlite3.Warning, BadCsv, _Unfit, MemoryError) as problem:
         return job.failed(problem)
-    return {"status": "returned", **job.counts}
+    return {"status": "returned", **job.counts, **({"tables": job.tables} if job.tables else {})}
 
 
 def _has_rows(connection: sqlite3.Connection, table: str) -> bool:
@@ -102,6 +103,7 @@ class _Job:
         self._done = 0
         self._changes = 0
         self._idle: list[list[object]] = []
+        self._tables: list[list[object]] = []
 
     @property
     def counts(self) -> dict[str, object]:
@@ -111,6 +113,11 @@ class _Job:
         """
         counts = {"statements": self._done, "rows": self._printer.rows, "changes": self._changes}
         return {**counts, "idle": self._idle} if self._idle else {**counts}
+
+    @property
+    def tables(self) -> list[list[object]]:
+        """Return the tables that the statements have left; none unless all of them ran."""
+        return self._tables
 
     def check(self, connection: sqlite3.Connection) -> None:
         """See that the file is a sound database. Raises: sqlite3.Error, _Unfit."""
@@ -143,6 +150,7 @@ class _Job:
                 self._note_idle(connection, statement)
         if connection.in_transaction:
             raise _Unfit("the step ends inside a transaction: COMMIT is missing")
+        self._tables = tables_of(connection)
 
     def _note_idle(self, connection: sqlite3.Connection, statement: Statement) -> None:
         """Note a statement that should change rows and changed none, though there are some."""

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assayd.findings.briefing import code_example
 from assayd.findings.expected import CASES, cases_told
 from assayd.kinds.code.payload import CodeCase, Module
-from assayd.kinds.code.samples import SAMPLES
-from assayd.model.prompting import Document, Surrounding
+from assayd.model.prompting import Document, Example, Proposal, Surrounding
 
 _SHOWN_CHARS = 2000
 TASK = "Write a code node: Python that computes `result` from its inputs, which are given as variables."
 
-EXAMPLE = code_example(
-    SAMPLES[0],
-    request="Total of the paid orders by customer, for customers with a total of at least `least`.",
-    reason="Adds the totals of paid orders by customer and drops customers below the minimum.",
+EXAMPLE = Example(
+    request="Number of words longer than `least` in `text`.",
+    context={"inputs": {"text": "a short line", "least": 4}},
+    answer=Proposal(
+        code="""\
+text: str
+least: int
+
+result: int = sum(len(word) > least for word in text.split())
+"""
+    ),
+    reason="Counts the words by their length.",
 )
 
 
@@ -45,7 +51,16 @@ def base_of(context: CodeContext) -> Document:
     return base
 
 
-def shown_inputs(inputs: Mapping[str, object]) -> Surrounding:
+def surroundings(inputs: Mapping[str, object], cases: Sequence[CodeCase]) -> list[Surrounding]:
+    """Return the inputs and the cases. Without inputs, only the cases are listed, with their own inputs."""
+    found = [_shown_inputs(inputs)] if inputs or not cases else []
+    if cases:
+        told = cases_told((case, case.inputs, case.expected) for case in cases)
+        found.append(Surrounding(title="cases that must pass: inputs -> result", text=told))
+    return found
+
+
+def _shown_inputs(inputs: Mapping[str, object]) -> Surrounding:
     """Return each input with its type and at most 2,000 characters of its value."""
     shown = [
         f"{name}: {type(value).__name__} = {json.dumps(value, ensure_ascii=False)[:_SHOWN_CHARS]}"
@@ -56,8 +71,4 @@ def shown_inputs(inputs: Mapping[str, object]) -> Surrounding:
 
 def around(context: CodeContext) -> list[Surrounding]:
     """Return the context that the code must fit."""
-    found = [shown_inputs(context.inputs)]
-    if context.cases:
-        told = cases_told((case, case.inputs, case.expected) for case in context.cases)
-        found.append(Surrounding(title="cases that have to pass: inputs -> result", text=told))
-    return found
+    return surroundings(context.inputs, context.cases)

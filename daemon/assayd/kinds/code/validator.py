@@ -15,7 +15,7 @@ from assayd.errors import RequestError
 from assayd.findings import expected as expected_results
 from assayd.findings import python_failures
 from assayd.findings import runs as run_findings
-from assayd.findings.expected import VALUES_COMPARED, cases_told
+from assayd.findings.expected import VALUES_COMPARED
 from assayd.findings.python_failures import IMAGE_MODULES
 from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.kinds.code import annotations as code_annotations
@@ -63,9 +63,8 @@ _HEADLINES = {
 }
 _REMINDERS = (
     "Declare every input on a separate line at the top, without a value: data: list",
-    "Assign the result with its type, at module level: result: dict = {…}",
-    "Only the outer type is checked: list[dict] means a list; T | None is allowed.",
-    "Helper functions are allowed.",
+    "Assign the result with its type at module level: result: dict = {…}",
+    "Only the outer type is checked; T | None is allowed, and so are helper functions.",
 )
 _RULES = (
     *model_answer.RULES,
@@ -175,11 +174,7 @@ class Code(Kind[CodePayload, PreparedCode]):
 
     def surroundings(self, payload: CodePayload) -> Sequence[Surrounding]:
         """Return the inputs with their values, and the cases."""
-        around = [generating.shown_inputs(_inputs(payload))]
-        if payload.cases:
-            told = cases_told((case, case.inputs, case.expected) for case in payload.cases)
-            around.append(Surrounding(title="cases that must pass", text=told))
-        return around
+        return generating.surroundings(_inputs(payload), payload.cases)
 
     def normal_form(self, payload: CodePayload) -> bytes:
         """Return the syntax tree of the code."""

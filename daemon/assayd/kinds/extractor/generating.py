@@ -6,20 +6,28 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from assayd.findings.briefing import code_example
 from assayd.findings.expected import CASES, cases_told
 from assayd.kinds.extractor.payload import ExtractorCase, SamplePath
-from assayd.kinds.extractor.samples import SAMPLES
-from assayd.model.prompting import Document, Surrounding
+from assayd.model.prompting import Document, Example, Proposal, Surrounding
 from assayd.model.text_limits import SAMPLE_PATHS
 
 PATHS_TOLD = 100
 TASK = "Write an extractor, which takes a file path apart and returns the fields that it names."
 
-EXAMPLE = code_example(
-    SAMPLES[0],
-    request="Extract client, year, quarter, the first month of the quarter, and the file name.",
-    reason="Reads client, year and quarter by one pattern and computes the month; other paths give {}.",
+EXAMPLE = Example(
+    request="client and year",
+    context={"sample_paths": ["/data/CLIENT-ABC/2024/report.csv", "/data/CLIENT-XY/2023/data.csv"]},
+    answer=Proposal(
+        code="""\
+import re
+
+
+def extract(path: str) -> dict:
+    found = re.search(r"/CLIENT-([A-Z]+)/([0-9]{4})/", path)
+    return {"client": found[1], "year": int(found[2])} if found else {}
+"""
+    ),
+    reason="One pattern finds both parts.",
 )
 
 
@@ -52,5 +60,5 @@ def around(context: ExtractorContext) -> list[Surrounding]:
         found.append(Surrounding(title="sample paths", text="\n".join(context.sample_paths[:PATHS_TOLD])))
     if context.cases:
         told = cases_told((case, case.path, case.expected) for case in context.cases)
-        found.append(Surrounding(title="cases that have to pass", text=told))
+        found.append(Surrounding(title="cases that must pass", text=told))
     return found

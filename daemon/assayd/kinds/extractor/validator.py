@@ -83,12 +83,14 @@ _HEADLINES = {
     "sandbox": "The extractor failed on sample paths:",
     "quality": "The extractor ran, but its results are wrong:",
 }
+_RARELY_CALLED = ("breakpoint", "dir", "help", "exit", "quit", "copyright", "credits", "license")
+"""Refused builtins that a prompt doesn't name."""
 _REMINDERS = (
-    f"Write one Python file that defines: {EXPECTED.template}",
-    "Its argument is the path as a string; no files exist. Helper functions are allowed.",
-    "Return a plain dict of field names and JSON values; return {} if the path has no fields.",
-    f"Not allowed: {', '.join(BUILTINS)}; type() with three arguments, getattr() with a computed name, and "
-    "special attributes such as x.__class__.",
+    f"Write one Python file that defines {EXPECTED.template} The argument is the path; no files exist. "
+    "Helper functions are allowed.",
+    "Return a plain dict of JSON values, or {} if the path has no fields.",
+    f"Not allowed: {', '.join(name for name in BUILTINS if name not in _RARELY_CALLED)}; getattr() with a "
+    "computed name; attributes such as x.__class__.",
 )
 
 _RULES = (

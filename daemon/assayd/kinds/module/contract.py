@@ -52,6 +52,7 @@ RULES = (
 )
 
 _CATEGORY = "missing_method"
+_PROPERTIES = ("property", "cached_property", "setter", "getter", "deleter")
 
 
 def check_contract(file: str, text: str, tree: ScopedTree, contract: AdapterContract) -> Iterator[Finding]:
@@ -96,15 +97,14 @@ def _check(text: str, tree: ScopedTree, contract: AdapterContract) -> Iterator[F
         methods = {
             one.name: one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
         }
+        for method in methods.values():
+            if method.name not in contract.methods and _is_property(method) and _takes_nothing(method):
+                yield _without_self(node, method, text)
         for name in contract.methods:
             if name not in methods:
                 yield _missing(node, name, list(methods), text)
             elif _takes_nothing(methods[name]):
-                message = f"{node.name}.{name} has no self parameter."
-                suggestion = f"Write: def {name}(self, …):"
-                yield _categorised(
-                    finding_at(methods[name], text, "contract.method_form", message, suggestion=suggestion)
-                )
+                yield _without_self(node, methods[name], text)
 
 
 def _registered(tree: ScopedTree, contract: AdapterContract) -> Iterator[NodeSite]:
@@ -194,6 +194,18 @@ def _renamed(node: ast.ClassDef, name: str, other: str, text: str) -> Finding:
         replacement=line.replace(f" {other}(", f" {name}(", 1),
     )
     return _categorised(replace(found, edit=edit))
+
+
+def _without_self(owner: ast.ClassDef, method: ast.FunctionDef | ast.AsyncFunctionDef, text: str) -> Finding:
+    message = f"{owner.name}.{method.name} has no self parameter."
+    suggestion = f"Write: def {method.name}(self{'' if _is_property(method) else ', …'}):"
+    return _categorised(finding_at(method, text, "contract.method_form", message, suggestion=suggestion))
+
+
+def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether reading the attribute calls the method, with the object as its argument."""
+    names = (one.attr if isinstance(one, ast.Attribute) else one for one in node.decorator_list)
+    return any((one.id if isinstance(one, ast.Name) else one) in _PROPERTIES for one in names)
 
 
 def _takes_nothing(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

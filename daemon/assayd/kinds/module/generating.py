@@ -3,28 +3,67 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.kinds.module.files import is_test
-from assayd.kinds.module.samples import ADAPTER, MANIFEST, TESTS
+from assayd.kinds.module.samples import MANIFEST
 from assayd.model.prompting import Document, Example, Proposal, Surrounding
 
 MANIFEST_FILE = "manifest.json"
 _FIXED_TEST = ", a test that must pass; it can't be changed"
-TASK = "Write an adapter module: adapter.py, test_adapter.py with tests of it, and manifest.json."
+_ADAPTER_FILE, _TEST_FILE = "adapter.py", "test_adapter.py"
+_WANTED = {
+    _ADAPTER_FILE: _ADAPTER_FILE,
+    _TEST_FILE: f"{_TEST_FILE} with tests of it",
+    MANIFEST_FILE: MANIFEST_FILE,
+}
+TASK = f"Write an adapter module: {', '.join(_WANTED.values())}."
+_ADAPTER = """\
+import httpx
+from assayd_adapter import Adapter, register_adapter
 
+
+@register_adapter
+class OpenMeteo(Adapter):
+    async def fetch_raw(self, latitude: float, longitude: float) -> dict:
+        async with httpx.AsyncClient(transport=self.config.get("transport")) as client:
+            params = {"latitude": latitude, "longitude": longitude, "current_weather": True}
+            response = await client.get("https://api.open-meteo.com/v1/forecast", params=params)
+        response.raise_for_status()
+        return response.json()
+
+    def transform(self, raw: dict) -> dict:
+        return {"celsius": raw["current_weather"]["temperature"]}
+
+    def get_schema(self) -> dict:
+        return {"type": "object", "required": ["celsius"]}
+"""
+_TESTS = """\
+import httpx
+from adapter import OpenMeteo
+
+RAW = {"current_weather": {"temperature": 21.5}}
+
+
+async def test_adapter():
+    adapter = OpenMeteo(transport=httpx.MockTransport(lambda request: httpx.Response(200, json=RAW)))
+    raw = await adapter.fetch_raw(52.5, 13.4)
+    assert adapter.transform(raw) == {"celsius": 21.5}
+    assert adapter.get_schema()["required"] == ["celsius"]
+"""
 EXAMPLE = Example(
-    request="The current temperature and wind of a place from Open-Meteo.",
+    request="the temperature of a place from Open-Meteo",
     context={},
     answer=Proposal(
         files={
-            "adapter.py": ADAPTER,
-            "test_adapter.py": TESTS,
-            MANIFEST_FILE: json.dumps(MANIFEST, indent=1) + "\n",
+            _ADAPTER_FILE: _ADAPTER,
+            _TEST_FILE: _TESTS,
+            MANIFEST_FILE: json.dumps(MANIFEST) + "\n",
         }
     ),
-    reason="Fetches current_weather, and returns temperature and wind; the tests use a mock transport.",
+    reason="Fetches current_weather and returns the temperature; the test uses a mock transport.",
 )
 
 
@@ -37,6 +76,31 @@ class ModuleContext(BaseModel):
     files: dict[str, str] = Field(default_factory=dict, max_length=100)
 
 
+def has_tests(context: ModuleContext) -> bool:
+    """Return whether the request comes with tests, which an answer can't change."""
+    return any(map(is_test, context.files))
+
+
+def task_of(context: ModuleContext) -> str:
+    """Return the task: the files that an answer must have, without those that are given."""
+    return f"Write an adapter module: {', '.join(words for _, words in _asked(context))}."
+
+
+def example_of(context: ModuleContext) -> Example:
+    """Return the example with those files that an answer to this request must have."""
+    files = {name: EXAMPLE.answer.files[name] for name, _ in _asked(context)}
+    reason = EXAMPLE.reason if _TEST_FILE in files else EXAMPLE.reason.partition(";")[0] + "."
+    return replace(EXAMPLE, answer=Proposal(files=files), reason=reason)
+
+
+def _asked(context: ModuleContext) -> list[tuple[str, str]]:
+    given = {
+        *([_TEST_FILE] if has_tests(context) else []),
+        *([MANIFEST_FILE] if context.manifest is not None else []),
+    }
+    return [(name, words) for name, words in _WANTED.items() if name not in given]
+
+
 def around(context: ModuleContext) -> list[Surrounding]:
     """Return the context that the code must fit."""
     found = [
@@ -44,7 +108,7 @@ def around(context: ModuleContext) -> list[Surrounding]:
         for name, text in sorted(context.files.items())
     ]
     if context.manifest is not None:
-        text = json.dumps(context.manifest, indent=1)
+        text = json.dumps(context.manifest)
         found.insert(0, Surrounding(title="manifest.json, which is fixed: don't return it", text=text))
     return found
 

@@ -8,9 +8,11 @@ from assayd.findings.briefing import allowances
 from assayd.model.policy import AdapterContract, ExecutionPolicy
 
 _TESTS = (
-    "pytest runs the tests (test_*.py); an async test needs no mark. They supply made-up API answers, for "
+    "pytest runs the tests (test_*.py); an async test needs no mark. Tests make up the API's answers, for "
     "example by httpx.MockTransport or unittest.mock.patch."
 )
+_NOT_MEANT = frozenset({"_pytest", "builtins", "gc", "pluggy", "posix"})
+"""Refused modules that a prompt doesn't name: no submission needs them."""
 MANIFEST = (
     "manifest.json needs module_id (category/platform), version (such as 1.0.0), category, platform (both "
     "lowercase with _), entrypoint (the class, or its file without .py), and capabilities (one or more "
@@ -19,10 +21,19 @@ MANIFEST = (
 TESTS_STAY = "Keep the tests unchanged: correct the code so that it meets their expectations."
 
 
-def instructions(policy: ExecutionPolicy | None) -> tuple[str, ...]:
-    """Return the instructions for a module by the effective policy, or by the contract alone."""
+def instructions(
+    policy: ExecutionPolicy | None, *, tests: bool = True, allowed: bool = True
+) -> tuple[str, ...]:
+    """Return the instructions for a module by the effective policy, or by the contract alone.
+
+    Args:
+        policy: the effective policy, or None.
+        tests: whether the answer may contain tests.
+        allowed: whether imports matter.
+    """
     contract = AdapterContract() if policy is None else policy.adapter
-    return (*_contract(contract), _TESTS, *(() if policy is None else _allowed(policy)))
+    lines = [*_contract(contract), *([_TESTS] if tests else [])]
+    return (*lines, *(_allowed(policy) if policy is not None and allowed else ()))
 
 
 def _contract(contract: AdapterContract) -> Iterator[str]:
@@ -42,6 +53,6 @@ def _contract(contract: AdapterContract) -> Iterator[str]:
 def _allowed(policy: ExecutionPolicy) -> Iterator[str]:
     contract = policy.adapter
     yield from allowances(policy, also=(*contract.modules, "adapter"))
-    refused = sorted(name for name in contract.forbidden - policy.imports.denied if "." not in name)
-    if refused:
+    named = contract.forbidden - policy.imports.denied - _NOT_MEANT
+    if refused := sorted(name for name in named if "." not in name):
         yield f"No file may use {', '.join(refused)}, or functions of os that start or end processes."

@@ -26,6 +26,7 @@ from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import Raised
 from assayd.kinds.module.expected_tests import ExpectedTests
 from assayd.kinds.module.explained import expected_other, explained
+from assayd.kinds.module.files import is_python, is_test, module_name
 from assayd.kinds.module.places import ModuleFiles, indexed
 from assayd.kinds.module.pytest_record import Coverage, EndedTest, Told, read_told
 from assayd.model.finding import Finding, Layer, Rule, has_errors
@@ -180,9 +181,14 @@ def _events(file: str, unit: UnitResult, texts: Texts) -> Iterator[Finding]:
             yield finding
 
 
+def _own_names(texts: Texts) -> str:
+    """Name the module's own files that a test can import; tests aren't among them."""
+    return ", ".join(sorted(module_name(name) for name in texts if is_python(name) and not is_test(name)))
+
+
 def _strange_module(finding: Finding, module: str, file: str, texts: Texts) -> Finding:
     """Name the existing files for a missing module, most likely an argument of `patch`."""
-    own = ", ".join(sorted(name.removesuffix(".py") for name in texts))
+    own = _own_names(texts)
     lines = texts.lines(texts.get(file, ""))
     named = re.compile(rf"['\"]{re.escape(module)}[.'\"]")
     line = finding.line or next((n for n, each in enumerate(lines, 1) if named.search(each)), None)
@@ -191,7 +197,7 @@ def _strange_module(finding: Finding, module: str, file: str, texts: Texts) -> F
         message=f"{shorten(module, 100)!r} is neither a file of the module nor allowed by the policy.",
         line=line,
         snippet=texts.snippet(texts.get(file, ""), line),
-        suggestion=f'Name one of the files, as in patch("adapter.requests.get"): {shorten(own, 300)}.',
+        suggestion=f'Name the file that uses it, as in patch("adapter.requests.get"): {shorten(own, 300)}.',
     )
 
 
@@ -249,7 +255,7 @@ def _not_imported(file: str, raised: Raised, texts: Texts) -> Finding:
     rule = NOT_COMPILED_RULE.id if raised.error_type in _SYNTAX else "tests.import_failed"
     found = _explained(_raised(raised, file, texts, rule, f"{file} can't be imported"), raised, texts)
     if raised.error_type == "ModuleNotFoundError":
-        own = ", ".join(sorted(name.removesuffix(".py") for name in texts))
+        own = _own_names(texts)
         return replace(
             found, suggestion=f"Import what the image has, or the module's own files: {shorten(own, 300)}."
         )

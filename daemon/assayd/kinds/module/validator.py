@@ -15,8 +15,9 @@ from itertools import islice
 from types import MappingProxyType
 
 from assayd.findings import runs as run_findings
+from assayd.findings.briefing import usual
 from assayd.findings.corrections import with_correction
-from assayd.findings.retry_context import context_of, errors_of
+from assayd.findings.retry_context import context_of, errors_of, is_unreadable, needs_allowances
 from assayd.kind import Cap, Kind, OnFail, Stage
 from assayd.kinds.module import adapter_unit, generating, pytest_unit
 from assayd.kinds.module import assertions as module_assertions
@@ -31,7 +32,14 @@ from assayd.kinds.module import mistakes as module_mistakes
 from assayd.kinds.module import trial as module_trial
 from assayd.kinds.module.expected_tests import ExpectedTests
 from assayd.kinds.module.explained import with_files
-from assayd.kinds.module.files import adapter_file, files_of_tests, is_python, module_name, own_modules
+from assayd.kinds.module.files import (
+    adapter_file,
+    files_of_tests,
+    is_python,
+    is_test,
+    module_name,
+    own_modules,
+)
 from assayd.kinds.module.generating import ModuleContext
 from assayd.kinds.module.imports import Own, check_module_imports
 from assayd.kinds.module.instructions import MANIFEST, TESTS_STAY, instructions
@@ -39,7 +47,7 @@ from assayd.kinds.module.mutants import mutants_of
 from assayd.kinds.module.payload import ModulePayload, PreparedModule
 from assayd.kinds.module.places import ModuleFiles
 from assayd.kinds.module.samples import SAMPLES
-from assayd.model.finding import Finding, Rule, has_errors, keyed
+from assayd.model.finding import Finding, Layer, Rule, has_errors, keyed
 from assayd.model.policy import AdapterContract, ExecutionPolicy, NetworkMode, RuleLevel
 from assayd.model.prompting import Briefing, Document, Passage, Proposal, RepairContext, Surrounding
 from assayd.model.report import CaseStatus, Judgement
@@ -115,10 +123,8 @@ _RULES = (
 )
 
 
-_OTHER_FORMS = (
-    'If several files must change, answer {"files": {"<name>": "<its whole text>"}, "reason": "…"} with each '
-    "file that changes.",
-)
+_OTHER_FORMS = ('Or, to change several files: {"files": {"<name>": "<whole text>"}, "reason": "…"}.',)
+_OF_MANIFEST = ("manifest.", "contract.", "tests.contradicted")
 
 
 class Module(Kind[ModulePayload, PreparedModule]):
@@ -256,25 +262,18 @@ class Module(Kind[ModulePayload, PreparedModule]):
         """Return the request to fix the file at fault, with the report's content and the other files."""
         errors = errors_of(report)
         name = module_blame.faulty_file(errors, payload.files, _adapter(payload))
-        # These come first, because not all files may fit.
-        said = {str(error.get("file")) for error in errors}
-        others = sorted(payload.files.keys() - {name}, key=lambda other: (other not in said, other))
-        manifest = json.dumps(payload.manifest, indent=1, sort_keys=True)
+        tested, unreadable = module_blame.has_failed_test(errors), is_unreadable(report)
+        told = None if policy is None else usual(policy)
+        rules = instructions(told, tests=is_test(name), allowed=needs_allowances(report, ()))
         return context_of(
             Passage(name=name, language="python", text=_texts(payload).get(name, "")),
             report,
-            instructions=(
-                *self.rules_for(policy),
-                *([TESTS_STAY] if module_blame.has_failed_test(errors) else []),
-            ),
+            instructions=(*(() if unreadable else rules), *([TESTS_STAY] if tested else [])),
             runtime_stages=self.runtime_stages,
-            other_forms=_OTHER_FORMS,
-            surroundings=(
-                Surrounding(title="manifest", text=manifest),
-                *(Surrounding(title=other, text=payload.files[other]) for other in others),
-            ),
+            other_forms=() if unreadable else _OTHER_FORMS,
+            surroundings=() if unreadable else tuple(_around(payload, name, errors)),
             about=lambda hint: hint.get("file") in {None, name},
-            others=() if module_blame.has_failed_test(errors) else _others(payload, name),
+            others=() if tested else _others(payload, name),
         )
 
     def patch(self, payload: ModulePayload, passage: str, code: str) -> Document:
@@ -289,9 +288,14 @@ class Module(Kind[ModulePayload, PreparedModule]):
 
     def brief(self, context: ModuleContext, policy: ExecutionPolicy) -> Briefing:
         """Return the kind's part of the prompt."""
-        briefing = super().brief(context, policy)
+        rules = instructions(usual(policy), tests=not generating.has_tests(context))
         manifest = () if context.manifest is not None else (MANIFEST,)
-        return replace(briefing, rules=(*briefing.rules, *manifest))
+        return replace(
+            super().brief(context, policy),
+            task=generating.task_of(context),
+            rules=(*rules, *manifest),
+            example=generating.example_of(context),
+        )
 
     def around(self, context: ModuleContext) -> Sequence[Surrounding]:
         """Return the manifest and the files of the request."""
@@ -304,6 +308,24 @@ class Module(Kind[ModulePayload, PreparedModule]):
     def answered(self, base: Document, proposal: Proposal) -> Document:
         """Return a payload with the proposed files."""
         return generating.answered(base, proposal)
+
+
+def _around(
+    payload: ModulePayload, name: str, errors: Sequence[Mapping[str, object]]
+) -> Iterator[Surrounding]:
+    """Return what a fix of a file has to fit: the manifest if it is in question, and the other files.
+
+    Errors that no run has found say all about their file: of the others only names are shown.
+    """
+    rules = [str(error.get("rule")) for error in errors]
+    if any(rule.startswith(_OF_MANIFEST) for rule in rules):
+        yield Surrounding(title="manifest", text=json.dumps(payload.manifest, sort_keys=True))
+    said = {str(error.get("file")) for error in errors}  # first: not all files may have room
+    others = sorted(payload.files.keys() - {name}, key=lambda other: (other not in said, other))
+    if any(error.get("layer") == Layer.RUNTIME for error in errors) or module_blame.has_failed_test(errors):
+        yield from (Surrounding(title=other, text=payload.files[other]) for other in others)
+    elif others:
+        yield Surrounding(title="other files", text=", ".join(others))
 
 
 def _others(

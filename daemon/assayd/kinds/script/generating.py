@@ -7,23 +7,31 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assayd.findings.briefing import code_example, file_head
+from assayd.findings.briefing import file_head
 from assayd.findings.expected import CASES, cases_told
 from assayd.kinds.script.payload import ScriptCase
-from assayd.kinds.script.samples import SAMPLES
-from assayd.model.prompting import Surrounding
+from assayd.model.prompting import Example, Proposal, Surrounding
 from assayd.static.work_files import FileContent, content_of
 
 _HEAD_BYTES = 2048
 TASK = (
-    "Write a script: one Python file that reads standard input and the submitted files, prints the requested "
-    "output, and ends by itself with exit code 0."
+    "Write a script: Python that reads standard input and the given files, and prints the requested output."
 )
 
-EXAMPLE = code_example(
-    SAMPLES[0],
-    request="Write the words of each input line as a row of out.csv, and print the number of rows.",
-    reason="Splits each line of standard input, writes the rows with the csv module and prints their count.",
+EXAMPLE = Example(
+    request="Write the input's words to words.txt, one a line, and print how many there are.",
+    context={"stdin": "a b\nc\n", "collect": ["words.txt"]},
+    answer=Proposal(
+        code="""\
+import sys
+
+words = sys.stdin.read().split()
+with open("words.txt", "w") as file:
+    file.writelines(f"{word}\\n" for word in words)
+print(len(words))
+"""
+    ),
+    reason="Splits standard input at white space.",
 )
 
 
@@ -50,5 +58,5 @@ def around(context: ScriptContext) -> list[Surrounding]:
         found.append(Surrounding(title="files that must exist at the end", text=wanted))
     if context.cases:
         told = cases_told((case, case.stdin, case.expected) for case in context.cases)
-        found.append(Surrounding(title="cases that have to pass: standard input -> output", text=told))
+        found.append(Surrounding(title="cases that must pass: standard input -> output", text=told))
     return found

@@ -12,7 +12,7 @@ from assayd.model.text_limits import shorten
 from assayd_pipeline.shell.parse.nodes import Node
 from assayd_pipeline.shell.parse.resolve import Invocation
 from assayd_pipeline.shell.parse.source import ShellSource
-from assayd_pipeline.shell.parse.words import Known, Setting
+from assayd_pipeline.shell.parse.words import Known, Setting, name_of_parameter
 
 _CATEGORIES = {
     "awk": "option",
@@ -70,6 +70,12 @@ class ParsedScript:
     def assigned(self) -> set[str]:
         """Return the names of the variables that the script assigns anywhere, including by builtins."""
         return {setting.name for setting in self.settings} | self.known.names
+
+    @property
+    def assigned_or_read(self) -> set[str]:
+        """Return the names of the variables that the script assigns or expands anywhere."""
+        read = (name_of_parameter(node) for node in self.source.nodes if node.kind == "ParamExp")
+        return {*self.assigned, *read}
 
     def line_edit(self, line: int, text: str) -> Edit:
         """Return the edit that replaces a line."""

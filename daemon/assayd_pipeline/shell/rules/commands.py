@@ -163,7 +163,7 @@ _WELL_KNOWN = ("awk", "cut", "grep", "head", "jq", "sed", "sort", "tr", "uniq", 
 
 def check_invocation(script: ParsedScript, call: Invocation) -> None:
     """Check one command."""
-    bare = _test_without_brackets(script, call)
+    bare = _test_without_brackets(script, call) or _spaced_assignment(script, call)
     if bare is not None:
         message, hint, edit = bare
         script.error(call.word, "command.not_allowed", message, hint, edit=edit)
@@ -229,6 +229,23 @@ def _test_without_brackets(script: ParsedScript, call: Invocation) -> tuple[str,
     return message, f"Write `{shown}`.", edit
 
 
+def _spaced_assignment(script: ParsedScript, call: Invocation) -> tuple[str, str, Edit | None] | None:
+    """``sum += x``: bash runs the tool `sum`. A name that no tool has is refused as an unknown command."""
+    operator = literal(call.arguments[0]) if call.arguments else None
+    if operator not in _ASSIGNS or not _is_tool(script, call) or call.name not in script.assigned_or_read:
+        return None
+    line, _ = script.source.place(call.word.start)
+    last = call.arguments[-1]
+    whole = script.source.raw[call.word.start : last.end].decode("utf-8", "replace")
+    value = whole.partition(operator)[2].strip()
+    new = f"{call.name}={value}" if operator in {"=", ":="} else f"(({call.name} {operator} {value}))"
+    text = script.source.text.split("\n")[line - 1]
+    edit = script.line_edit(line, text.replace(whole, new, 1)) if text.count(whole) == 1 else None
+    message = f"`{shorten(whole, 60)}` runs the command `{call.name}`: an assignment has no spaces."
+    return message, f"Write `{shorten(new, 100)}`.", edit
+
+
+_ASSIGNS = frozenset({"=", ":=", "+=", "-=", "*=", "/="})
 _SUBSHELL_SUM = re.compile(
     r"\b(?:if|elif|while|until)(\s+)\((?!\()\s*(\$?\w+\s*(?:[<>]=?|[!=]=|-(?:lt|le|gt|ge|eq|ne)\b)[^()]*)\)"
 )

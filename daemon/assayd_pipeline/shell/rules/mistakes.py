@@ -11,12 +11,14 @@ set -eu pipefail            shell.suspicious    pipefail is an argument here
 grep '\d' f                 shell.suspicious    \d is a class of Perl's patterns alone
 jq 'select(.a = 1)' f       shell.suspicious    = assigns
 declare -A a=(x=1)          shell.suspicious    the elements have no keys
+a=(x y); echo ${#a}         shell.suspicious    the length of the first element
+wc -l <<< data/x.csv        shell.suspicious    the path as text, not the file
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from assayd.guest.near import nearest
 from assayd.model.text_limits import shorten
@@ -63,12 +65,46 @@ def check_mistakes(script: ParsedScript) -> None:
     _check_keys(script)
     _check_spelling(script)
     _check_sums(script)
+    arrays = {setting.name for setting in script.settings if setting.array is not None}
     for node in script.source.nodes:
+        for redirection in node.nodes("Redirs"):
+            _check_here_string(script, redirection)
         match node.kind:
+            case "ParamExp" if node.flag("Length") and node.node("Index") is None:
+                _check_length(script, node, arrays)
             case "WordIter":
                 _check_items(script, node)
             case "IfClause" | "WhileClause":
                 _check_condition(script, node)
+
+
+def _check_length(script: ParsedScript, node: Node, arrays: Collection[str]) -> None:
+    """``a=(x y); echo ${#a}``: the length of the first element."""
+    name = name_of_parameter(node)
+    if name in arrays:
+        message = f"`${{#{name}}}` is the length of the array's first element."
+        hint = f"Count the elements: `${{#{name}[@]}}`."
+        edit = script.replacing(node, f"${{#{name}[@]}}")
+        script.warn(node, "shell.suspicious", message, hint, edit=edit)
+
+
+def _check_here_string(script: ParsedScript, node: Node) -> None:
+    """``wc -l <<< "data/x.csv"``: the command reads the path, not the file."""
+    word = node.node("Word")
+    path = literal(word) if word is not None and node.text("Op") == "<<<" else None
+    if word is None or path is None or not _PATH.fullmatch(path):
+        return
+    written = script.source.written(word)
+    line, _ = script.source.place(word.start)
+    text = script.source.text.split("\n")[line - 1]
+    edit = script.line_edit(
+        line, re.sub(rf"<<<\s*{re.escape(written)}", lambda _: f"< {written}", text, count=1)
+    )
+    message = f"`<<< {shorten(path, 60)}` is the path as text; the file isn't read."
+    script.warn(node, "shell.suspicious", message, f"Redirect the file: `< {shorten(path, 60)}`.", edit=edit)
+
+
+_PATH = re.compile(r"(?:\./)?(?:data|tmp|logs)/[\w./-]+")
 
 
 def _check_characters(script: ParsedScript, call: Invocation) -> None:

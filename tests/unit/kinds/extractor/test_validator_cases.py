@@ -105,4 +105,4 @@ def test_cases_of_another_form_are_refused(cases: list[object]) -> None:
 def test_fix_is_asked_for_with_the_cases() -> None:
     context = validator.context(CASED, {"retry_context": "It failed."})
     told = {one.title: one.text for one in context.surroundings}
-    assert told["cases that must pass"].splitlines()[1].startswith('second (exact): "/data/Q2/b.csv" -> ')
+    assert told["cases that must pass"].splitlines()[1].startswith('second: "/data/Q2/b.csv" -> ')

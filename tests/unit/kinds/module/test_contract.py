@@ -86,6 +86,14 @@ def test_method_without_self_is_told_and_a_static_one_is_not() -> None:
     assert check(f"@register_adapter\nclass W:\n{static}") == []
 
 
+def test_property_without_self_is_told_and_other_functions_of_the_class_are_not() -> None:
+    text = f"@register_adapter\nclass W:\n{METHODS}\n    @property\n    def unit(): return 1\n"
+    [finding] = check(text)
+    assert (finding.rule, finding.suggestion) == ("contract.method_form", "Write: def unit(self):")
+    for decorator in ("@property\n    def unit(self)", "def unit()"):
+        assert check(f"@register_adapter\nclass W:\n{METHODS}\n    {decorator}: return 1\n") == []
+
+
 @pytest.mark.parametrize(
     "text",
     [

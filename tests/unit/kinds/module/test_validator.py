@@ -353,6 +353,21 @@ def test_a_fix_is_asked_with_the_failed_test_in_view_and_without_the_edits_of_ot
     context = validator.context(ModulePayload(manifest={}, files=files), report)
     assert context.passage.name == "adapter.py"
     assert context.failure == "test_z.py, line 3: assert 1 == 2"
-    assert [one.title for one in context.surroundings][:3] == ["manifest", "test_z.py", "a0.json"]
+    assert [one.title for one in context.surroundings][:2] == ["test_z.py", "a0.json"]
     assert len(context.edits) == 1
     assert any("Keep the tests unchanged" in one for one in context.instructions)
+
+
+def test_fix_of_unreadable_file_is_asked_without_rules_and_other_files() -> None:
+    report = {"findings": [{"severity": "error", "rule": "syntax.missing_colon", "file": "adapter.py"}]}
+    files = {"adapter.py": "class A\n", "test_adapter.py": "x = 1\n"}
+    context = validator.context(ModulePayload(manifest={}, files=files), report)
+    assert (context.instructions, context.surroundings, context.other_forms) == ((), (), ())
+
+
+def test_fix_of_the_manifest_shows_it_and_only_the_names_of_other_files() -> None:
+    report = {"findings": [{"severity": "error", "rule": "manifest.value", "layer": "static"}]}
+    files = {"adapter.py": "class A: ...\n", "test_adapter.py": "x = 1\n"}
+    context = validator.context(ModulePayload(manifest={"version": "1"}, files=files), report)
+    told = {one.title: one.text for one in context.surroundings}
+    assert told == {"manifest": '{"version": "1"}', "other files": "test_adapter.py"}

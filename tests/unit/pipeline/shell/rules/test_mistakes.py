@@ -47,6 +47,10 @@ Check = Callable[[str], ShellCheck]
         ("awk {print $1} data/a", "awk '{print $1}' data/a"),
         ("if ! -f data/a; then ls; fi", "if ! [ -f data/a ]; then ls; fi"),
         ("sort data/a 2>&1 > tmp/b", "sort data/a > tmp/b 2>&1"),
+        ("a=(x y); echo ${#a}", "a=(x y); echo ${#a[@]}"),
+        ('wc -l <<< "data/a"', 'wc -l < "data/a"'),
+        ("sum=0; sum += 5; echo $sum", "sum=0; ((sum += 5)); echo $sum"),
+        ("sum = 5; echo $sum", "sum=5; echo $sum"),
     ],
 )
 def test_edit_writes_what_was_meant(check: Check, text: str, corrected: str) -> None:
@@ -77,3 +81,17 @@ def test_edit_writes_what_was_meant(check: Check, text: str, corrected: str) -> 
 def test_right_form_is_not_reported(check: Check, text: str) -> None:
     told = [one for one in check(text).findings if one.rule != "awk.dynamic"]
     assert told == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'word=abc; echo "${#word}"',
+        "a=(x y); echo ${#a[@]} ${#a[1]}",
+        'read -r a b <<< "1 2"; echo "$a $b"',
+        "wc -c <<< tmp",
+        "factor = 5 > tmp/x || true",
+    ],
+)
+def test_neighbour_of_a_mistake_is_left_alone(check: Check, text: str) -> None:
+    assert [one.message for one in check(text).findings if one.rule == "shell.suspicious"] == []

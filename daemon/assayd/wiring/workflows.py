@@ -1,0 +1,53 @@
+"""Finds the wing of workflows, `assayd_workflows`, if it is installed; without it the daemon starts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+
+import structlog
+from fastapi import APIRouter
+
+from assayd.attempts.admission import Admission
+from assayd.attempts.scheduler import Scheduler
+from assayd.model.attempt import Attempt
+from assayd.ports.chains import Chains
+from assayd.ports.workflows import PACKAGE, NoWorkflows, Workflows
+from assayd.store.library import DatabaseLibrary
+from assayd.wiring.basics import Basics
+
+log = structlog.get_logger()
+
+ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningParts:
+    """The parts that nodes become attempts by. `documents` returns report and execution of an attempt."""
+
+    admission: Admission
+    scheduler: Scheduler
+    documents: ReadDocuments
+    chains: Chains
+    library: DatabaseLibrary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowWing:
+    """Workflows, which are carried on as long as the daemon runs, and their routes."""
+
+    carried: Workflows
+    routers: Sequence[APIRouter] = ()
+
+
+async def open_workflows(basics: Basics, stack: AsyncExitStack, parts: RunningParts) -> WorkflowWing:
+    """Open the wing; it is closed with the stack."""
+    if find_spec(PACKAGE) is None:
+        log.warning("wing.missing", package=PACKAGE, without="workflows")
+        return WorkflowWing(carried=NoWorkflows())
+    wiring = import_module(f"{PACKAGE}.wiring")
+    carried: Workflows = await wiring.open_wing(basics, stack, parts)
+    return WorkflowWing(carried=carried, routers=wiring.ROUTERS)

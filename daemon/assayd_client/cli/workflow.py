@@ -1,0 +1,276 @@
+"""`assay workflow …`: check a workflow of code nodes, run it, show it, resume it, stop it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from assayd.errors import RequestError
+from assayd_client import Conflict, Document, PlainClient
+from assayd_client.cli.exits import CANCELLED, FAILED, OF_VERDICT, VALIDATED
+from assayd_client.cli.ids import workflow_id as find_workflow
+from assayd_client.cli.options import Json, open_client
+from assayd_client.cli.report import Origin, render_findings
+from assayd_client.cli.submitting import read_files, read_input, read_settings
+from assayd_client.cli.terminal import StyledLine, count, err, line, out, plain, print_json, print_table
+
+workflow_app = typer.Typer(help="Check and run workflows of code nodes.", no_args_is_help=True)
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="Workflow: id, unique beginning of the id, or `last`.")]
+File = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE", help="Read the workflow from this file, YAML or JSON; - is standard input."
+    ),
+]
+Input = Annotated[
+    Path | None,
+    typer.Option("--input", metavar="F.json", help="Read inputs from this file: values by node and name."),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NODE.INPUT=V", help="Set an input; V is JSON or text (repeatable)."),
+]
+Repair = Annotated[
+    str | None, typer.Option(metavar="PROVIDER", help="Repair nodes that fail with this provider.")
+]
+_STYLES = {
+    "validated": "green",
+    "failed": "red",
+    "error": "red",
+    "cancelled": "yellow",
+    "skipped": "dim",
+    "waiting": "dim",
+}
+
+
+@workflow_app.command("check")
+def check(
+    context: typer.Context,
+    file: File,
+    input_file: Input = None,
+    settings: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Check a workflow: references, cycles, sources of inputs, and types. Nothing is run."""
+    text = _read(file)
+    with open_client(context) as client:
+        found = client.check_workflow(text, inputs=_inputs(input_file, settings))
+    if as_json:
+        print_json(found)
+    else:
+        _print_findings(found["findings"], file, text)
+        errors = sum(finding["severity"] == "error" for finding in found["findings"])
+        out().print(f"{count(len(found['nodes']), 'node')}, {count(errors, 'error')}")
+    raise typer.Exit(VALIDATED if found["runnable"] else FAILED)
+
+
+@workflow_app.command("run")
+def run(
+    context: typer.Context,
+    file: File,
+    input_file: Input = None,
+    settings: Set = None,
+    repair: Repair = None,
+    as_json: Json = False,
+) -> None:
+    """Run a workflow, wait, and print its outputs as JSON."""
+    text = _read(file)
+    with open_client(context) as client:
+        begun = client.start_workflow(text, inputs=_inputs(input_file, settings), repair=_wish(repair))
+        _see_through(client, begun, file, text, as_json=as_json)
+
+
+@workflow_app.command("resume")
+def resume(  # noqa: PLR0913, PLR0917  (one parameter per option)
+    context: typer.Context,
+    workflow_id: Id,
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]", help="Read the changed workflow from this file. Default: the same workflow."
+        ),
+    ] = None,
+    input_file: Input = None,
+    settings: Set = None,
+    repair: Repair = None,
+    as_json: Json = False,
+) -> None:
+    """Run an ended workflow again: only nodes that have no result, or whose code or inputs changed."""
+    text = None if file is None else _read(file)
+    with open_client(context) as client:
+        inputs = _inputs(input_file, settings) or None
+        found = find_workflow(client, workflow_id)
+        begun = client.resume_workflow(found, document=text, inputs=inputs, repair=_wish(repair))
+        _see_through(client, begun, file, text, as_json=as_json)
+
+
+@workflow_app.command("show")
+def show(
+    context: typer.Context,
+    workflow: Annotated[
+        str, typer.Argument(metavar="FILE|ID", help="A file, or a workflow that was run: its id, or `last`.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Print the graph of a workflow: its nodes in order, what each needs, and how each ended."""
+    path = Path(workflow)
+    with open_client(context) as client:
+        if path.is_file() or workflow == "-":
+            found = client.check_workflow(_read(path))
+        else:
+            found = client.workflow(find_workflow(client, workflow))
+    if as_json:
+        print_json(found)
+    else:
+        out().lines(graph(found))
+
+
+@workflow_app.command("list")
+def list_workflows(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, max=100, help="Show at most this many workflows.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """List workflows, newest first."""
+    with open_client(context) as client:
+        page = client.workflows(limit=limit)
+    if as_json:
+        print_json(page)
+        return
+    heads = ("id", "name", "verdict", "nodes", "started")
+    print_table(out(), heads, [_row(one) for one in page["workflows"]])
+
+
+@workflow_app.command("cancel")
+def cancel(context: typer.Context, workflow_id: Id) -> None:
+    """Cancel a workflow and its running attempts."""
+    with open_client(context) as client:
+        found = find_workflow(client, workflow_id)
+        client.cancel_workflow(found)
+    print(f"Cancelling {found}")
+
+
+def graph(workflow: Document) -> Iterator[StyledLine]:
+    """Show nodes below those that they need, indented by their distance from the first."""
+    nodes = {node["id"]: node for node in workflow["nodes"]}
+    depths = depths_of({name: node["needs"] for name, node in nodes.items()})
+    width = max((len(name) + 2 * depths[name] for name in nodes), default=0)
+    for name in sorted(nodes, key=lambda name: depths[name]):
+        node = nodes[name]
+        state = node.get("state", "")
+        said: list[str | tuple[str, str]] = [
+            f"{'  ' * depths[name]}{name:<{width - 2 * depths[name]}}",
+        ]
+        if state:
+            said.append((f"  {state:<9}", _STYLES.get(state, "")))
+        if node.get("attempt_id"):
+            said.append((f"  {node['attempt_id']}{' (reused)' if node['reused'] else ''}", "dim"))
+        if node["needs"]:
+            said.append(f"  <- {', '.join(node['needs'])}")
+        if node.get("detail"):
+            said.append(f"  {plain(node['detail'])}")
+        yield line(*said)
+    for name, source in workflow["outputs"].items():
+        yield line((f"output {plain(name)}", "bold"), f" <- {plain(source)}")
+
+
+def depths_of(needs: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """Return the longest way to each node; nodes of a cycle, and unknown ones, count as the first."""
+    depths = dict.fromkeys(needs, 0)
+    for _ in range(len(needs)):
+        longer = {
+            name: max((depths[one] + 1 for one in some if one in depths), default=0)
+            for name, some in needs.items()
+        }
+        if longer == depths or max(longer.values(), default=0) >= len(needs):
+            break
+        depths = longer
+    return depths
+
+
+def _see_through(
+    client: PlainClient, workflow: Document, file: Path | None, text: str | None, *, as_json: bool
+) -> None:
+    """Wait for the end of a workflow, print its result, and exit."""
+    _print_findings(workflow["findings"], file, text)
+    ended = _wait(client, workflow, tell=not as_json)
+    outputs = client.workflow_outputs(ended["id"])["outputs"] if ended["verdict"] == "validated" else None
+    if as_json:
+        print_json({**ended, "values": outputs})
+    elif outputs is not None:
+        print(json.dumps(outputs, indent=2, ensure_ascii=False))
+    else:
+        err().print(f"assay: workflow {ended['id']}: {plain(ended['detail'] or ended['verdict'])}")
+        err().print(f"Show it with: assay workflow show {ended['id']}")
+    raise typer.Exit(OF_VERDICT.get(ended["verdict"], FAILED))
+
+
+def _wait(client: PlainClient, workflow: Document, *, tell: bool) -> Document:
+    """Follow a workflow and print each node that ends; an interrupt from the keyboard cancels it."""
+    told: set[str] = set()
+    try:
+        if workflow["verdict"] is None:
+            for event in client.workflow_events(workflow["id"]):
+                for node in event.body["nodes"]:
+                    if tell and node["finished_at"] is not None and node["id"] not in told:
+                        told.add(node["id"])
+                        state = node["state"]
+                        detail = f"  {plain(node['detail'])}" if node["detail"] else ""
+                        err().print(line(f"{node['id']}  ", (state, _STYLES.get(state, "")), detail))
+    except KeyboardInterrupt as interrupt:
+        with suppress(Conflict):  # it had ended meanwhile
+            client.cancel_workflow(workflow["id"])
+        err().print(f"assay: workflow {workflow['id']} is cancelled")
+        raise SystemExit(CANCELLED) from interrupt
+    while (ended := client.workflow(workflow["id"], wait_s=60))["verdict"] is None:
+        pass
+    return ended
+
+
+def _print_findings(findings: Sequence[Document], file: Path | None, text: str | None) -> None:
+    name = "-" if file is None else str(file)
+    origin = Origin(paths={name: name}, texts={name: text.encode()}) if text is not None else Origin()
+    screen = err()
+    screen.lines(render_findings(findings, origin, screen.width))
+
+
+def _read(file: Path) -> str:
+    [(_, content)] = read_files([file]).values()
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise RequestError("file.unreadable", f"{file} isn't UTF-8 text") from error
+
+
+def _inputs(input_file: Path | None, settings: Sequence[str] | None) -> dict[str, Any]:
+    """Return values by node and name; those of --set replace those of --input."""
+    found: dict[str, Any] = {}
+    for source in (read_input(input_file) or {}, read_settings(settings or ())):
+        for node, values in source.items():
+            if not isinstance(values, dict):
+                message = f"inputs of {node!r} must be an object; write NODE.INPUT=VALUE for --set"
+                raise RequestError("usage", message)
+            found[node] = {**found.get(node, {}), **values}
+    return found
+
+
+def _wish(provider: str | None) -> dict[str, object] | None:
+    return None if provider is None else {"provider": provider}
+
+
+def _row(workflow: Document) -> tuple[str, ...]:
+    nodes = workflow["nodes"]
+    done = sum(node["state"] == "validated" for node in nodes)
+    return (
+        workflow["id"],
+        workflow["name"] or "",
+        workflow["verdict"] or workflow["state"],
+        f"{done}/{len(nodes)}",
+        workflow["created_at"],
+    )

@@ -1,0 +1,101 @@
+"""What can be asked of the daemon about workflows, as `requests` has the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from assayd_client import documents
+from assayd_client.answers import StreamEvent
+from assayd_client.requests import ClientRequest, filter_query, path, wait_query
+
+T = TypeVar("T")
+Inputs = Mapping[str, Mapping[str, object]]
+CHECK_S = 60.0
+"""How long reading and checking a workflow may take."""
+
+
+def check_workflow(
+    document: str, *, inputs: Inputs | None = None
+) -> ClientRequest[documents.WorkflowCheckDocument]:
+    """Check a workflow, YAML or JSON text; nothing is run. `inputs` has values by node and name."""
+    return _post(lambda: documents.WorkflowCheckDocument, "check", document=document, inputs=inputs)
+
+
+def start_workflow(
+    document: str, *, inputs: Inputs | None = None, repair: Mapping[str, object] | None = None
+) -> ClientRequest[documents.WorkflowDocument]:
+    """Check a workflow and run it. `repair` has a provider for nodes that fail, and max_attempts."""
+    return _post(lambda: documents.WorkflowDocument, document=document, inputs=inputs, repair=repair)
+
+
+def resume_workflow(
+    workflow_id: str,
+    *,
+    document: str | None = None,
+    inputs: Inputs | None = None,
+    repair: Mapping[str, object] | None = None,
+) -> ClientRequest[documents.WorkflowDocument]:
+    """Run an ended workflow again; nodes with the same code and inputs keep their results.
+
+    Without a document and inputs, those of the ended one are used. Raises: ClientError ``workflow.running``.
+    """
+    asked = {"document": document, "inputs": inputs, "repair": repair}
+    return _post(lambda: documents.WorkflowDocument, workflow_id, "resume", **asked)
+
+
+def workflow(workflow_id: str, *, wait_s: float = 0) -> ClientRequest[documents.WorkflowDocument]:
+    """Return one workflow; waits up to `wait_s` (at most 600) for its verdict."""
+    return ClientRequest(
+        method="GET",
+        path=path("workflows", workflow_id),
+        reads=lambda: documents.WorkflowDocument,
+        query=wait_query(wait_s),
+        wait_s=wait_s,
+    )
+
+
+def workflows(*, cursor: str | None = None, limit: int = 20) -> ClientRequest[documents.WorkflowPageDocument]:
+    """Return a page of workflows, newest first."""
+    return ClientRequest(
+        method="GET",
+        path=path("workflows"),
+        reads=lambda: documents.WorkflowPageDocument,
+        query=filter_query({"cursor": cursor, "limit": limit}),
+    )
+
+
+def workflow_outputs(workflow_id: str) -> ClientRequest[documents.WorkflowOutputsDocument]:
+    """Return the outputs of a validated workflow. Raises: ClientError ``workflow.no_outputs``."""
+    return ClientRequest(
+        method="GET",
+        path=path("workflows", workflow_id, "outputs"),
+        reads=lambda: documents.WorkflowOutputsDocument,
+        wait_s=CHECK_S,
+    )
+
+
+def workflow_bundle(workflow_id: str) -> ClientRequest[bytes]:
+    """Return the bundle of an ended workflow as a tar."""
+    return ClientRequest(method="GET", path=path("workflows", workflow_id, "bundle"))
+
+
+def workflow_events(workflow_id: str) -> ClientRequest[StreamEvent]:
+    """Follow a workflow to its end."""
+    return ClientRequest(method="GET", path=path("workflows", workflow_id, "events"))
+
+
+def cancel_workflow(workflow_id: str) -> ClientRequest[documents.WorkflowDocument]:
+    """End a workflow with its running attempts. Raises: ClientError ``workflow.finished``."""
+    return _post(lambda: documents.WorkflowDocument, workflow_id, "cancel")
+
+
+def _post(reads: Callable[[], type[T]], *parts: str, **asked: object) -> ClientRequest[T]:
+    document = {name: value for name, value in asked.items() if value is not None}
+    return ClientRequest(
+        method="POST",
+        path=path("workflows", *parts),
+        reads=reads,
+        document=document or None,
+        wait_s=CHECK_S,
+    )

@@ -1,0 +1,87 @@
+"""Workflows: the graph of each with the states of its nodes, its findings and outputs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from assayd_client import ClientError, Document, StreamEvent, workflow_requests
+from assayd_console.daemon import ConsoleDaemon
+from assayd_console.graph import graph
+from assayd_console.live import LivePage, Tell, follow
+from assayd_console.rendering import fragment, page
+
+PAGE = 20
+
+
+async def list_workflows(request: Request) -> Response:
+    """Show a page of workflows."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    cursor = request.query_params.get("cursor")
+    found = await daemon.ask(workflow_requests.workflows(cursor=cursor, limit=PAGE))
+    return page("workflows.html", title="Workflows", **found)
+
+
+async def show_workflow(request: Request) -> Response:
+    """Show one workflow with its graph."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    workflow = await daemon.ask(workflow_requests.workflow(request.path_params["id"]))
+    return page("workflow.html", **await _values(daemon, workflow))
+
+
+async def _values(daemon: ConsoleDaemon, workflow: Document) -> dict[str, Any]:
+    outputs = None
+    if workflow["verdict"] == "validated":
+        try:
+            found = await daemon.ask(workflow_requests.workflow_outputs(workflow["id"]))
+            outputs = json.dumps(found["outputs"], indent=2, ensure_ascii=False)
+        except ClientError as gone:
+            outputs = str(gone)
+    name = workflow["name"] or workflow["id"]
+    return {"title": f"Workflow {name}", "workflow": workflow, "graph": graph(workflow), "outputs": outputs}
+
+
+async def follow_workflow(request: Request) -> Response:
+    """Send a workflow again at each change, up to its end."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    newest: list[Document] = []
+
+    async def produce(tell: Tell) -> None:
+        def note(event: StreamEvent) -> None:
+            newest[:] = [event.body]
+
+        async def show() -> None:
+            if newest:
+                await tell("progress", fragment("_workflow.html", **await _values(daemon, newest[0])))
+
+        await follow(daemon.events(workflow_requests.workflow_events(request.path_params["id"])), note, show)
+        await tell("end", "")
+
+    return LivePage(produce)
+
+
+async def cancel(request: Request) -> Response:
+    """End a workflow."""
+    workflow_id = request.path_params["id"]
+    await request.app.state.daemon.ask(workflow_requests.cancel_workflow(workflow_id))
+    return RedirectResponse(f"/workflows/{workflow_id}", status_code=303)
+
+
+async def resume(request: Request) -> Response:
+    """Run an ended workflow again."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    begun = await daemon.ask(workflow_requests.resume_workflow(request.path_params["id"]))
+    return RedirectResponse(f"/workflows/{begun['id']}", status_code=303)
+
+
+ROUTES = [
+    Route("/workflows", list_workflows),
+    Route("/workflows/{id}", show_workflow),
+    Route("/workflows/{id}/live", follow_workflow),
+    Route("/workflows/{id}/cancel", cancel, methods=["POST"]),
+    Route("/workflows/{id}/resume", resume, methods=["POST"]),
+]

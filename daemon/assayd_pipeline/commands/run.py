@@ -1,0 +1,133 @@
+"""`assay pipeline run` and `history`: new data through approved steps, applied only if every check passes."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import sys
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from assayd.errors import RequestError
+from assayd.static.submitted_file import payload_of
+from assayd_client import Document, PlainClient
+from assayd_client.cli.exits import OF_VERDICT
+from assayd_client.cli.library import parted
+from assayd_client.cli.submitting import WAIT_S, read_files
+from assayd_pipeline.command_line import command_line
+from assayd_pipeline.commands.commit import Result, apply, read_result
+from assayd_pipeline.commands.replacing import inside, read
+
+HEADS = ("run", "started", "version", "verdict", "rows", "findings")
+_RANGE = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)\.\.(\d{1,6}(?:\.\d{1,6})?)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What the command line says of a run."""
+
+    files: Sequence[str]
+    database: Path | None
+    rows: str | None
+    commit: bool
+    directory: Path | None
+
+    def execute(self, client: PlainClient, name: str, *, webhook: str | None, as_json: bool) -> int:
+        """Run, show the report, apply the result with `commit`, and return the exit code.
+
+        Raises: RequestError; ClientError; StoreError, as `commit`.
+        """
+        from assayd_client.cli.validate import print_attempt
+
+        if self.commit and self.database is None:
+            raise RequestError("usage", "--commit needs --database FILE, which the result is applied to")
+        if self.directory is not None and not self.commit:
+            raise RequestError("usage", "--directory needs --commit")
+        entry, version = parted(name)
+        database = None if self.database is None else {"base64": b64encode(_copy(self.database)).decode()}
+        attempt = client.run_pipeline(
+            entry,
+            version=version,
+            files=self._files(),
+            database=database,
+            range=None if self.rows is None else _range(self.rows),
+            strict=self.commit,
+            webhook=webhook,
+        )
+        while attempt["state"] != "finished":
+            attempt = client.attempt(attempt["id"], wait_s=WAIT_S)
+        print_attempt(attempt, as_json=as_json)
+        code = OF_VERDICT[attempt["verdict"]]
+        if self.commit and self.database is not None:
+            if code:
+                print(
+                    f"assay: nothing is committed: {attempt['id']} is {attempt['verdict']}", file=sys.stderr
+                )
+                return code
+            result = read_result(client, attempt["id"])
+            result = replace(result, base_files=self._replaced(result))
+            done = apply(result, self.database, self.directory, name=entry)
+            print("\n".join(done), file=sys.stderr if as_json else sys.stdout)
+        return code
+
+    def _replaced(self, result: Result) -> Mapping[str, bytes]:
+        """Return the present content of the files that a result replaces.
+
+        Other submitted files were read by this command, from any folder. A file that the run created may
+        exist from the run before.
+        """
+        submitted = {name: old for name, old in result.base_files.items() if name in result.new_files}
+        if self.directory is None:
+            return submitted
+        root = self.directory.resolve()
+        paths = {name: inside(root, name) for name in result.new_files if name not in submitted}
+        return submitted | {name: read(path) for name, path in paths.items() if path.exists()}
+
+    def _files(self) -> Mapping[str, object]:
+        """Return the data files by their paths in the sandbox."""
+        found: dict[str, object] = {}
+        for said in self.files:
+            name, equals, path = said.rpartition("=")
+            read = read_files([Path(path)])
+            for own, (_, content) in read.items():
+                place = name if equals else command_line.placed(own)
+                if place in found or (equals and len(read) > 1):
+                    raise RequestError("usage", f"--file {said}: more than one file is called {place}")
+                found[place] = payload_of(content)
+        return found
+
+
+def _range(text: str) -> Mapping[str, float]:
+    found = _RANGE.fullmatch(text)
+    if found is None or float(found[1]) > float(found[2]):
+        raise RequestError("usage", f"--rows {text!r}: write the least and the most, such as 0.5..2")
+    return {"least": float(found[1]), "most": float(found[2])}
+
+
+def _copy(database: Path) -> bytes:
+    """Return a database's content with all that is committed. Raises: RequestError ``file.unreadable``."""
+    try:
+        uri = f"{database.resolve(strict=True).as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            connection.execute("PRAGMA schema_version")  # tells what isn't a database
+            return connection.serialize()
+    except (OSError, sqlite3.Error) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else str(problem)
+        raise RequestError("file.unreadable", f"{database}: {why}") from problem
+
+
+def print_history(runs: Sequence[Document]) -> None:
+    """Print a row per run."""
+    from assayd_client.cli.terminal import out, plain, print_table
+
+    rows = []
+    for run in runs:
+        counts = {**run["inputs"], **run["outputs"], **run["tables"]}
+        shown = ", ".join(f"{name} {number}" for name, number in counts.items() if number is not None)
+        found = " ".join(finding["message"] for finding in run["findings"])
+        cells = (run["created_at"][:19] + "Z", str(run["version"]), run["verdict"] or "running", shown, found)
+        rows.append([run["attempt_id"], *(plain(cell) for cell in cells)])
+    print_table(out(), HEADS, rows)

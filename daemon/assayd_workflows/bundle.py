@@ -1,0 +1,65 @@
+"""The bundle of an ended workflow: its document, its result, and the places of its attempts' bundles.
+
+Made from the record at each request, and always the same: it refers to the attempts' bundles and repeats
+nothing of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import tarfile
+from collections.abc import Awaitable, Callable, Mapping
+
+from assayd.documents import canonical, digest, plain
+from assayd.errors import RequestError
+from assayd.model.attempt import Attempt
+from assayd_workflows.documents import workflow_document
+from assayd_workflows.model import Workflow
+
+ReadAttempt = Callable[[str], Awaitable[Attempt | None]]
+
+
+async def bundle_of(workflow: Workflow, read: ReadAttempt) -> bytes:
+    """Return the bundle as a tar. Raises: RequestError ``workflow.running``."""
+    if workflow.finished_at is None:
+        raise RequestError("workflow.running", "the workflow has no verdict yet; wait for it")
+    attempts: dict[str, object] = {}
+    for node in plain(workflow_document(workflow))["nodes"]:
+        if node["attempt_id"] is not None:
+            attempts[node["id"]] = _reference(node["attempt_id"], await read(node["attempt_id"]))
+    return await asyncio.to_thread(_tar, workflow, attempts)
+
+
+def _reference(attempt_id: str, attempt: Attempt | None) -> dict[str, object]:
+    """Return where the bundle of an attempt is, with the digest of its report; null once it was removed."""
+    if attempt is None:
+        return {"attempt_id": attempt_id, "verdict": None, "bundle": None, "report_sha256": None}
+    reports = [one.sha256 for one in attempt.artifacts if one.name.startswith("validation_")]
+    return {
+        "attempt_id": attempt_id,
+        "verdict": attempt.verdict,
+        "bundle": attempt.bundle,
+        "report_sha256": reports[0] if reports else None,
+    }
+
+
+def _tar(workflow: Workflow, attempts: Mapping[str, object]) -> bytes:
+    files = {
+        "workflow.yaml": workflow.document.encode("utf-8", "replace"),
+        "inputs.json": canonical(dict(workflow.inputs)),
+        "result.json": canonical(plain(workflow_document(workflow))),
+        "attempts.json": canonical(attempts),
+    }
+    listed = [
+        {"name": name, "bytes": len(content), "sha256": digest(content)} for name, content in files.items()
+    ]
+    files["manifest.json"] = canonical({"workflow_id": workflow.id, "files": listed})
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w") as tar:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(f"{workflow.id}/{name}")
+            entry.size, entry.mode = len(content), 0o444
+            entry.mtime = int(workflow.finished_at.timestamp()) if workflow.finished_at else 0
+            tar.addfile(entry, io.BytesIO(content))
+    return written.getvalue()

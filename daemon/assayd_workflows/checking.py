@@ -1,0 +1,370 @@
+"""Judges a workflow before anything runs: its graph, the source of every input, the types along its edges.
+
+    total.rows <- lod.result             workflow.reference     no node has this id
+    a <- b <- a                          workflow.cycle
+    result: list[int] -> name: str       workflow.type          with both lines
+    result: list[int] -> rows: list[str] workflow.element_type  (a warning: only outer types are checked)
+    rows: list, and no input             workflow.no_source
+
+Pure. It parses submitted Python, so it runs in an analysis worker. Types are those of the kind `code`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pydantic import TypeAdapter
+
+from assayd.did_you_mean import close_names
+from assayd.kinds.code import types as code_types
+from assayd.kinds.code.annotations import declarations
+from assayd.kinds.code.inputs import awaited
+from assayd.kinds.code.type_names import Declaration
+from assayd.kinds.code.types import ANYTHING
+from assayd.model.finding import Finding, Rule, Severity
+from assayd.static.python import model_answer
+from assayd.static.python import source as python_source
+from assayd.static.python.annotations import alternatives, module_aliases
+from assayd.static.python.module_scope import is_variable
+from assayd_workflows.model import RESULT, Node, Plan, Reading, Reference
+from assayd_workflows.reading import READING
+
+PLAN: TypeAdapter[Plan] = TypeAdapter(Plan)
+_CONTAINERS = frozenset({"dict", "list", "tuple", "set", "frozenset"})
+_INDEXED = frozenset({"list", "tuple"})
+_MOST = 200
+
+RULES = (
+    Rule(
+        id="workflow.reference",
+        title="A reference to an unknown node",
+        help="Bad: rows: lod.result, without a node lod. Good: rows: load.result.",
+    ),
+    Rule(
+        id="workflow.cycle",
+        title="Nodes need each other",
+        help="Bad: a uses b.result, and b uses a.result. Good: a uses b.result.",
+    ),
+    Rule(
+        id="workflow.unused",
+        title="A node's result isn't used",
+        severity=Severity.WARNING,
+        help="Bad: a node that no output needs. Good: outputs: {a: a.result}.",
+    ),
+    Rule(
+        id="workflow.no_source",
+        title="An input has no source",
+        help="Bad: code with rows: list, and inputs: {}. Good: inputs: {rows: load.result}.",
+    ),
+    Rule(
+        id="workflow.undeclared_input",
+        title="The code doesn't declare an input",
+        help="Bad: inputs: {rows: []}, and code without rows: list. Good: both.",
+    ),
+    Rule(
+        id="workflow.code",
+        title="The code of a node isn't a code node",
+        help="Bad: result = 1. Good: result: int = 1.",
+    ),
+    Rule(
+        id="workflow.type",
+        title="A result doesn't fit the input that it goes to",
+        help="Bad: result: list[int] into name: str. Good: into rows: list.",
+    ),
+    Rule(
+        id="workflow.partial_type",
+        title="A result perhaps doesn't fit the input that it goes to",
+        severity=Severity.WARNING,
+        help="Bad: result: int | None into count: int. Good: into count: int | None.",
+    ),
+    Rule(
+        id="workflow.element_type",
+        title="Elements don't fit the input that they go to",
+        severity=Severity.WARNING,
+        help="Bad: result: list[int] into rows: list[str]. Good: into rows: list[int].",
+    ),
+    Rule(
+        id="workflow.path",
+        title="A path into a value without parts",
+        help="Bad: total.result.sum, with result: int. Good: total.result.",
+    ),
+)
+
+
+def check(body: bytes) -> bytes:
+    """Judge a plan; return a `Reading`, whose plan has the declared types."""
+    return READING.dump_json(check_plan(PLAN.validate_json(body)))
+
+
+def check_plan(plan: Plan) -> Reading:
+    """Return the plan with the declared types of its nodes, and everything that is wrong with it."""
+    nodes = {node.id: _read(node) for node in plan.nodes}
+    found = [
+        *_references(plan),
+        *_cycles(plan),
+        *_unused(plan),
+        *(finding for read in nodes.values() for finding in _sources(read)),
+        *_types(plan, nodes),
+    ]
+    found.sort(key=lambda finding: finding.line or 0)
+    declared = tuple(replace(node, declared=nodes[node.id].shown) for node in plan.nodes)
+    return Reading(plan=replace(plan, nodes=declared), findings=tuple(found[:_MOST]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Declared:
+    """What a node declares of one name: outer types, those of its elements, and where."""
+
+    types: frozenset[str]
+    elements: frozenset[str]
+    annotation: str
+    line: int
+    place: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Code:
+    """A node whose code has been read; `problem` says why it can't be."""
+
+    node: Node
+    declared: Mapping[str, _Declared]
+    awaited: Sequence[str] = ()
+    problem: Finding | None = None
+
+    @property
+    def shown(self) -> Mapping[str, str]:
+        """Return the declared types as they are written."""
+        return {name: one.annotation for name, one in self.declared.items()}
+
+
+def _read(node: Node) -> _Code:
+    text = model_answer.clean(node.code).text
+    if not node.code.startswith(text):  # taken out of an answer, so its lines are others
+        node = replace(node, code_line=None)
+    source = python_source.parse(text)
+    if source.tree is None:
+        first = source.findings[0]
+        fault = f"The code of node '{node.id}' can't be read ({_place(node, first.line)}): {first.message}"
+        return _Code(node=node, declared={}, problem=_finding(node, "workflow.code", fault, first.line))
+    tree = source.tree
+    given = {*node.values, *node.sources}
+    missing = awaited(tree, dict.fromkeys(given))
+    found = {one.name: one for one in reversed(declarations(tree, {*given, *missing, RESULT}))}
+    aliases = module_aliases(tree)
+    declared = {name: _declared(node, one, aliases, text) for name, one in found.items()}
+    problem = None
+    if RESULT not in declared:
+        fault = f"The code of node '{node.id}' doesn't declare its result."
+        problem = _finding(node, "workflow.code", fault, None, "Add: result: TYPE = …")
+    return _Code(node=node, declared=declared, awaited=missing, problem=problem)
+
+
+def _declared(node: Node, declaration: Declaration, aliases: Mapping[str, ast.expr], text: str) -> _Declared:
+    line = declaration.node.lineno
+    return _Declared(
+        types=declaration.types,
+        elements=_elements(declaration.node.annotation, aliases),
+        annotation=declaration.shown(text),
+        line=line,
+        place=_place(node, line),
+    )
+
+
+def _elements(annotation: ast.expr, aliases: Mapping[str, ast.expr]) -> frozenset[str]:
+    """Return the types of the elements of a list, a dict or the like, if the annotation names them."""
+    if not isinstance(annotation, ast.Subscript):
+        return frozenset({ANYTHING})
+    outer = code_types.meaning(alternatives(annotation.value, aliases))
+    parts = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
+    if not outer <= _CONTAINERS or (outer == {"tuple"} and len(parts) > 1):
+        return frozenset({ANYTHING})
+    return code_types.meaning(alternatives(parts[-1], aliases))
+
+
+def _references(plan: Plan) -> Iterator[Finding]:
+    known = [node.id for node in plan.nodes]
+    for node in plan.nodes:
+        for name, source in node.sources.items():
+            if source.node not in known:
+                message = f"The input '{name}' of node '{node.id}' refers to an unknown node: {source.text}"
+                yield _finding(node, "workflow.reference", message, None, _meant(source, known))
+    for name, source in plan.outputs.items():
+        if source.node not in known:
+            yield Finding(
+                rule="workflow.reference",
+                category="workflow",
+                message=f"The output '{name}' refers to an unknown node: {source.text}",
+                line=plan.lines.get(name),
+                suggestion=_meant(source, known),
+            )
+
+
+def _meant(source: Reference, known: Sequence[str]) -> str:
+    close = close_names(source.node, known)
+    return f"Did you mean '{close[0]}'?" if close else f"Use one of {', '.join(known[:10])}."
+
+
+def _cycles(plan: Plan) -> Iterator[Finding]:
+    nodes = {node.id: node for node in plan.nodes}
+    while left := _without_order(nodes):
+        path = [next(iter(left))]
+        while path.count(path[-1]) < 2:
+            path.append(next(need for need in nodes[path[-1]].needs if need in left))
+        cycle = path[path.index(path[-1]) :]
+        message = f"These nodes need each other: {' -> '.join(reversed(cycle))}"
+        remedy = f"Remove one of the references, e.g. that of '{cycle[0]}' to {cycle[1]}.result."
+        yield _finding(nodes[cycle[0]], "workflow.cycle", message, None, remedy)
+        for each in set(cycle):
+            del nodes[each]
+
+
+def _without_order(nodes: Mapping[str, Node]) -> dict[str, None]:
+    """Return the nodes that are in a cycle or need one that is."""
+    left = dict.fromkeys(nodes)
+    while ready := [each for each in left if not any(need in left for need in nodes[each].needs)]:
+        for each in ready:
+            del left[each]
+    return left
+
+
+def _unused(plan: Plan) -> Iterator[Finding]:
+    nodes = {node.id: node for node in plan.nodes}
+    pending = [source.node for source in plan.outputs.values()]
+    used: set[str] = set()
+    while pending:
+        each = pending.pop()
+        if each in nodes and each not in used:
+            used.add(each)
+            pending.extend(nodes[each].needs)
+    for node in plan.nodes:
+        if node.id not in used:
+            message = f"No output needs the node '{node.id}'."
+            remedy = "Remove the node, or use its result in an output or in another node."
+            yield _warning(_finding(node, "workflow.unused", message, None, remedy))
+
+
+def _sources(code: _Code) -> Iterator[Finding]:
+    """Judge the code of a node, and where its inputs come from."""
+    node = code.node
+    if code.problem is not None:
+        yield code.problem
+    if not code.declared and code.problem is not None:
+        return
+    for name in code.awaited:
+        line = code.declared[name].line
+        message = f"The input '{name}' of node '{node.id}' has no source."
+        remedy = f"Add it to the node's inputs, or pass it: --set {node.id}.{name}=VALUE"
+        yield _finding(node, "workflow.no_source", message, line, remedy)
+    for name in (*node.values, *node.sources):
+        if name not in code.declared or name == RESULT or not is_variable(name):
+            message = f"The code of node '{node.id}' doesn't declare the input '{name}'."
+            remedy = f"Add a line at the top of its code: {name}: object"
+            yield _finding(node, "workflow.undeclared_input", message, None, remedy)
+
+
+def _types(plan: Plan, nodes: Mapping[str, _Code]) -> Iterator[Finding]:
+    for code in nodes.values():
+        for name, value in code.node.values.items():
+            wanted = code.declared.get(name)
+            actual = code_types.type_of(value)  # type: ignore[arg-type]  # it was read as JSON
+            if wanted is not None and not code_types.fits(actual, wanted.types):
+                message = (
+                    f"The input '{name}' of node '{code.node.id}' is {wanted.annotation} ({wanted.place}), "
+                    f"but its value is {actual}."
+                )
+                yield _finding(code.node, "workflow.type", message, wanted.line)
+        for name, source in code.node.sources.items():
+            wanted, giving = code.declared.get(name), nodes.get(source.node)
+            result = giving.declared.get(RESULT) if giving is not None else None
+            if wanted is not None and result is not None:
+                yield from _edge(code, name, source, wanted, result)
+    for name, source in plan.outputs.items():
+        giving = nodes.get(source.node)
+        result = giving.declared.get(RESULT) if giving is not None else None
+        if giving is not None and result is not None and (wrong := _wrong_path(source, result)):
+            found = _finding(giving.node, "workflow.path", wrong, result.line)
+            yield replace(found, line=plan.lines.get(name, found.line))
+
+
+def _edge(
+    code: _Code, name: str, source: Reference, wanted: _Declared, result: _Declared
+) -> Iterator[Finding]:
+    """Compare the declared type of a result with that of the input that it goes to."""
+    if (wrong := _wrong_path(source, result)) is not None:
+        yield _finding(code.node, "workflow.path", wrong, wanted.line)
+        return
+    given, inner = result.types, result.elements
+    if source.path:
+        given, inner = (inner if len(source.path) == 1 else frozenset({ANYTHING})), frozenset({ANYTHING})
+    said = (
+        f"The input '{name}' of node '{code.node.id}' is {wanted.annotation} ({wanted.place}), but "
+        f"{source.text} {{}} {result.annotation} ({result.place})."
+    )
+    if source.path:
+        said = said.replace(" {}", " is part of")
+    unfit = _unfit(given, wanted.types)
+    if unfit and unfit == given:
+        message = said.format("is")
+        remedy = f"Declare {name}: {code_types.written(given)}, or change the result."
+        yield _finding(code.node, "workflow.type", message, wanted.line, remedy)
+    elif unfit:
+        optional = code_types.written(wanted.types | unfit)
+        found = _finding(
+            code.node,
+            "workflow.partial_type",
+            said.format("may be something else:"),
+            wanted.line,
+            f"Handle {code_types.written(unfit)} in the code, and declare {name}: {optional}.",
+        )
+        yield _warning(found)
+    elif (unfit := _unfit(inner, wanted.elements)) and unfit == inner:
+        message = said.format("is")
+        remedy = "Only outer types are checked when it runs; make the elements agree."
+        yield _warning(_finding(code.node, "workflow.element_type", message, wanted.line, remedy))
+
+
+def _unfit(given: Collection[str], wanted: Collection[str]) -> frozenset[str]:
+    """Return the types that don't fit; none if one of them isn't known."""
+    if ANYTHING in given:
+        return frozenset()
+    return frozenset(each for each in given if not code_types.fits(each, wanted))
+
+
+def _wrong_path(source: Reference, result: _Declared) -> str | None:
+    """Say why a path can't exist in a result of the declared type; None if it may."""
+    if not source.path or ANYTHING in result.types:
+        return None
+    step = source.path[0]
+    if not result.types & {"dict", *_INDEXED}:
+        return f"{source.text} has no part: the result is {result.annotation} ({result.place})."
+    if "dict" not in result.types and not step.isdigit():
+        return f"{source.text} needs a number as index: the result is {result.annotation} ({result.place})."
+    return None
+
+
+def _place(node: Node, line: int | None) -> str:
+    """Name a line of a node's code, by the line of the document if the code is a block of it."""
+    if line is None:
+        return f"node '{node.id}'"
+    if node.code_line is not None:
+        return f"line {node.code_line + line - 1}"
+    return f"line {line} of the code of '{node.id}'"
+
+
+def _finding(node: Node, rule: str, message: str, line: int | None, suggestion: str | None = None) -> Finding:
+    """Make a finding at a line of a node's code, or at the node; `context` names the node."""
+    in_document = node.line if line is None or node.code_line is None else node.code_line + line - 1
+    return Finding(
+        rule=rule,
+        category="workflow",
+        message=message,
+        line=in_document,
+        suggestion=suggestion,
+        context=node.id,
+    )
+
+
+def _warning(finding: Finding) -> Finding:
+    return replace(finding, severity=Severity.WARNING)

@@ -1,0 +1,153 @@
+"""A workflow as values: its nodes with their inputs, its outputs, and how far each node is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from assayd.model.finding import Finding
+from assayd.model.report import Verdict
+from assayd.model.submission import Peer, RepairWish
+
+RESULT = "result"
+MOST_NODES = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """The result of a node, or a part of it: `path` holds keys of objects and indexes of lists."""
+
+    node: str
+    path: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Return it as a document writes it."""
+        return ".".join((self.node, RESULT, *self.path))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One code node.
+
+    Attributes:
+        line: the node's line in the document; None if unknown.
+        code: its Python; empty until a library entry is looked up.
+        code_line: the document's line of the first line of `code`; None if the code isn't a block of it.
+        library: the entry that the code comes from, as ``name@version`` once it is looked up.
+        values: inputs with a value.
+        sources: inputs that are results of other nodes.
+        declared: types as the code writes them, by name of the input, and of ``result``.
+    """
+
+    id: str
+    line: int | None = None
+    code: str = ""
+    code_line: int | None = None
+    library: str | None = None
+    values: Mapping[str, object] = field(default_factory=dict)
+    sources: Mapping[str, Reference] = field(default_factory=dict)
+    timeout_s: float | None = None
+    policy: str | None = None
+    declared: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Return the nodes whose results it uses, each once, in the order of its inputs."""
+        return tuple(dict.fromkeys(source.node for source in self.sources.values()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A whole workflow. `lines` are those of its outputs in the document."""
+
+    nodes: tuple[Node, ...]
+    outputs: Mapping[str, Reference]
+    name: str | None = None
+    policy: str = "code"
+    timeout_s: float = 600.0
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The result of reading or checking a document: no plan if it isn't a workflow at all."""
+
+    plan: Plan | None
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def is_runnable(self) -> bool:
+        """Return whether nothing forbids to run it."""
+        return self.plan is not None and not any(finding.is_error for finding in self.findings)
+
+
+class NodeState(StrEnum):
+    """How far a node is; all but the first three are final."""
+
+    WAITING = "waiting"
+    """A node before it has no result yet."""
+    RUNNING = "running"
+    """Its attempt has no verdict yet."""
+    REPAIRING = "repairing"
+    """Its attempt failed, and a repair is under way."""
+    VALIDATED = "validated"
+    """Its result exists."""
+    FAILED = "failed"
+    """Its code failed, or a part of a result that it needs doesn't exist."""
+    ERROR = "error"
+    """An internal error, or a refused submission; never the code's fault."""
+    CANCELLED = "cancelled"
+    """It was running when the workflow was cancelled, or ran out of time."""
+    SKIPPED = "skipped"
+    """It never ran: a node before it has no result, or the workflow ended first."""
+
+    @property
+    def is_final(self) -> bool:
+        """Return whether nothing changes any more."""
+        return self not in {NodeState.WAITING, NodeState.RUNNING, NodeState.REPAIRING}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRun:
+    """How far a node of a workflow is.
+
+    `attempt_id` exists before its attempt, so that submitting it twice is submitting it once. `reused`: the
+    attempt is one of the workflow that this one resumes. `repair_id` is the repair whose fix it is.
+    """
+
+    node: str
+    attempt_id: str
+    state: NodeState = NodeState.WAITING
+    reused: bool = False
+    input_digest: str | None = None
+    repair_id: str | None = None
+    detail: str | None = None
+    finished_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workflow:
+    """A workflow on record. `inputs` came with the request, by node and name."""
+
+    id: str
+    peer: Peer
+    created_at: datetime
+    ends_at: datetime
+    document: str
+    inputs: Mapping[str, Mapping[str, object]]
+    reading: Reading
+    nodes: Mapping[str, NodeRun]
+    repair: RepairWish | None = None
+    resumes: str | None = None
+    verdict: Verdict | None = None
+    detail: str | None = None
+    cancelled_at: datetime | None = None
+    finished_at: datetime | None = None
+
+    @property
+    def plan(self) -> Plan:
+        """Return the plan; an empty one if the document isn't a workflow."""
+        return self.reading.plan or Plan(nodes=(), outputs={})

@@ -1,0 +1,320 @@
+"""Reads the text of a workflow, YAML or JSON, strictly and within bounds. Runs in an analysis worker.
+
+Decides which documents are workflows and which inputs are references; what they mean together is
+`checking`'s. Every fault is a finding with the line of the document.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+
+from assayd.documents import read_json
+from assayd.documents.misfits import message_of, place_of
+from assayd.errors import RequestError
+from assayd.model.finding import Finding, Rule
+from assayd.model.text_limits import shorten
+from assayd_workflows.model import MOST_NODES, Node, Plan, Reading, Reference
+
+READING: TypeAdapter[Reading] = TypeAdapter(Reading)
+TIMEOUT_S = 600.0
+MOST_TIMEOUT_S = 3600.0
+_MOST_DEPTH = 50
+_MOST_FAULTS = 20
+_LITERAL = "literal"
+_REFERENCE = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,63})\.result((?:\.[^.\s]{1,200}){0,20})", re.ASCII)
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+RULES = (
+    Rule(
+        id="workflow.syntax",
+        title="The document isn't valid YAML or JSON",
+        help="Bad: nodes: [. Good: nodes: [{id: a, code: …}].",
+    ),
+    Rule(
+        id="workflow.field",
+        title="A field of the document is wrong",
+        help="Bad: nods: […]. Good: nodes: […].",
+    ),
+)
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+LibraryName = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(@[1-9][0-9]{0,8})?$")
+]
+PolicyName = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+
+
+class _NodeEntry(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    id: Name
+    code: str | None = None
+    library: LibraryName | None = None
+    inputs: Annotated[dict[str, Any], Field(max_length=100)] = {}
+    timeout_s: Annotated[float, Field(gt=0)] | None = None
+    policy: PolicyName | None = None
+
+
+class _Entries(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
+    policy: PolicyName = "code"
+    timeout_s: Annotated[float, Field(gt=0, le=MOST_TIMEOUT_S)] = TIMEOUT_S
+    nodes: Annotated[list[_NodeEntry], Field(min_length=1, max_length=MOST_NODES)]
+    outputs: Annotated[dict[Name, str], Field(min_length=1, max_length=100)]
+
+
+def read(body: bytes) -> bytes:
+    """Read the text of a document; return a `Reading`."""
+    return READING.dump_json(read_document(body.decode()))
+
+
+def read_document(text: str) -> Reading:
+    """Return the plan of a document, or the findings that say why there is none."""
+    try:
+        value, places = _parse(text)
+        return _plan(value, places)
+    except _Faults as faults:
+        return Reading(plan=None, findings=tuple(faults.findings()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    message: str
+    line: int | None
+    rule: str = "workflow.field"
+    suggestion: str | None = None
+
+
+class _Faults(Exception):
+    """A document that isn't a workflow."""
+
+    def __init__(self, *faults: _Fault) -> None:
+        super().__init__()
+        self.faults = faults
+
+    def findings(self) -> Iterator[Finding]:
+        for fault in self.faults[:_MOST_FAULTS]:
+            yield Finding(
+                rule=fault.rule,
+                category="workflow",
+                message=fault.message,
+                line=fault.line,
+                suggestion=fault.suggestion,
+            )
+
+
+@dataclass(slots=True)
+class _Places:
+    """The lines of the values of a document, by their path, and where blocks of text begin."""
+
+    lines: dict[tuple[object, ...], int] = field(default_factory=dict)
+    blocks: dict[tuple[object, ...], int] = field(default_factory=dict)
+
+    def line(self, path: tuple[object, ...]) -> int | None:
+        """Return the line of a value, or of the value that contains it."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path)
+
+
+def _parse(text: str) -> tuple[object, _Places]:
+    """Return the value of a document, and its lines. Raises: _Faults."""
+    places = _Places()
+    if text.lstrip().startswith("{"):
+        try:
+            value: object = read_json(text.encode())
+        except RequestError as problem:
+            message = f"The document isn't valid JSON: {problem.message}"
+            raise _Faults(_Fault(message, None, "workflow.syntax")) from problem
+        try:  # for the lines alone: JSON is nearly always YAML
+            _Composed(places).value(_compose(text), (), 0)
+        except _Faults:
+            places = _Places()
+        return value, places
+    return _Composed(places).value(_compose(text), (), 0), places
+
+
+def _compose(text: str) -> yaml.Node:
+    loader = _LOADER(text)
+    try:
+        node = loader.get_single_node()
+    except yaml.MarkedYAMLError as problem:
+        mark = problem.problem_mark
+        line = None if mark is None else mark.line + 1
+        message = f"The document isn't valid YAML: {problem.problem or problem.context}."
+        raise _Faults(_Fault(message, line, "workflow.syntax")) from problem
+    except (yaml.YAMLError, ValueError) as problem:
+        message = f"The document isn't valid YAML: {shorten(str(problem), 200)}"
+        raise _Faults(_Fault(message, None, "workflow.syntax")) from problem
+    except RecursionError as problem:
+        raise _too_deep(None) from problem
+    finally:
+        loader.dispose()
+    if node is None:
+        raise _Faults(_Fault("The document is empty.", None, "workflow.syntax"))
+    found: yaml.Node = node
+    return found
+
+
+def _too_deep(line: int | None) -> _Faults:
+    return _Faults(_Fault(f"The document is nested more than {_MOST_DEPTH} levels deep.", line))
+
+
+class _Composed:
+    """Turns YAML nodes into JSON values; each node once, so that aliases can't multiply them."""
+
+    def __init__(self, places: _Places) -> None:
+        self._places = places
+        self._seen: set[int] = set()
+
+    def value(self, node: yaml.Node, path: tuple[object, ...], depth: int) -> object:
+        """Return the value of a node. Raises: _Faults."""
+        line = node.start_mark.line + 1
+        self._places.lines.setdefault(path, line)
+        if id(node) in self._seen:
+            raise _Faults(_Fault("YAML aliases aren't supported.", line, suggestion="Repeat the value."))
+        self._seen.add(id(node))
+        if depth > _MOST_DEPTH:
+            raise _too_deep(line)
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path, depth)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(one, (*path, place), depth + 1) for place, one in enumerate(node.value)]
+        if isinstance(node, yaml.ScalarNode) and node.style == "|":
+            self._places.blocks[path] = line + 1
+        return _scalar(node, line)
+
+    def _mapping(self, node: yaml.MappingNode, path: tuple[object, ...], depth: int) -> dict[str, object]:
+        found: dict[str, object] = {}
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                raise _Faults(_Fault("A key must be text.", line))
+            if key.value in found:
+                raise _Faults(_Fault(f"The key {shorten(key.value, 64)!r} appears twice.", line))
+            self._places.lines[(*path, key.value)] = line
+            found[key.value] = self.value(value, (*path, key.value), depth + 1)
+        return found
+
+
+_CONSTRUCTOR = yaml.constructor.SafeConstructor()
+_SCALARS: Mapping[str, Any] = {
+    "str": lambda node: node.value,
+    "timestamp": lambda node: node.value,
+    "null": _CONSTRUCTOR.construct_yaml_null,
+    "bool": _CONSTRUCTOR.construct_yaml_bool,
+    "int": _CONSTRUCTOR.construct_yaml_int,
+    "float": _CONSTRUCTOR.construct_yaml_float,
+}
+
+
+def _scalar(node: yaml.Node, line: int) -> object:
+    kind = node.tag.removeprefix("tag:yaml.org,2002:")
+    if kind not in _SCALARS:
+        message = f"The YAML tag {shorten(node.tag, 64)!r} isn't supported."
+        raise _Faults(_Fault(message, line, suggestion="Write the value as JSON has it."))
+    try:
+        value = _SCALARS[kind](node)
+    except ValueError as problem:
+        raise _Faults(_Fault(f"{shorten(str(node.value), 64)!r} isn't a valid {kind}.", line)) from problem
+    if isinstance(value, float) and not isfinite(value):
+        raise _Faults(_Fault("JSON has no infinite numbers and no NaN.", line))
+    return value
+
+
+def _plan(value: object, places: _Places) -> Reading:
+    """Return the plan that a value stands for. Raises: _Faults."""
+    entries = _entries(value, places)
+    if faults := [*_faults_of_nodes(entries, places), *_faults_of_outputs(entries, places)]:
+        raise _Faults(*faults)
+    return Reading(
+        plan=Plan(
+            name=entries.name,
+            policy=entries.policy,
+            timeout_s=entries.timeout_s,
+            nodes=tuple(_node(entry, number, places) for number, entry in enumerate(entries.nodes)),
+            outputs={name: found for name, text in entries.outputs.items() if (found := _reference(text))},
+            lines={name: line for name in entries.outputs if (line := places.line(("outputs", name)))},
+        )
+    )
+
+
+def _entries(value: object, places: _Places) -> _Entries:
+    if not isinstance(value, dict):
+        raise _Faults(_Fault("The document must be an object with nodes and outputs.", 1))
+    try:
+        return _Entries.model_validate(value)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)
+        raise _Faults(*(_misfit(one, places) for one in found)) from error
+
+
+def _misfit(fault: Mapping[str, Any], places: _Places) -> _Fault:
+    path = tuple(fault["loc"])
+    line = places.line(path)
+    if fault["type"] == "extra_forbidden":
+        known = ", ".join((_NodeEntry if path[0] == "nodes" else _Entries).model_fields)
+        message = f"Unknown field {shorten(str(path[-1]), 64)!r}."
+        return _Fault(message, line, suggestion=f"Use one of {known}.")
+    return _Fault(f"{shorten(place_of(path), 120)}: {message_of(fault)}.", line)
+
+
+def _faults_of_nodes(entries: _Entries, places: _Places) -> Iterator[_Fault]:
+    seen: set[str] = set()
+    for number, entry in enumerate(entries.nodes):
+        line = places.line(("nodes", number, "id"))
+        if entry.id in seen:
+            message = f"Two nodes have the id '{entry.id}'."
+            yield _Fault(message, line, suggestion="Rename one of them.")
+        seen.add(entry.id)
+        if (entry.code is None) == (entry.library is None):
+            message = f"The node '{entry.id}' must have either code or library."
+            yield _Fault(message, line, suggestion="Write its Python, or name an approved entry.")
+
+
+def _faults_of_outputs(entries: _Entries, places: _Places) -> Iterator[_Fault]:
+    for name, text in entries.outputs.items():
+        if _reference(text) is None:
+            message = f"The output '{name}' isn't a reference: {shorten(text, 64)!r}."
+            suggestion = "Write NODE.result, or NODE.result.PATH."
+            yield _Fault(message, places.line(("outputs", name)), suggestion=suggestion)
+
+
+def _node(entry: _NodeEntry, number: int, places: _Places) -> Node:
+    values: dict[str, object] = {}
+    sources: dict[str, Reference] = {}
+    for name, value in entry.inputs.items():
+        source = _reference(value) if isinstance(value, str) else None
+        if source is not None:
+            sources[name] = source
+        else:
+            values[name] = (
+                value[_LITERAL] if isinstance(value, dict) and value.keys() == {_LITERAL} else value
+            )
+    return Node(
+        id=entry.id,
+        line=places.line(("nodes", number, "id")),
+        code=entry.code or "",
+        code_line=places.blocks.get(("nodes", number, "code")),
+        library=entry.library,
+        values=values,
+        sources=sources,
+        timeout_s=entry.timeout_s,
+        policy=entry.policy,
+    )
+
+
+def _reference(text: str) -> Reference | None:
+    found = _REFERENCE.fullmatch(text)
+    if found is None:
+        return None
+    return Reference(node=found[1], path=tuple(found[2].split(".")[1:]))

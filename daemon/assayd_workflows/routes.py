@@ -1,0 +1,200 @@
+"""The HTTP routes of workflows. Each checks the caller, makes one call, and answers."""
+
+from __future__ import annotations
+
+from asyncio import timeout
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from starlette.responses import Response
+
+from assayd.api import answers
+from assayd.api.answers import Responses, body_of, described, events, raw
+from assayd.api.call import Call, CallDep, json_response, read_model
+from assayd.api.events import Documents, EventStream
+from assayd.documents import compact
+from assayd.documents.base import ErrorDocument
+from assayd.documents.submission import RepairRequest
+from assayd.documents.workflows import (
+    WorkflowBody,
+    WorkflowCheckBody,
+    WorkflowCheckDocument,
+    WorkflowDocument,
+    WorkflowOutputsDocument,
+    WorkflowPageDocument,
+    WorkflowResumeBody,
+)
+from assayd.errors import RequestError
+from assayd.model.submission import RepairWish
+from assayd_workflows.bundle import bundle_of
+from assayd_workflows.documents import check_document, workflow_document, workflow_event
+from assayd_workflows.model import Workflow
+from assayd_workflows.workflows import Terms, Workflows
+
+BODY_BYTES = 4 * 2**20
+MOST_WAIT_S = 600.0
+
+
+def _workflows(request: Request) -> Workflows:
+    workflows: Workflows = request.app.state.workflows
+    return workflows
+
+
+WorkflowsDep = Annotated[Workflows, Depends(_workflows)]
+Id = Annotated[str, Path(alias="id", description="The workflow's ULID.")]
+
+_STARTED: Responses = {
+    202: {
+        **described(WorkflowDocument, "The workflow; if its check found errors, it has failed already"),
+        "headers": {"Location": {"description": "Path of the workflow.", "schema": {"type": "string"}}},
+    },
+    408: described(ErrorDocument, "The body didn't arrive in time"),
+    413: described(ErrorDocument, "Body or code too large"),
+    429: described(ErrorDocument, "Too many of this user's workflows are running"),
+    503: described(ErrorDocument, "Not ready; see Retry-After"),
+}
+_RESUMED: Responses = {**_STARTED, 409: described(ErrorDocument, "The workflow is still running")}
+_CHECKED: Responses = {200: described(WorkflowCheckDocument, "What the check found")}
+_WORKFLOW: Responses = {200: described(WorkflowDocument, "The workflow")}
+_LIST: Responses = {200: described(WorkflowPageDocument, "Workflows")}
+_CANCELLED: Responses = {
+    202: described(WorkflowDocument, "The workflow is being cancelled"),
+    409: described(ErrorDocument, "The workflow has ended"),
+}
+_OUTPUTS: Responses = {
+    200: described(WorkflowOutputsDocument, "The outputs"),
+    409: described(ErrorDocument, "The workflow isn't validated, or its attempts were removed"),
+}
+_BUNDLE: Responses = {200: raw("application/x-tar", "The workflow's bundle")}
+_EVENTS = events("Events `progress`, each with the current workflow, and `finished`")
+
+workflows = APIRouter(prefix="/v1/workflows", tags=["workflows"], responses=answers.ERRORS)
+ROUTERS = (workflows,)
+
+
+@workflows.post("/check", responses=_CHECKED, openapi_extra=body_of(WorkflowCheckBody))
+async def check_workflow(request: Request, call: CallDep, found: WorkflowsDep) -> Response:
+    """Check a workflow: references, cycles, sources of inputs, types along edges. Nothing is run or kept."""
+    wanted = await read_model(request, call, WorkflowCheckBody, max_bytes=BODY_BYTES)
+    reading = await found.check(wanted.document, wanted.inputs, peer=call.caller.peer)
+    return json_response(check_document(reading))
+
+
+@workflows.post("", status_code=202, responses=_STARTED, openapi_extra=body_of(WorkflowBody))
+async def start_workflow(request: Request, call: CallDep, found: WorkflowsDep) -> Response:
+    """Check a workflow and run it: one attempt per node, as the caller."""
+    wanted = await read_model(request, call, WorkflowBody, max_bytes=BODY_BYTES)
+    terms = Terms(document=wanted.document, inputs=wanted.inputs, repair=_wish(wanted.repair))
+    return _started(await found.begin(terms, call.caller.peer))
+
+
+@workflows.get("", responses=_LIST)
+async def list_workflows(
+    call: CallDep,
+    found: WorkflowsDep,
+    cursor: Annotated[str | None, Query(max_length=26, description="`next_cursor` of a page.")] = None,
+    limit: Annotated[int, Query(ge=1, le=100, description="Maximum number of workflows on a page.")] = 20,
+) -> Response:
+    """List workflows without their findings, newest first."""
+    page = await found.list(uid=call.shown_uid, before=cursor, limit=limit)
+    more = page[-1].id if len(page) == limit else None
+    shown = [workflow_document(one, listed=True) for one in page]
+    return json_response(WorkflowPageDocument.model_construct(workflows=shown, next_cursor=more))
+
+
+@workflows.get("/{id}", responses=_WORKFLOW)
+async def get_workflow(
+    call: CallDep,
+    found: WorkflowsDep,
+    workflow_id: Id,
+    wait_s: Annotated[float, Query(ge=0, le=MOST_WAIT_S, description="Seconds to wait for the verdict.")] = 0,
+) -> Response:
+    """Return one workflow with its nodes."""
+    workflow = await _visible(call, found, workflow_id)
+    if wait_s and workflow.verdict is None:
+        with suppress(TimeoutError):
+            async with timeout(wait_s), aclosing(found.follow(workflow.id)) as states:
+                async for state in states:
+                    workflow = state
+    return json_response(workflow_document(workflow))
+
+
+@workflows.post("/{id}/cancel", status_code=202, responses=_CANCELLED)
+async def cancel_workflow(call: CallDep, found: WorkflowsDep, workflow_id: Id) -> Response:
+    """Cancel a workflow and its running attempts."""
+    workflow = await _visible(call, found, workflow_id)
+    await found.cancel(workflow)
+    return json_response(workflow_document(workflow), status=202)
+
+
+@workflows.post(
+    "/{id}/resume", status_code=202, responses=_RESUMED, openapi_extra=body_of(WorkflowResumeBody)
+)
+async def resume_workflow(request: Request, call: CallDep, found: WorkflowsDep, workflow_id: Id) -> Response:
+    """Run an ended workflow again, perhaps changed; same code with same inputs keeps its result."""
+    workflow = await _visible(call, found, workflow_id)
+    wanted = await read_model(request, call, WorkflowResumeBody, max_bytes=BODY_BYTES)
+    if workflow.peer.uid != call.caller.peer.uid:
+        raise RequestError("peer.not_allowed", "only its owner can resume a workflow")
+    terms = Terms(
+        document=workflow.document if wanted.document is None else wanted.document,
+        inputs=workflow.inputs if wanted.inputs is None else wanted.inputs,
+        repair=_wish(wanted.repair),
+    )
+    return _started(await found.resume(workflow, terms, call.caller.peer))
+
+
+@workflows.get("/{id}/outputs", responses=_OUTPUTS)
+async def get_workflow_outputs(call: CallDep, found: WorkflowsDep, workflow_id: Id) -> Response:
+    """Return the outputs of a validated workflow."""
+    workflow = await _visible(call, found, workflow_id)
+    outputs = dict(await found.outputs(workflow))
+
+    async def make() -> bytes:
+        return compact(WorkflowOutputsDocument.model_construct(outputs=outputs))
+
+    return call.answer_large(make)
+
+
+@workflows.get("/{id}/bundle", responses=_BUNDLE, response_class=Response)
+async def get_workflow_bundle(call: CallDep, found: WorkflowsDep, workflow_id: Id) -> Response:
+    """Return the bundle of an ended workflow as a tar: document, inputs, result, and its attempts' places."""
+    workflow = await _visible(call, found, workflow_id)
+    return Response(await bundle_of(workflow, call.service.get), media_type="application/x-tar")
+
+
+@workflows.get("/{id}/events", responses=_EVENTS, response_class=Response)
+async def follow_workflow(call: CallDep, found: WorkflowsDep, workflow_id: Id) -> Response:
+    """Follow a workflow as server-sent events; the last is `finished`."""
+    workflow = await _visible(call, found, workflow_id)
+    return EventStream(_changes(found.follow(workflow.id)), heartbeat_s=call.limits.heartbeat_s)
+
+
+async def _changes(states: AsyncGenerator[Workflow, None]) -> Documents:
+    number = 0
+    async with aclosing(states):
+        async for workflow in states:
+            number += 1
+            yield workflow_event(number, workflow)
+
+
+async def _visible(call: Call, found: Workflows, workflow_id: str) -> Workflow:
+    """Return a workflow that the caller may see.
+
+    Raises: RequestError ``not_found``, also for another user's.
+    """
+    workflow = await found.get(workflow_id)
+    if workflow is None or call.shown_uid not in {None, workflow.peer.uid}:
+        raise RequestError("not_found", f"workflow {workflow_id[:40]} doesn't exist")
+    return workflow
+
+
+def _started(workflow: Workflow) -> Response:
+    headers = {"Location": f"/v1/workflows/{workflow.id}"}
+    return json_response(workflow_document(workflow), status=202, headers=headers)
+
+
+def _wish(asked: RepairRequest | None) -> RepairWish | None:
+    return None if asked is None else RepairWish(provider=asked.provider, max_attempts=asked.max_attempts)

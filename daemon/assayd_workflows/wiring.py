@@ -1,0 +1,42 @@
+"""Builds the wing on the parts of the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+
+from assayd.wiring.basics import Basics
+from assayd.wiring.workflows import RunningParts
+from assayd_workflows.course import CourseParts
+from assayd_workflows.routes import ROUTERS
+from assayd_workflows.store import DatabaseWorkflowStore
+from assayd_workflows.workflows import Workflows
+
+__all__ = ["ROUTERS", "open_wing"]
+
+RESULTS_AT_ONCE = 2
+"""Results that are read side by side; each may take some 100 MB while it is parsed."""
+
+
+async def open_wing(basics: Basics, stack: AsyncExitStack, running: RunningParts) -> Workflows:
+    """Build the workflows, which are carried on as long as the stack is open."""
+    parts = CourseParts(
+        admission=running.admission,
+        scheduler=running.scheduler,
+        jobs=basics.jobs,
+        documents=running.documents,
+        chains=running.chains,
+        store=DatabaseWorkflowStore(basics.access),
+        clock=basics.clock,
+        reading=asyncio.Semaphore(RESULTS_AT_ONCE),
+    )
+    workflows = Workflows(
+        parts=parts,
+        analyst=basics.analyst,
+        library=running.library,
+        policies=basics.policies.get,
+        repair_requests=basics.chains.requests,
+        ids=basics.ids,
+        driving=basics.driving,
+    )
+    return await stack.enter_async_context(workflows.running())

@@ -1,0 +1,36 @@
+"""Facts about tables: plain ones only, within limits, whatever their names are."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from assayd.guest.programs._sql_tables import tables_of
+
+
+def database(*statements: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:")
+    for statement in statements:
+        connection.execute(statement)
+    return connection
+
+
+def test_tables_have_rows_columns_and_types() -> None:
+    found = tables_of(
+        database(
+            "CREATE TABLE sales (id INTEGER PRIMARY KEY, amount REAL)",
+            "INSERT INTO sales VALUES (1, 2), (2, 3)",
+            'CREATE TABLE "odd ""name" (a)',
+            "CREATE VIEW v AS SELECT * FROM nowhere",
+        )
+    )
+    assert found == [['odd "name', 0, ["a", ""]], ["sales", 2, ["id", "INTEGER", "amount", "REAL"]]]
+
+
+def test_many_tables_and_columns_are_cut() -> None:
+    wide = ", ".join(f"c{n}" for n in range(900))
+    assert len(tables_of(database(*(f"CREATE TABLE t{n} (a)" for n in range(60))))) == 50
+    assert len(tables_of(database(*(f"CREATE TABLE t{n} ({wide})" for n in range(4))))) == 2
+
+
+def test_virtual_table_is_not_read() -> None:
+    assert "f" not in [name for name, *_ in tables_of(database("CREATE VIRTUAL TABLE f USING fts5(a)"))]

@@ -1,0 +1,112 @@
+"""Runs of approved pipelines: the submission of each, and the row that the history shows."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from assayd.errors import RequestError
+from assayd.model.library import LibraryEntry
+from assayd_pipeline.facts import DataFacts, Facts
+from assayd_pipeline.runs import Judged, PipelineRunBody, expected, submission_of
+
+STEP = {"name": "a", "type": "sql", "content": "SELECT 1"}
+
+
+def entry(**payload: Any) -> LibraryEntry:
+    document = {"policy": "analysis", "overrides": {}, "payload": {"steps": [STEP], **payload}}
+    return LibraryEntry(
+        uid=1,
+        name="daily",
+        version=3,
+        kind="pipeline",
+        attempt_id="01A",
+        digest="",
+        intent=None,
+        chain=(),
+        approved_by=1,
+        approved_at=datetime(2026, 5, 4, tzinfo=UTC),
+        bundle=None,
+        document=json.dumps(document).encode(),
+    )
+
+
+def wanted(**fields: Any) -> PipelineRunBody:
+    return PipelineRunBody.model_validate({"name": "daily", **fields})
+
+
+def facts(rows: int, **inputs: Facts) -> DataFacts:
+    return DataFacts(inputs=inputs, tables={"t": Facts(rows=rows, columns=("a",), types=("TEXT",))})
+
+
+def test_rows_are_those_of_the_last_run_and_columns_those_of_the_approval() -> None:
+    last = DataFacts(tables={"t": Facts(rows=90, columns=("b",), types=("REAL",))})
+
+    found = expected(facts(10), last, wanted())
+
+    assert found["tables"]["t"] == {"rows": 90, "columns": ["a"], "types": ["TEXT"]}
+    assert found["range"] == {"least": 0.5, "most": 2.0}
+
+
+def test_entry_without_facts_is_compared_with_its_last_run_or_refused() -> None:
+    assert expected(None, facts(7), wanted())["tables"]["t"]["rows"] == 7
+    with pytest.raises(RequestError, match=r"daily has no baseline.*replay its attempt") as refused:
+        expected(None, None, wanted())
+    assert refused.value.code == "pipeline.no_baseline"
+
+
+def test_submission_has_the_approved_steps_and_policy_and_the_new_data() -> None:
+    body = wanted(
+        files={"data/a.csv": "a\n1\n"}, labels={"pipeline": "other", "team": "x"}, webhook="https://h/x"
+    )
+
+    made = submission_of(entry(files={"data/a.csv": "old"}), body, {"strict": True})
+
+    assert made == {
+        "kind": "pipeline",
+        "policy": "analysis",
+        "overrides": {},
+        "labels": {"pipeline": "daily", "pipeline_version": "3", "team": "x"},
+        "payload": {
+            "steps": [STEP],
+            "files": {"data/a.csv": "a\n1\n"},
+            "database": None,
+            "expects": {"strict": True},
+        },
+        "webhook": "https://h/x",
+    }
+
+
+def test_approved_schema_is_used_again_and_an_approved_database_is_not() -> None:
+    schema = {"schema_sql": "CREATE TABLE t (a)"}
+    assert submission_of(entry(database=schema), wanted(), {})["payload"]["database"] == schema
+    with pytest.raises(RequestError, match="was approved with a database file; pass one") as refused:
+        submission_of(entry(database={"base64": "AAAA"}), wanted(), {})
+    assert refused.value.field == "database"
+
+
+def report(*rules: str, data: bool = True) -> bytes:
+    findings = [{"rule": rule, "severity": "warning", "message": rule} for rule in rules]
+    feedback = {"data": facts(3).model_dump(mode="json")} if data else None
+    return json.dumps({"feedback": feedback, "findings": findings}).encode()
+
+
+@pytest.mark.parametrize(
+    ("document", "is_clean"),
+    [
+        (report(), True),
+        (report("quality.no_rows"), True),
+        (report("data.rows"), False),
+        (report(data=False), False),
+        (b"null", False),
+    ],
+)
+def test_run_is_a_baseline_only_without_findings_about_data(document: bytes, is_clean: bool) -> None:
+    assert Judged(document).is_clean is is_clean
+
+
+def test_history_shows_findings_about_data_and_errors() -> None:
+    assert [each.rule for each in Judged(report("data.rows", "quality.no_rows")).shown()] == ["data.rows"]
