@@ -1,4 +1,4 @@
-"""Runs shfmt, which decides what is valid bash and returns the tree for the rules.
+"""Runs shfmt, which checks the syntax of bash and returns the tree for the rules.
 
 One process per text takes a few milliseconds. It inherits the limits of the analysis worker (memory,
 processor time, no files to write), and its output is limited: a tree grows with the square of its depth.

@@ -154,7 +154,7 @@ class Pipeline(Kind[PipelinePayload]):
 
     @property
     def stages(self) -> Sequence[Stage[PipelinePayload]]:
-        """The static stages, in order; all of them run, so that what is found comes together."""
+        """The static stages, in order; all of them run, so that a report has all findings."""
         return (
             Stage(name="parse", check=_check_parse, on_fail=OnFail.CONTINUE),
             Stage(name="commands", check=_check_commands, on_fail=OnFail.CONTINUE),

@@ -84,7 +84,7 @@ _RARE = frozenset({
 
 
 def usual(policy: ExecutionPolicy) -> ExecutionPolicy:
-    """Return a policy as a prompt states it: without modules that are allowed and that nobody imports."""
+    """Return a policy as a prompt states it: without allowed modules that code rarely imports."""
     return replace(policy, imports=replace(policy.imports, allowed=policy.imports.allowed - _RARE))
 
 

@@ -1,6 +1,6 @@
 """Attempts, runs, verdicts and events in a database.
 
-This module decides what is durable. Acceptances and verdicts are on disk before they are answered. A lease
+Acceptances and verdicts are on disk before they are answered. A lease
 survives the end of the daemon but not a power failure, which ends the containers too. Statements are built
 once and take plain values, because building one costs as much as running it.
 """

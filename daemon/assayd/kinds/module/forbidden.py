@@ -6,7 +6,7 @@
     def f(o=os): o.system("id")           forbidden.name
     pathlib.os.system("id")               forbidden.name      (a module that another brings along)
     getattr(os, "system")                 forbidden.name
-    sys.modules["os"].system              forbidden.name      (sys.modules, and what is taken from it)
+    sys.modules["os"].system              forbidden.name      (sys.modules, and values from it)
     vars(os)["system"]                    forbidden.name
     run = eval                            forbidden.name
     getattr(os, name)                     attribute.dynamic

@@ -1,6 +1,6 @@
 """Finds the possible bindings of every name in a tree by Python's scoping rules, without running code.
 
-It doesn't decide what is allowed. If Python decides only at run time (a class body, a module-level name read
+It makes no policy decisions. If Python decides only at run time (a class body, a module-level name read
 before it is bound), it returns all possibilities.
 """
 
