@@ -130,18 +130,18 @@ def histogram(buckets: Sequence[tuple[str, float]], *, title: str, width: int = 
     return picture(parts, title, width, 130)
 
 
-def columns(runs: Sequence[tuple[str, float, str]], *, title: str, width: int = 340) -> Markup:
-    """Return a column per run: its verdict, a number, and the moment; the last number is written out."""
-    base, most = 70, max((number for _, number, _ in runs), default=0) or 1
+def columns(runs: Sequence[tuple[str, float | None, str]], *, title: str, width: int = 340) -> Markup:
+    """Return a column per run: its verdict, number (None: unknown) and moment; the last is written out."""
+    base, most = 70, max((number or 0 for _, number, _ in runs), default=0) or 1
     step = min(24.0, (width - 70) / max(len(runs), 1))
     parts = [Markup('<line class="axis" x1="5" x2="{}" y1="{}" y2="{}"/>').format(width - 5, base, base)]
     for place, (verdict, number, moment) in enumerate(runs):
-        tall = max((base - 10) * number / most, 1)
-        said = f"{moment}: {number:,.0f} rows, {verdict}"
+        tall = max((base - 10) * (number or 0) / most, 4)
+        said = f"{moment}: {verdict}" if number is None else f"{moment}: {number:,.0f} rows, {verdict}"
         parts.append(_column(verdict, 5 + place * step, base - tall, max(step - 2, 1), tall, said))
-    if runs:
-        left, top = 9 + len(runs) * step, base - (base - 10) * runs[-1][1] / most + 5
-        parts.append(Markup('<text x="{:.1f}" y="{:.1f}">{:,.0f}</text>').format(left, top, runs[-1][1]))
+    if runs and (last := runs[-1][1]) is not None:
+        left, top = 9 + len(runs) * step, base - (base - 10) * last / most + 5
+        parts.append(Markup('<text x="{:.1f}" y="{:.1f}">{:,.0f}</text>').format(left, top, last))
     return picture(parts, title, width, base + 6)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from assayd.errors import ConfigError
 from assayd.kinds import registry
@@ -32,7 +33,16 @@ def _require_folder(state_dir: Path) -> None:
     there = next(each for each in (state_dir, *state_dir.parents) if os.path.lexists(each))
     is_folder = os.path.isdir(there)  # noqa: PTH112  (Path.is_dir() may raise)
     # An existing one may belong to the daemon's user, while another user checks the settings.
-    if is_folder and (there == state_dir or os.access(there, os.W_OK | os.X_OK)):
+    if is_folder and (there == state_dir or _is_writable(there)):
         return
     why = f"{there} isn't a folder that this user may write to"
     raise ConfigError("state.unusable", f"state_dir: can't use {state_dir}: {why}", field="state_dir")
+
+
+def _is_writable(folder: Path) -> bool:
+    """Return whether this user can create a folder in it; the rights alone don't say that to root."""
+    try:
+        with TemporaryDirectory(prefix=".assayd-", dir=folder):
+            return True
+    except OSError:
+        return False

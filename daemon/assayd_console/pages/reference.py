@@ -112,15 +112,15 @@ async def show_entry(request: Request) -> Response:
 
 
 def _rows_by_run(runs: list[Document]) -> list[tuple[str, Markup]]:
-    """Return a small chart per file and table: its rows by run, oldest first."""
-    counts: dict[str, list[tuple[str, float, str]]] = {}
-    for run in reversed(runs):
-        verdict, moment = run["verdict"] or "waiting", run["created_at"][:16]
-        for group in ("inputs", "outputs", "tables"):
-            for name, number in run[group].items():
-                counts.setdefault(name, []).append((verdict, number or 0, moment))
-    shown = list(counts.items())[:MOST_CHARTS]
-    return [(name, charts.columns(found, title=f"Rows of {name} by run")) for name, found in shown]
+    """Return a small chart per file and table: its rows by run, oldest first; a refused run has none."""
+    counts = [{**run["inputs"], **run["outputs"], **run["tables"]} for run in runs]
+    names = list(dict.fromkeys(name for each in counts for name in each))[:MOST_CHARTS]
+    marked = [(run["verdict"] or "waiting", run["created_at"][:16]) for run in runs]
+    found = []
+    for name in names:
+        columns = [(verdict, rows.get(name), at) for (verdict, at), rows in zip(marked, counts, strict=True)]
+        found.append((name, charts.columns(columns[::-1], title=f"Rows of {name} by run")))
+    return found
 
 
 async def show_doctor(request: Request) -> Response:

@@ -32,6 +32,11 @@ def test_state_directory_below_a_file_is_refused(tmp_path: Path) -> None:
         check_settings(Settings(state_dir=tmp_path / "file" / "state", policy_folders=()))
 
 
+def test_state_directory_where_not_even_root_can_make_one_is_refused() -> None:
+    with pytest.raises(ConfigError, match="/proc isn't a folder that this user may write to"):
+        check_settings(Settings(state_dir=Path("/proc/nothere/state"), policy_folders=()))
+
+
 def test_kind_without_its_policy_is_named_with_it() -> None:
     policies = load_profiles(Settings(policy_folders=()))
     assert without_policy({"homeless": Homeless(), "small": SmallKind()}, policies) == {"homeless": "absent"}

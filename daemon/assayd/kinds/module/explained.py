@@ -20,6 +20,7 @@ from dataclasses import replace
 from assayd.did_you_mean import close_names
 from assayd.guest_results.record import Raised
 from assayd.kinds.module.explained_calls import CALLS, PROGRAMMING_ERRORS, with_data_keys
+from assayd.kinds.module.explained_patches import PATCHES
 from assayd.kinds.module.explained_results import RESULTS
 from assayd.kinds.module.mistakes import word_edit
 from assayd.kinds.module.places import (
@@ -45,7 +46,7 @@ def explained(finding: Finding, raised: Raised, texts: Mapping[str, str], test: 
         test: the id of the test; empty for an import.
     """
     files, message = indexed(texts), raised.message[:MOST_MESSAGE_CHARS]
-    for pattern, explain in (*CALLS, *_EXPLANATIONS, *RESULTS):
+    for pattern, explain in (*PATCHES, *CALLS, *_EXPLANATIONS, *RESULTS):
         found = pattern.search(message)
         try:
             made = explain(finding, raised, found, files, test) if found is not None else None
