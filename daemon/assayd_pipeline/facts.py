@@ -53,7 +53,7 @@ DATA_RULES = (
 LINES = (".csv", ".tsv", ".txt", ".log", ".jsonl", ".ndjson")
 """Files whose lines are rows."""
 MOST_NAMES, MOST_COLUMNS, MOST_NAME = 200, 500, 200
-MOST_PARSED_ROWS, SAMPLED_BYTES = 100_000, 2**20
+MOST_PARSED_ROWS, SAMPLED_BYTES = 5_000, 2**18
 """Files with more lines are counted by lines, and their columns read from the beginning."""
 _SAMPLED_ROWS, _SAMPLED_CELLS = 1000, 10_000
 """Read of a file to find the types of its columns."""
@@ -118,7 +118,7 @@ def facts_of(path: str, content: bytes) -> Facts:
     try:
         columns = [name.strip()[:MOST_NAME] for name in next(rows, [])[:MOST_COLUMNS]]
         types, count, cells = [NOTHING] * len(columns), 0, 0
-        for row in rows:
+        for row in islice(rows, _SAMPLED_ROWS if is_long else None):
             count += bool(row)
             if count <= _SAMPLED_ROWS and cells <= _SAMPLED_CELLS:
                 cells += len(row)

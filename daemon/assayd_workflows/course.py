@@ -36,7 +36,7 @@ WAIT_S = 60.0
 LOOK_S = 0.5
 """Pause between two looks at a repair, or at an attempt that another process carries out."""
 LARGE_BYTES = 64 * 1024
-"""What is longer is parsed in a thread."""
+"""Longer reports are parsed in a thread."""
 _STATES = {
     Verdict.VALIDATED: NodeState.VALIDATED,
     Verdict.FAILED: NodeState.FAILED,

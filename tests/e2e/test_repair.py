@@ -287,6 +287,20 @@ def test_statistics_tell_of_success_speed_duplicates_and_stuck(stage: Stage, cli
     )
 
 
+def test_answers_are_counted_by_week_kind_and_provider(stage: Stage, client: PlainClient) -> None:
+    stage.write("counted", "print('ok')")
+    repaired(client, script("counted", FAILURES[0]))
+
+    weeks = client.answers(weeks=1, kind="script")["weeks"]
+    printed = stage.daemon.assay("metrics", "--answers", "--weeks", "1", "--kind", "script")
+
+    (week,) = [one for one in weeks if one["provider"] == "played"]
+    assert week["repairs"] >= week["repaired"] >= 1
+    assert all(one["attempts"] >= one["answered"] >= one["cleared"] for one in week["rules"])
+    assert week["week"] in printed.stdout
+    assert client.answers(kind="extractor")["weeks"] == []
+
+
 def test_repair_goes_on_after_the_daemon_was_killed_and_never_tries_a_fourth_fix(stage: Stage) -> None:
     stage.write("killed", FAILURES[1], None, *FAILURES[2:4], "print('ok')")
     with stage.daemon.client() as client:

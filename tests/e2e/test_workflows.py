@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
+import shlex
 import sys
 import tarfile
 from collections.abc import Iterator
@@ -12,13 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from assayd_client import ClientError, Document, PlainClient
+from assayd_client import AsyncClient, Client, ClientError, Document, PlainClient
 from support.daemons.ask import ask_as_nobody
 from support.daemons.chosen import new_daemon
-from support.daemons.daemon_process import DaemonProcess
+from support.daemons.daemon_process import ROOT, DaemonProcess
 from support.texts.workflows import SLOW, diamond, node, workflow
 
 pytestmark = pytest.mark.engine
+
+PAGE = ROOT / "docs/workflows.md"
 
 PLAYER = """
 import json, sys
@@ -353,3 +357,42 @@ def test_command_line_names_what_is_wrong(
 
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
+
+
+def shown_commands() -> list[tuple[str, str]]:
+    """Return the commands of the page, each with the output that it shows."""
+    blocks = re.findall(r"^```console\n\$ assay (.+)\n((?:.*\n)*?)^```$", PAGE.read_text(), re.MULTILINE)
+    assert len(blocks) == 3
+    return blocks
+
+
+@pytest.mark.parametrize(("command", "output"), shown_commands(), ids=lambda text: text.split("\n")[0][:24])
+def test_page_shows_the_real_output_of_its_commands(daemon: DaemonProcess, command: str, output: str) -> None:
+    done = daemon.assay(*shlex.split(command))
+
+    # Which of two branches ends first varies; messages are on standard error, results on standard output.
+    printed = [line.rstrip() for line in (done.stderr + done.stdout).splitlines()]
+    assert sorted(printed) == sorted(output.splitlines())
+
+
+async def test_awaited_client_runs_the_program_of_the_page(daemon: DaemonProcess) -> None:
+    async with AsyncClient(daemon.socket) as client:
+        checked = await client.check_workflow(ONE)
+        begun = await client.start_workflow(ONE)
+        kinds = [event.kind async for event in client.workflow_events(begun.id)]
+        ended = await client.workflow(begun.id, wait_s=60)
+        outputs = await client.workflow_outputs(begun.id)
+        listed = await client.workflows(limit=1)
+
+    assert (checked.runnable, [node.id for node in checked.nodes]) == (True, ["a"])
+    assert (kinds[-1], ended.verdict, outputs.outputs) == ("finished", "validated", {"x": 1})
+    assert [each.id for each in listed.workflows] == [begun.id]
+
+
+def test_typed_client_runs_the_program_of_the_page(daemon: DaemonProcess) -> None:
+    with Client(daemon.socket) as client:
+        begun = client.start_workflow((ROOT / "examples/workflow/sales.yaml").read_text())
+        ended = client.workflow(begun.id, wait_s=60)
+
+        assert ended.verdict == "validated"
+        assert client.workflow_outputs(ended.id).outputs["north"] == 15.5

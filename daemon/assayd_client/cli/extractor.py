@@ -128,7 +128,7 @@ def drift(
         _apply(client, found, TreeWalk(tree), now, ResultsFile(None, "", tree, resume=False))
         change = {"entry": _name(found), "tree": str(tree), **compared(before, now), "threshold": threshold}
         drifted = change["drift"] > threshold
-        if repair is not None and drifted:
+        if repair is not None and drifted and any(one["unmatched"] for one in change["lost_shapes"]):
             change["repair"] = _begin_repair(client, found, cases, change, repair)
     if as_json:
         print_json(change)
@@ -146,7 +146,7 @@ def _apply(client: PlainClient, entry: Document, walk: TreeWalk, tally: Tally, r
     for share in applied(client, entry, walk.files(results.read(tally))):
         results.write(share)
         for one in share:
-            tally.add(one.path, one.result, one.reason)
+            tally.add(one.path, one.result, one.reason, submitted=one.submitted)
         progress.show(tally)
     progress.show(tally, last=True)
     if not tally.paths:
@@ -221,7 +221,7 @@ def _summary(summary: Document) -> Iterator[StyledLine]:
     yield line(f"{summary['empty']:>9,} without fields")
     yield line(f"{summary['failed']:>9,} failed")
     if summary["links"]:
-        yield line((f"{summary['links']:>9,} symbolic links skipped", "dim"))
+        yield line((f"{summary['links']:>9,} skipped (symbolic links)", "dim"))
     yield from _shape_lines("Paths without fields, by shape", summary["shapes"])
 
 

@@ -269,7 +269,7 @@ def _row(workflow: Document) -> tuple[str, ...]:
     done = sum(node["state"] == "validated" for node in nodes)
     return (
         workflow["id"],
-        workflow["name"] or "",
+        plain(workflow["name"] or ""),
         workflow["verdict"] or workflow["state"],
         f"{done}/{len(nodes)}",
         workflow["created_at"],

@@ -158,3 +158,9 @@ async def test_answer_that_is_too_long_is_the_sources_doing(
     async with Analyst(AnalysisLimits(workers=1)).running() as analyst:
         stages = await static(analyst, payload(GOOD), policy)
     assert [f.rule for s in stages for f in s.findings] == [UNANALYSABLE]
+
+
+async def test_function_that_is_named_reads_text_in_a_worker(analyst: Analyst) -> None:
+    answer = await analyst.read("assayd_workflows.reading:read", b"nodes: [")
+
+    assert b"workflow.syntax" in answer

@@ -57,11 +57,12 @@ def test_names_of_guests_are_text_in_every_picture() -> None:
 
 
 def test_column_of_a_run_has_its_verdict_and_its_rows() -> None:
-    picture = charts.columns([("validated", 4, "10:00"), ("failed", 0, "11:00")], title="t")
+    picture = charts.columns([("validated", 4, "10:00"), ("failed", None, "11:00")], title="t")
 
     first, second = shapes(picture, "rect")
     assert [each.attrib["class"] for each in (first, second)] == ["validated", "failed"]
     assert first.findtext("title") == "10:00: 4 rows, validated"
+    assert second.findtext("title") == "11:00: failed"
     assert float(first.attrib["height"]) > float(second.attrib["height"]) > 0
 
 

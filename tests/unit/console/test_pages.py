@@ -462,3 +462,104 @@ async def test_submission_of_many_texts_shows_those_with_findings_and_leads_to_a
     assert page.index(f"Source {late}") < page.index("Source 0.py")
     assert "5 more files" in page
     assert 'href="/attempts/01A/files/submission_1.json"' in page
+
+
+def workflow_node(name: str, *needs: str, **changes: object) -> dict[str, object]:
+    return {
+        "id": name,
+        "line": 1,
+        "library": None,
+        "needs": list(needs),
+        "state": "validated",
+        "attempt_id": f"01{name.upper()}",
+        "reused": False,
+        "repair_id": None,
+        "input_digest": None,
+        "detail": None,
+        "finished_at": None,
+        **changes,
+    }
+
+
+def workflow(*nodes: dict[str, object], **changes: object) -> dict[str, object]:
+    return {
+        "id": "01W",
+        "name": HOSTILE,
+        "uid": 1000,
+        "state": "finished",
+        "verdict": "failed",
+        "detail": HOSTILE,
+        "created_at": "2026-05-04T10:20:30.000000Z",
+        "finished_at": "2026-05-04T10:20:31.000000Z",
+        "resumes": None,
+        "findings": [],
+        "nodes": list(nodes),
+        "outputs": {},
+        **changes,
+    }
+
+
+async def test_graph_of_a_workflow_has_a_column_per_step_and_links_nodes_to_attempts() -> None:
+    nodes = [workflow_node("a"), workflow_node("b", "a"), workflow_node("c", "a", "b")]
+    nodes.append(workflow_node("d", "c", state="skipped", attempt_id=None, detail=HOSTILE))
+    async with logged_in({"/v1/workflows/01W": workflow(*nodes)}) as (client, _):
+        page = (await client.get("/workflows/01W")).text
+
+    [picture] = re.findall(r"<svg.*</svg>", page, re.DOTALL)
+    assert [float(left) for left in re.findall(r'<rect class="axis"[^>]* x="(\d+)"', picture)] == [
+        4,
+        194,
+        384,
+        574,
+    ]
+    assert re.findall(r'<a href="(/attempts/01[A-Z])"', picture) == [f"/attempts/01{name}" for name in "ABC"]
+    assert picture.count("<path") == 4
+    assert "<script>alert" not in page
+    assert not set(page) & set("\u202e\x1b")
+
+
+async def test_outputs_of_a_workflow_are_shown_and_its_list_links_to_it() -> None:
+    found = workflow(workflow_node("a"), verdict="validated", detail=None)
+    answers = {
+        "/v1/workflows/01W": found,
+        "/v1/workflows/01W/outputs": {"outputs": {"x": HOSTILE}},
+        "/v1/workflows": {"workflows": [found], "next_cursor": None},
+    }
+    async with logged_in(answers) as (client, _):
+        page, listed = (await client.get("/workflows/01W")).text, (await client.get("/workflows")).text
+
+    assert "&lt;script&gt;alert(1)" in page
+    assert 'href="/workflows/01W"' in listed
+    assert "<script>alert" not in page + listed
+
+
+async def test_entry_of_a_pipeline_shows_its_runs_and_their_rows() -> None:
+    entry = {
+        "name": "daily",
+        "version": 2,
+        "kind": "pipeline",
+        "attempt_id": "01A",
+        "digest": "d" * 64,
+        "intent": None,
+        "approved_by": 1000,
+        "approved_at": "2026-05-04T10:20:30.000000Z",
+        "submission": {"payload": {"steps": []}},
+    }
+    run = {"version": 2, "created_at": "2026-05-05T10:20:30.000000Z", "outputs": {}, "findings": []}
+    good = {**run, "attempt_id": "01G", "verdict": "validated", "inputs": {}, "tables": {HOSTILE: 700}}
+    refused = {"rule": "data.columns", "severity": "error", "message": f"{HOSTILE}: columns missing: a."}
+    bad = {**run, "attempt_id": "01B", "verdict": "failed", "inputs": {}, "tables": {}, "findings": [refused]}
+    answers = {
+        "/v1/library/daily": {"entries": [entry]},
+        "/v1/library/daily/2": entry,
+        "/v1/attempts": {"attempts": [], "next_cursor": None},
+        "/v1/pipelines/runs": {"runs": [bad, good], "next_cursor": None},
+    }
+    async with logged_in(answers) as (client, _):
+        shown = (await client.get("/library/daily")).text
+
+    assert "Runs on new data" in shown
+    assert "700 rows, validated" in shown
+    assert shown.count('class="failed"') == 1
+    assert "columns missing: a." in shown
+    assert "<script>alert" not in shown

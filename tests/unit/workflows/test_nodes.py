@@ -1,0 +1,59 @@
+"""Parts of results, and what a repair is told of the other nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from assayd.model.submission import RepairWish
+from assayd_workflows.model import Node, Plan, Reference
+from assayd_workflows.nodes import NoSuchPart, part_of, submission_of, with_repair
+
+RESULT = {"rows": [{"a": 1}], "pair": {"$py": "tuple", "value": [1, 2]}, "seen": {"$py": "set", "value": [1]}}
+
+
+def part(*path: str) -> object:
+    return part_of(RESULT, Reference(node="n", path=path))
+
+
+def test_parts_are_found_in_objects_lists_and_tuples() -> None:
+    assert part() == RESULT
+    assert part("rows", "0", "a") == 1
+    assert part("pair", "1") == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        (("none",), "n.result has no 'none'; it has the keys rows, pair, seen"),
+        (("rows", "1"), "n.result.rows has no '1'; it has 1 elements"),
+        (("rows", "-1"), "n.result.rows has no '-1'; it has 1 elements"),
+        (("rows", "٠"), "n.result.rows has no '٠'; it has 1 elements"),
+        (("rows", "0", "a", "b"), "n.result.rows.0.a has no 'b'; it has no parts"),
+        (("rows", "9" * 30), "n.result.rows has no"),
+    ],
+)
+def test_missing_part_is_named_with_what_is_there(path: tuple[str, ...], message: str) -> None:
+    with pytest.raises(NoSuchPart) as missing:
+        part(*path)
+
+    assert str(missing.value).startswith(message)
+
+
+def test_words_for_a_repair_are_bounded_and_name_both_sides() -> None:
+    node = Node(id="b", code="x: str", sources={"x": Reference(node="a")})
+    after = Node(id="c", sources={"y": Reference(node="b")}, declared={"y": "int"})
+    plan = Plan(
+        nodes=(Node(id="a", declared={"result": "str"}), node, after), outputs={"o": Reference(node="b")}
+    )
+    inputs = {"x": "long" * 10_000}
+
+    asked = with_repair(
+        submission_of(node, plan, inputs, workflow_id="w"), RepairWish(provider="p"), node, plan, inputs
+    )
+
+    assert asked["repair"] == {"provider": "p", "max_attempts": None}
+    words = str(asked["intent"])
+    assert len(words) < 2000
+    assert "Its input 'x' is a.result (that result is declared as str)" in words
+    assert "b.result is the input 'y' of node 'c', declared as int." in words
+    assert "b.result is the output 'o' of the workflow." in words
