@@ -57,6 +57,11 @@ class Applied:
             return None
         return f"{self.code}: {self.message}" + ("" if self.line is None else f" (line {self.line})")
 
+    @property
+    def submitted(self) -> bool:
+        """Return whether the daemon tried the path: a folder, or a name that isn't text, can't be sent."""
+        return self.code is None or not self.code.startswith(("path.", "folder."))
+
     def document(self, entry: str) -> Document:
         """Return the result as one JSON line has it."""
         shown = os.fsencode(self.path).decode("utf-8", "backslashreplace")

@@ -75,15 +75,25 @@ class Tally:
         self.shapes: dict[str, ShapeCount] = {}
         self.fields: Counter[str] = Counter()
 
-    def add(self, path: str, result: Mapping[str, object] | None, reason: str | None = None) -> None:
-        """Count one path with its result, or with the reason for having none."""
+    def add(
+        self,
+        path: str,
+        result: Mapping[str, object] | None,
+        reason: str | None = None,
+        *,
+        submitted: bool = True,
+    ) -> None:
+        """Count one path with its result, or with the reason for having none.
+
+        Paths that weren't submitted aren't among the examples, which a repair tries.
+        """
         matched, failed = bool(result), result is None
         one = self._shape(path)
         for count in (self, one):
             count.paths += 1
             count.matched += matched
             count.failed += failed
-        if not matched and len(one.unmatched) < EXAMPLES:
+        if not matched and submitted and len(one.unmatched) < EXAMPLES:
             one.unmatched.append(path)
         if reason is not None:
             known = reason[:_REASON_CHARS]

@@ -128,7 +128,7 @@ def drift(
         _apply(client, found, TreeWalk(tree), now, ResultsFile(None, "", tree, resume=False))
         change = {"entry": _name(found), "tree": str(tree), **compared(before, now), "threshold": threshold}
         drifted = change["drift"] > threshold
-        if repair is not None and drifted:
+        if repair is not None and drifted and any(one["unmatched"] for one in change["lost_shapes"]):
             change["repair"] = _begin_repair(client, found, cases, change, repair)
     if as_json:
         print_json(change)
@@ -146,7 +146,7 @@ def _apply(client: PlainClient, entry: Document, walk: TreeWalk, tally: Tally, r
     for share in applied(client, entry, walk.files(results.read(tally))):
         results.write(share)
         for one in share:
-            tally.add(one.path, one.result, one.reason)
+            tally.add(one.path, one.result, one.reason, submitted=one.submitted)
         progress.show(tally)
     progress.show(tally, last=True)
     if not tally.paths:

@@ -76,7 +76,7 @@ class ResultsFile:
                 if not text.endswith(b"\n"):
                     break
                 one = self._earlier(number, text)
-                tally.add(one.path, one.result, one.reason)
+                tally.add(one.path, one.result, one.reason, submitted=one.submitted)
                 end, last = end + len(text), one.path
         os.ftruncate(self._descriptor, end)
         os.lseek(self._descriptor, end, os.SEEK_SET)

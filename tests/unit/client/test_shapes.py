@@ -27,6 +27,14 @@ def test_paths_are_counted_by_shape_with_reasons_and_examples() -> None:
     assert last["reasons"] == {"ValueError: no (line 2)": 1}
 
 
+def test_path_that_cannot_be_submitted_is_counted_and_no_example() -> None:
+    counted = Tally()
+    counted.add("/d/closed", None, "folder.unreadable: no", submitted=False)
+
+    (shape,) = counted.document()["shapes"]
+    assert (shape["failed"], shape["example"], shape["unmatched"]) == (1, "/d/closed", [])
+
+
 def test_shapes_beyond_the_limit_are_counted_together(monkeypatch) -> None:
     monkeypatch.setattr(shapes, "MOST_SHAPES", 2)
 
