@@ -92,13 +92,14 @@ def _is_type_checking(site: NodeSite, tree: ScopedTree) -> bool:
     """Return whether a condition is typing's constant, under a name that isn't rebound."""
     match site.node:
         case ast.If(test=ast.Name(id=name)):
-            binds = sum(_binds(other.node, name) for other in tree.sites)
-            return resolve(name, site.scope).origins == {_TYPE_CHECKING} and binds == 1
+            origin = _TYPE_CHECKING
         case ast.If(test=ast.Attribute(value=ast.Name(id=name), attr="TYPE_CHECKING")):
-            binds = sum(_binds(other.node, name) for other in tree.sites)
-            return resolve(name, site.scope).origins == {ImportOrigin(module="typing")} and binds == 1
+            origin = ImportOrigin(module="typing")
         case _:
             return False
+    # Counting reads the whole tree, so only names that are this import are counted.
+    is_typing = resolve(name, site.scope).origins == {origin}
+    return is_typing and sum(_binds(other.node, name) for other in tree.sites) == 1
 
 
 def _binds(node: ast.AST, name: str) -> bool:

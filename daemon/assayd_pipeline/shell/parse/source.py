@@ -1,4 +1,4 @@
-r"""Parses a script once, within caps; everything that reads bash starts here.
+r"""Parses a script once, within limits. Every check of bash starts here.
 
 a text of 1.2 MiB           source.too_large
 "ls\0"                      source.nul_byte
@@ -56,6 +56,7 @@ RULES = (
         id="shell.undecided",
         title="Text that only bash can interpret",
         help="Bad: let x=( a + b ). Good: x=$((a + b)).",
+        profile_key="enforcement",
     ),
     Rule(id="shell.too_deep", title="The script is nested too deeply", help="Bad: $( $( $( … ) ) )."),
     Rule(id="shell.empty", title="The script has no command", help="Bad: a script of comments only."),
@@ -271,7 +272,8 @@ def _mended(found: Finding, text: str, message: str) -> Finding:
 _ARITHMETIC = re.compile(r"\(\(|\[|\$\{")
 _EXPRESSION = re.compile(r"\(\(([^()`\[\]'\"]*)\)\)")
 _SHOWN_CHARS = 110
-_LET = re.compile(r"\blet\b")
+_LET = re.compile(r"(?:^|[;&|({]|\b(?:then|do|else)\b)\s*let\s")
+_WORDS = re.compile(r"`\(` must be followed by an expression|statements must be separated")
 _GLUED = re.compile(r"(?:^|[;&|]|\b(?:then|do|else)\b)\s*(?:if|elif|while|until)\[")
 """A keyword without a space before a test, which bash treats as an array element."""
 _OPEN = re.compile(
@@ -283,8 +285,8 @@ _OPEN = re.compile(
 
 def _depends(message: str, line: str) -> bool:
     """Return whether the parser found something that bash parses only at run time."""
-    if _LET.search(line) and "`(` must be followed by an expression" in message:
-        return True  # For bash, let x=( a + b ) is arithmetic.
+    if _LET.search(line) and _WORDS.search(message):
+        return True  # For bash, let x=( a + b ) and let x=a<b are arithmetic.
     return _OPEN.search(message) is not None and _ARITHMETIC.search(line) is not None
 
 
