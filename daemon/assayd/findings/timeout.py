@@ -34,7 +34,7 @@ _THREADS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """One use of time: its wording, and the fix."""
+    """A share of the unit's time, with its wording and its fix."""
 
     seconds: float
     words: str

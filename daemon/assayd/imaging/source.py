@@ -123,7 +123,7 @@ def _unzipped(raw: IO[bytes]) -> IO[bytes]:
 
 
 class _Bounded:
-    """A file that returns limited pieces."""
+    """A file whose reads are limited in size."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

@@ -197,7 +197,7 @@ class CommandsTable(_Table):
 
 
 class SqlTable(_Table):
-    """``[sql]``; ``[sql.rules]`` makes rules errors, warnings or off."""
+    """``[sql]``; ``[sql.rules]`` sets the severity of rules: error, warning or off."""
 
     max_bytes: Annotated[int, Field(ge=1, le=2**20)] | None = None
     max_statements: Annotated[int, Field(ge=1)] | None = None
@@ -207,7 +207,7 @@ class SqlTable(_Table):
 
 
 class QualityTable(_Table):
-    """``[quality]``; ``[quality.rules]`` makes rules errors, warnings or off."""
+    """``[quality]``; ``[quality.rules]`` sets the severity of rules: error, warning or off."""
 
     severity: Literal["off", "warning", "error"] | None = None
     rules: dict[QualityRule, Literal["off", "warning", "error"]] = Field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Examines the SQL of one step: can it be read, and may it do what it says.
+"""Checks the SQL of one step: its syntax, and the policy's rules on its statements.
 
 SELCT * FROM t                       sql.syntax      (near "SELCT")          edit: SELECT * FROM t
 CREATE TABLE … (a INT,)              sql.syntax      (near ")")              edit: … (a INT)
@@ -123,7 +123,7 @@ def _examined(text: SqlText, policy: SqlPolicy) -> Examined:
 
 
 def _unfit(text: SqlText, policy: SqlPolicy) -> Finding | None:
-    """Return the finding that prevents parsing of the whole text, or None."""
+    """Return the finding for a fault that prevents parsing of the text, or None."""
     size = len(text.content.encode())
     if size > policy.max_bytes:
         message = f"The step has {size} bytes of SQL; {policy.max_bytes} are allowed."

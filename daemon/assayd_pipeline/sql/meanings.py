@@ -1,4 +1,4 @@
-"""Finds what SQLite accepts and reads otherwise than meant, and names that it doesn't know.
+"""Finds constructs that SQLite interprets differently than intended, and unknown names.
 
 WHERE city = NULL           never true               edit: city IS NULL
 WHERE status = "paid"       text, since no column    edit: 'paid'

@@ -1,4 +1,4 @@
-"""Finds where a quote or a bracket of SQL was left out at the end of a line.
+"""Finds the line of SQL that lacks a quote or a parenthesis at its end.
 
     SELECT count(*                    sql.syntax      edit: SELECT count(*)
     FROM t

@@ -1,4 +1,4 @@
-"""The rules for SQL, and which statements are refused by their first word.
+"""The rules for SQL, and the statements that are rejected by their first word.
 
 Source: docs/kinds/pipeline.md.
 """
@@ -112,7 +112,7 @@ REFUSED: Mapping[str, tuple[str, str, str]] = {
         "Write INSERT … ON CONFLICT (key) DO UPDATE SET …",
     ),
 }
-"""Rule, message and suggestion by first word."""
+"""Rejected statements by first word: rule, message and suggestion."""
 
 _RULES = (
     ("sql.syntax", "The text isn't valid SQL", "Bad: SELCT * FROM t. Good: SELECT * FROM t."),

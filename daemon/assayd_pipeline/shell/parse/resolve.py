@@ -1,4 +1,4 @@
-r"""Which commands a script runs, also behind commands and functions that run others.
+r"""Resolves the commands that a script runs, including through other commands and functions.
 
 cat f, "cat" f                  cat
 /usr/lib/assayd/tools/cat f     cat

@@ -1,4 +1,4 @@
-r"""Parses a script once, within caps; everything that reads bash starts here.
+r"""Parses a script once, within limits. Every check of bash starts here.
 
 a text of 1.2 MiB           source.too_large
 "ls\0"                      source.nul_byte

@@ -1,4 +1,4 @@
-"""The rules on variables and expansions: what may not be set, and names that are known only at run time.
+"""The rules on variables and expansions: protected variables, and names known only at run time.
 
 PATH=/tmp                 variable.protected
 for PATH in /tmp; do      variable.protected

@@ -1,4 +1,4 @@
-"""The rules on builtins: those that change options, or run text.
+"""The rules on builtins that change options or run text as code.
 
 read "$name"                  variable.dynamic_name
 mapfile -C run lines          builtin.option

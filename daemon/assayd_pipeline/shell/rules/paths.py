@@ -1,4 +1,4 @@
-"""Where a path leads, by its text: into the sandbox directory or out of it; and the rules on redirections.
+"""Decides from a path's text whether it stays in the sandbox directory; rules on redirections.
 
 data/sales.csv          inside
 /sandbox/tmp/x          inside
